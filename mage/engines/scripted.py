@@ -1,0 +1,71 @@
+"""An engine that answers from a Python function: whole trials run with no model."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from mage.errors import EngineError
+from mage.prompts.plain import PlainCodec
+from mage.protocols import Sampling
+from mage.types import Sampled
+
+Answer = Callable[[str, tuple[str, ...]], str]
+"""Takes the whole prompt as text and the choices (empty where the answer is free); returns the answer."""
+
+
+class ScriptedEngine:
+    """Speaks `PlainCodec`. Every answer is certain, so its log-probability is zero."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._codec = PlainCodec()
+
+    async def complete(
+        self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
+    ) -> Sampled:
+        options = tuple(self._codec.decode(c) for c in choices or ())
+        text = self._answer(self._codec.transcript(prompt), options)
+        if choices is not None and text not in options:
+            raise EngineError(f"the scripted answer {text!r} is not one of {', '.join(options)}")
+        tokens = self._codec.choice(text)
+        cut = len(tokens) > sampling.max_tokens
+        tokens = tokens[: sampling.max_tokens]
+        allowed = None if choices is None else tuple((t,) for t in tokens)
+        return Sampled(tokens, (0.0,) * len(tokens), allowed, 0, cut)
+
+
+def first(prompt: str, choices: tuple[str, ...]) -> str:
+    """Always the first choice; reflections say so."""
+    return choices[0] if choices else "I take the first action."
+
+
+_BEATS = re.compile(r"(\w+) beats (\w+)")
+_ROUND = re.compile(r"Round (\d+) of (\d+)\.(?: Last round: you \w+, opponent (\w+)\.)?")
+_LAST = re.compile(r"is over\.\nLast round: you \w+, opponent (\w+)\.")
+_NOTE = re.compile(r"round (\d+): (\w+)")
+
+
+def counter(prompt: str, choices: tuple[str, ...]) -> str:
+    """Counts what the opponent played in each round of earlier episodes, and plays what beats it.
+
+    For repeated games in which moves beat each other. It knows only what its prompt says: with memory `none`
+    it plays every episode alike; with `reflections` it relies on its own notes.
+    """
+    beaten_by = {loser: winner for winner, loser in _BEATS.findall(prompt)}
+    seen: dict[int, Counter[str]] = {}
+    rounds = _ROUND.findall(prompt)
+    played = [(int(number) - 1, move) for number, _, move in rounds if move]
+    played += [(int(rounds[0][1]), move) for move in _LAST.findall(prompt)]
+    for number, move in [*played, *_NOTE.findall(prompt)]:
+        seen.setdefault(int(number), Counter())[move] += 1
+    expected = {number: moves.most_common(1)[0][0] for number, moves in seen.items()}
+    if not choices:
+        return "They play " + ", ".join(f"round {n}: {m}" for n, m in sorted(expected.items())) + "."
+    best: str = beaten_by.get(expected.get(int(rounds[-1][0]), ""), choices[0])
+    return best
+
+
+MODELS: Mapping[str, Answer] = {"first": first, "counter": counter}
+"""Scripted models by name."""

@@ -1,0 +1,1 @@
+"""Judging: figures with intervals, and exact references."""

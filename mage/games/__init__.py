@@ -1,0 +1,1 @@
+"""Games: OpenSpiel's rules, our words."""

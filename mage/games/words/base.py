@@ -1,0 +1,66 @@
+"""What a game must say to be played by someone who reads: the `Words` protocol and neutral renaming."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from mage.errors import ConfigError
+from mage.seeds import stream
+from mage.types import Fact
+
+State = Any
+"""A `pyspiel.State`; OpenSpiel ships no types."""
+
+# fmt: off
+NEUTRAL = (
+    "amber", "basil", "cedar", "delta", "ember", "fjord", "grove", "haven",
+    "iris", "jade", "kelp", "lotus", "maple", "north", "opal", "pearl",
+    "quartz", "river", "slate", "topaz", "umber", "vale", "willow", "zinc",
+)
+# fmt: on
+"""Names that give nothing away, for reworded games."""
+
+
+class Words(Protocol):
+    """How one game reads. Rules and chance are OpenSpiel's; only the words are ours."""
+
+    def rules(self, seat: int) -> str:
+        """The game explained to a seat, once per trial."""
+
+    def observe(self, state: State, seat: int) -> str:
+        """What the seat sees now, in a few short lines. It may rely on its earlier turns of the same episode;
+        legal actions are listed elsewhere."""
+
+    def action(self, state: State, seat: int, action: int) -> str:
+        """The word for a legal action; distinct among the legal actions of a state."""
+
+    def outcome(self, state: State, seat: int) -> str:
+        """What the seat is told when the episode is over. What stays hidden stays hidden."""
+
+    def facts(self, state: State, seat: int | None) -> Mapping[str, Fact]:
+        """What the seat knows, as data; None means everything."""
+
+
+def lexicon(game: str, terms: Sequence[str], reworded: int | None) -> Mapping[str, str]:
+    """How each term of a game is shown: as it is, or by neutral names fixed by the seed.
+
+    >>> lexicon("rps", ["rock", "paper"], None)
+    {'rock': 'rock', 'paper': 'paper'}
+    >>> sorted(lexicon("rps", ["rock", "paper"], 7)) == ["paper", "rock"]
+    True
+    """
+    if reworded is None:
+        return {term: term for term in terms}
+    if len(terms) > len(NEUTRAL):
+        raise ConfigError(f"cannot reword {len(terms)} terms of {game}; at most {len(NEUTRAL)} have neutral names")
+    return dict(zip(terms, stream(reworded, "words", game).sample(NEUTRAL, len(terms)), strict=True))
+
+
+def signed(value: float) -> str:
+    """A score as people read it.
+
+    >>> signed(1.0), signed(-0.5), signed(0.0), signed(1 / 3)
+    ('+1', '-0.5', '0', '+0.33')
+    """
+    return f"{value:+.2f}".rstrip("0").rstrip(".") if round(value, 2) else "0"

@@ -1,0 +1,42 @@
+"""The world of OpenSpiel games: a task becomes environments and opponents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mage.errors import ConfigError
+from mage.games.openspiel import OpenSpielEnv, load_game
+from mage.players.policy import PolicyPlayer
+from mage.players.table import make_player
+from mage.protocols import Player
+from mage.seeds import derive
+from mage.types import Task
+
+
+class OpenSpielWorld:
+    """Stateless; games are loaded once and shared."""
+
+    def new_env(self, task: Task, episode: int) -> OpenSpielEnv:
+        return OpenSpielEnv(load_game(task.game), task, episode)
+
+    def rules(self, task: Task) -> str:
+        return load_game(task.game).words.rules(task.seat)
+
+    def opponents(self, task: Task) -> Mapping[int, Player]:
+        others = other_seats(task)
+        return {seat: opponent(spec, task, seat) for seat, spec in zip(others, task.opponents, strict=True)}
+
+
+def opponent(spec: str, task: Task, seat: int) -> PolicyPlayer:
+    """The player that `spec` names, in `seat` of this task. Siblings share it: the seed is the task's."""
+    return make_player(spec, load_game(task.game), seat, derive(task.seed, "opponent", seat))
+
+
+def other_seats(task: Task) -> list[int]:
+    """All seats but the task's, checked against the number of opponents."""
+    num_seats = load_game(task.game).num_seats
+    if not 0 <= task.seat < num_seats:
+        raise ConfigError(f"seat {task.seat} does not exist; {task.game} has seats 0 to {num_seats - 1}")
+    if len(task.opponents) != num_seats - 1:
+        raise ConfigError(f"{task.game} needs {num_seats - 1} opponents, not {len(task.opponents)}")
+    return [seat for seat in range(num_seats) if seat != task.seat]

@@ -1,0 +1,64 @@
+"""What an agent is told: short sentences that a small model can follow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mage.types import Memory, Observation, ReplyMode
+
+_CARRIED = {
+    Memory.NONE: "",
+    Memory.HISTORY: " You remember what happened.",
+    Memory.REFLECTIONS: " After each you write a note to yourself; you remember only your notes.",
+    Memory.BOTH: " After each you write a note to yourself. You remember what happened and your notes.",
+}
+
+_ANSWER = {
+    ReplyMode.CHOICE: "Answer with one of the actions and nothing else.",
+    ReplyMode.TEXT: "Think in a few words, then give your action as <action>NAME</action>.",
+}
+
+
+def system_message(rules: str, episodes: int, memory: Memory, reply: ReplyMode) -> str:
+    """The rules of the game, of the trial and of answering."""
+    if episodes == 1 or memory is Memory.NONE:
+        trial = "You play one episode."
+    else:
+        trial = f"You play {episodes} episodes against the same opponents, who play in the same way.{_CARRIED[memory]}"
+    return f"{rules}\n{trial}\n{_ANSWER[reply]}"
+
+
+def turn_message(observation: Observation, announced: Sequence[str]) -> str:
+    """What the seat sees and may do; actions are listed where they differ from those `announced` last."""
+    if observation.actions == announced:
+        return observation.text
+    return f"{observation.text}\nActions: {', '.join(observation.actions)}"
+
+
+def episode_heading(episode: int, episodes: int, memory: Memory) -> str:
+    """The line above an episode's first observation; without memory every episode is the only one."""
+    return "" if memory is Memory.NONE else f"Episode {episode + 1} of {episodes}.\n"
+
+
+def outcome_message(outcome: Observation) -> str:
+    """How an episode ended."""
+    return f"Episode {outcome.episode + 1} is over.\n{outcome.text}"
+
+
+def reflect_message(outcome: Observation) -> str:
+    """How an episode ended, and the request for a note."""
+    return (
+        f"{outcome_message(outcome)}\n"
+        "Write a short note to yourself: how does the opponent play, and what will you do next?"
+    )
+
+
+def notes_message(notes: Sequence[tuple[int, str]]) -> str:
+    """Earlier reflections, each with its episode."""
+    lines = [f"After episode {episode + 1}: {note}" for episode, note in notes]
+    return "\n".join(["Your notes:", *lines]) + "\n\n" if lines else ""
+
+
+def retry_message(problem: str, observation: Observation) -> str:
+    """Why an answer could not be used."""
+    return f"That answer cannot be used: {problem}. Actions: {', '.join(observation.actions)}"

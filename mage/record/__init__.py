@@ -1,0 +1,1 @@
+"""The run directory: what is written down, and how it is read."""

@@ -1,0 +1,1 @@
+"""Playing: episodes, trials and groups, many at a time."""

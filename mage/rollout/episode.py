@@ -1,0 +1,36 @@
+"""One episode: players act in turn until the game is over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mage.protocols import Env, Player
+from mage.types import Episode, Observation, Phase, Reply, Turn
+
+
+async def play_episode(env: Env, players: Mapping[int, Player]) -> Episode:
+    """Play `env` to its end. A turn's reward is what its seat gains until its next turn, or the end.
+
+    The rewards of a seat add up to its return, whatever ended the episode.
+    """
+    decisions: list[tuple[Observation, Reply]] = []
+    rewards: list[float] = []
+    latest: dict[int, int] = {}
+    while (seat := env.to_move()) is not None:
+        observation = env.observe(seat)
+        reply = await players[seat].act(observation)
+        latest[seat] = len(decisions)
+        decisions.append((observation, reply))
+        rewards.append(0.0)
+        gains = env.step(reply.action)
+        for mover, index in latest.items():
+            rewards[index] += gains[mover]
+    result = env.result()
+    for mover, index in latest.items():
+        earlier = sum(r for (o, _), r in zip(decisions[:index], rewards, strict=False) if o.seat == mover)
+        rewards[index] = result.returns[mover] - earlier
+    turns = [
+        Turn(Phase.PLAY, observation, reply.action, reply.text, reply.calls, reward)
+        for (observation, reply), reward in zip(decisions, rewards, strict=True)
+    ]
+    return Episode(tuple(turns), result)

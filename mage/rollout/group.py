@@ -1,0 +1,53 @@
+"""Many trials at once. Here, and only here, an error becomes data: a recorded `Failure`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Sequence
+
+from mage.protocols import Seating, World
+from mage.rollout.trial import play_trial
+from mage.types import Failure, Group, Task, Trial
+
+Job = tuple[Task, int]
+"""A task and the number of the sibling that plays it."""
+
+
+async def play_trials(
+    world: World, jobs: Iterable[Job], seating: Seating, *, concurrency: int = 1000
+) -> AsyncIterator[Trial | Failure]:
+    """Play jobs concurrently and yield their outcomes in the order of the jobs."""
+    waiting: deque[asyncio.Task[Trial | Failure]] = deque()
+    source = iter(jobs)
+    try:
+        while True:
+            while len(waiting) < concurrency and (job := next(source, None)) is not None:
+                waiting.append(asyncio.create_task(_attempt(world, *job, seating)))
+            if not waiting:
+                return
+            yield await waiting.popleft()
+    finally:
+        for task in waiting:
+            task.cancel()
+
+
+async def play_groups(
+    world: World, tasks: Sequence[Task], size: int, seating: Seating, *, concurrency: int = 1000
+) -> list[Group]:
+    """Play `size` siblings of each task."""
+    jobs = [(task, sibling) for task in tasks for sibling in range(size)]
+    outcomes = [outcome async for outcome in play_trials(world, jobs, seating, concurrency=concurrency)]
+    return [_group(task, outcomes[i * size : (i + 1) * size]) for i, task in enumerate(tasks)]
+
+
+def _group(task: Task, outcomes: Sequence[Trial | Failure]) -> Group:
+    trials = tuple(o for o in outcomes if isinstance(o, Trial))
+    return Group(task, trials, tuple(o for o in outcomes if isinstance(o, Failure)))
+
+
+async def _attempt(world: World, task: Task, sibling: int, seating: Seating) -> Trial | Failure:
+    try:
+        return await play_trial(world, task, sibling, seating)
+    except Exception as error:  # noqa: BLE001, the one boundary where failure becomes data
+        return Failure(task, sibling, type(error).__name__, str(error) or repr(error))

@@ -1,0 +1,206 @@
+"""Spec strings: how games and opponents are named, with their parameters.
+
+    kuhn_poker                       a name
+    mcts:100                         a name and one value, short for mcts(100)
+    rps(rounds=5, reworded=7)        a name and parameters
+    best-response:conservative       values may be specs themselves
+    mixture(uniform, always(bet), weights=[0.3, 0.7])
+
+One grammar for both; OpenSpiel's own game strings are valid specs. `str(spec)` is canonical: equal specs
+print alike and read back equal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from inspect import Parameter, signature
+from typing import Any, NoReturn, Union
+
+import msgspec
+
+from mage.errors import ConfigError
+
+Value = Union[str, int, float, bool, "Spec", tuple["Value", ...]]
+
+_TOKEN = re.compile(r"\s*(?:(?P<string>\"[^\"]*\")|(?P<word>[^\s\"()\[\],=:]+)|(?P<mark>[()\[\],=:]))")
+_INT = re.compile(r"[+-]?\d+\Z")
+_FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+)(e[+-]?\d+)?\Z", re.IGNORECASE)
+_PLAIN = re.compile(r"[^\s\"()\[\],=:]+\Z")
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """A name with positional and named values."""
+
+    name: str
+    args: tuple[Any, ...] = ()
+    kwargs: tuple[tuple[str, Any], ...] = ()
+    """Sorted by name."""
+
+    def __str__(self) -> str:
+        parts = [_show(v) for v in self.args] + [f"{k}={_show(v)}" for k, v in self.kwargs]
+        return f"{self.name}({','.join(parts)})" if parts else self.name
+
+    @property
+    def named(self) -> Mapping[str, Any]:
+        """The named values as a mapping."""
+        return dict(self.kwargs)
+
+
+def parse_spec(text: str) -> Spec:
+    """Read a spec string.
+
+    >>> parse_spec("mcts:100") == parse_spec("mcts(100)")
+    True
+    >>> str(parse_spec(" rps( rounds = 5 , reworded=7 ) "))
+    'rps(reworded=7,rounds=5)'
+    >>> str(parse_spec("switch(rock, always(paper), at=1)"))
+    'switch(rock,always(paper),at=1)'
+    """
+    return _Reader(text).whole()
+
+
+def make_spec(name: str, *args: Value, **kwargs: Value) -> Spec:
+    """Build a spec in code.
+
+    >>> str(make_spec("automaton", seed=3, states=2))
+    'automaton(seed=3,states=2)'
+    """
+    return Spec(name, args, tuple(sorted(kwargs.items())))
+
+
+def call_with(kind: str, spec: Spec, function: Callable[..., Any], *context: Any) -> Any:
+    """Call `function(*context, ...)` with the spec's values, or say which parameters exist."""
+    known = _parameters_of(function)[len(context) :]
+    names = [p.name for p in known if p.kind is not Parameter.VAR_POSITIONAL]
+    takes_any = any(p.kind is Parameter.VAR_POSITIONAL for p in known)
+    positional = [p for p in known if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    allowed = f"{kind} {spec.name!r} takes {_parameters(known)}"
+    for name, _ in spec.kwargs:
+        if name not in names:
+            raise ConfigError(f"unknown parameter {name!r} in {str(spec)!r}; {allowed}")
+    if len(spec.args) > len(positional) and not takes_any:
+        raise ConfigError(f"too many values in {str(spec)!r}; {allowed}")
+    given = {p.name for p in positional[: len(spec.args)]} | {name for name, _ in spec.kwargs}
+    missing = [p.name for p in known if p.default is Parameter.empty and p.name in names and p.name not in given]
+    if missing or (doubled := [n for n, _ in spec.kwargs if n in {p.name for p in positional[: len(spec.args)]}]):
+        trouble = f"missing {missing[0]!r}" if missing else f"two values for {doubled[0]!r}"
+        raise ConfigError(f"{trouble} in {str(spec)!r}; {allowed}")
+    return function(*context, *spec.args, **spec.named)
+
+
+@cache
+def _parameters_of(function: Callable[..., Any]) -> list[Parameter]:
+    return list(signature(function).parameters.values())
+
+
+def _parameters(known: list[Parameter]) -> str:
+    shown = [
+        f"{p.name}…"
+        if p.kind is Parameter.VAR_POSITIONAL
+        else p.name
+        if p.default in (Parameter.empty, None)
+        else f"{p.name}={p.default}"
+        for p in known
+    ]
+    return ", ".join(shown) or "no parameters"
+
+
+def _show(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return f"[{','.join(_show(v) for v in value)}]"
+    if isinstance(value, str):
+        return value if _PLAIN.match(value) and isinstance(_literal(value), Spec) else f'"{value}"'
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def _literal(word: str) -> Value:
+    if word in ("true", "True", "false", "False"):
+        return word in ("true", "True")
+    if _INT.match(word):
+        return int(word)
+    if _FLOAT.match(word):
+        return float(word)
+    return Spec(word)
+
+
+class _Reader:
+    """A recursive-descent reader over the tokens of one spec string."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens: list[tuple[str, str]] = []
+        self.at = 0
+        position, end = 0, len(text.rstrip())
+        while position < end:
+            match = _TOKEN.match(text, position)
+            if match is None:
+                self.fail(f"unexpected {text[position:].strip()[0]!r}")
+            assert match.lastgroup is not None
+            self.tokens.append((match.lastgroup, match[match.lastgroup]))
+            position = match.end()
+
+    def whole(self) -> Spec:
+        value = self.value(depth=0)
+        if self.at < len(self.tokens):
+            self.fail(f"unexpected {self.tokens[self.at][1]!r}")
+        if not isinstance(value, Spec):
+            self.fail("a spec starts with a name")
+        return value
+
+    def value(self, depth: int) -> Value:
+        if depth > 20:
+            self.fail("nested too deeply")
+        kind, token = self.take()
+        if kind == "string":
+            return token[1:-1]
+        if token == "[":
+            return tuple(item for _, item in self.items("]", depth))
+        if kind == "mark":
+            self.fail(f"unexpected {token!r}")
+        value = _literal(token)
+        if self.peek() == ":":
+            self.take()
+            return self.named(token, [(None, self.value(depth + 1))])
+        if self.peek() == "(":
+            self.take()
+            return self.named(token, self.items(")", depth))
+        return value
+
+    def named(self, name: str, items: list[tuple[str | None, Value]]) -> Spec:
+        named = [(key, value) for key, value in items if key is not None]
+        for key, _ in named:
+            if sum(other == key for other, _ in named) > 1:
+                self.fail(f"two values for {key!r}")
+        return Spec(name, tuple(v for k, v in items if k is None), tuple(sorted(named, key=lambda item: item[0])))
+
+    def items(self, close: str, depth: int) -> list[tuple[str | None, Value]]:
+        items: list[tuple[str | None, Value]] = []
+        while self.peek() != close:
+            key = None
+            if close == ")" and self.peek(1) == "=" and self.tokens[self.at][0] == "word":
+                key = self.take()[1]
+                self.take()
+            items.append((key, self.value(depth + 1)))
+            if self.peek() not in (",", close):
+                self.fail(f"expected ',' or {close!r}")
+            if self.peek() == ",":
+                self.take()
+        self.take()
+        return items
+
+    def peek(self, ahead: int = 0) -> str | None:
+        index = self.at + ahead
+        return self.tokens[index][1] if index < len(self.tokens) else None
+
+    def take(self) -> tuple[str, str]:
+        if self.at >= len(self.tokens):
+            self.fail("it ends too early")
+        self.at += 1
+        return self.tokens[self.at - 1]
+
+    def fail(self, why: str) -> NoReturn:
+        raise ConfigError(f"cannot read the spec {self.text!r}: {why}; write name, name:value or name(key=value,…)")

@@ -1,0 +1,202 @@
+"""The nouns: what is played, what is written down, what is learned from.
+
+All are frozen and complete when built. They hold plain values only (no tensors, no arrays), so a transcript
+is these types as JSON and reads back equal. `CONTRIBUTING.md` has the glossary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+Scalar = str | int | float | bool | None
+Fact = Scalar | tuple[Scalar | tuple[Scalar, ...], ...]
+"""A structured fact: a scalar, a row of scalars, or rows of scalars (a board)."""
+
+
+class Phase(StrEnum):
+    """What a turn is for."""
+
+    PLAY = "play"
+    REFLECT = "reflect"
+
+
+class Ending(StrEnum):
+    """How an episode came to its end."""
+
+    FINISHED = "finished"
+    FORFEITED = "forfeited"
+    TRUNCATED = "truncated"
+
+
+class Memory(StrEnum):
+    """What an agent carries across an episode boundary."""
+
+    NONE = "none"
+    HISTORY = "history"
+    REFLECTIONS = "reflections"
+    BOTH = "both"
+
+
+class ReplyMode(StrEnum):
+    """How a model answers: constrained to the legal actions, or free text with a tagged action."""
+
+    CHOICE = "choice"
+    TEXT = "text"
+
+
+class Observation(msgspec.Struct, frozen=True):
+    """What one seat may know when it must act, and nothing else."""
+
+    seat: int
+    episode: int
+    """Index of the episode within the trial, from 0."""
+    turn: int
+    """How many decisions this seat has made in this episode."""
+    text: str
+    actions: tuple[str, ...]
+    """Legal actions as this game words them; empty where the answer is free text."""
+    ids: tuple[int, ...]
+    """The game's own numbers for `actions`, aligned; the same whatever the wording."""
+    key: str
+    """Equal for equal decision problems of one episode."""
+    facts: Mapping[str, Fact]
+    """Structured facts (board, card, betting) for scripted players and viewers."""
+
+
+class Sampled(msgspec.Struct, frozen=True):
+    """What an engine returns for one prompt."""
+
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    allowed: tuple[tuple[int, ...], ...] | None
+    """Per token the ids it was chosen from, where decoding was constrained; one id means forced."""
+    version: int
+    """Version of the weights that sampled it."""
+    cut: bool
+    """True when the token limit came before the end of the turn."""
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One model call: `stream` and `start` locate its prompt, `trial.streams[stream][:start]`."""
+
+    stream: int
+    start: int
+    sampled: Sampled
+    problem: str | None
+    """Why the reply could not be used, or None."""
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What a player answers. An action of None is a forfeit."""
+
+    action: str | None
+    text: str
+    """All that was said, for people; empty for scripted players."""
+    calls: tuple[Call, ...]
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """One decision of one seat. A reflection is a turn whose action is its text."""
+
+    phase: Phase
+    observation: Observation
+    action: str | None
+    text: str
+    calls: tuple[Call, ...]
+    reward: float
+    """What this seat gained between this decision and its next one."""
+
+
+class Result(msgspec.Struct, frozen=True):
+    """How a game ended, for every seat."""
+
+    returns: tuple[float, ...]
+    outcomes: tuple[str, ...]
+    """What each seat is told afterwards; the rules decide what is revealed."""
+    ending: Ending
+    forfeited_by: int | None
+    facts: Mapping[str, Fact]
+    """Everything, hidden cards included: for viewers, never for players."""
+
+
+class Episode(msgspec.Struct, frozen=True):
+    """One game from deal to end, with every seat's turns in order of play."""
+
+    turns: tuple[Turn, ...]
+    result: Result
+
+
+class Task(msgspec.Struct, frozen=True):
+    """What is played. Trials of equal tasks may be compared."""
+
+    game: str
+    """A game spec, such as `kuhn_poker` or `rps(rounds=3)`."""
+    opponents: tuple[str, ...]
+    """One spec for each other seat, in order of seats."""
+    seat: int
+    seed: int
+    episodes: int
+    replay_deal: bool
+    """Every episode deals the cards of the first."""
+    early_stop: bool
+    """The trial ends after the first episode with a positive score."""
+    max_turns: int
+    """An episode longer than this is truncated."""
+
+
+class AgentInfo(msgspec.Struct, frozen=True):
+    """Who sat in the task's seat, and how it played."""
+
+    name: str
+    memory: Memory | None
+    reply: ReplyMode | None
+
+
+class Trial(msgspec.Struct, frozen=True, tag="trial"):
+    """The episodes of one task with memory carried between them."""
+
+    task: Task
+    sibling: int
+    agent: AgentInfo
+    episodes: tuple[Episode, ...]
+    reflections: tuple[Turn, ...]
+    """Reflection k follows episode k; empty where the agent writes none."""
+    streams: tuple[tuple[int, ...], ...]
+    """The agent's token streams. Memory that is rewritten begins a new one."""
+    overflows: tuple[int, ...]
+    """Episodes in which the context was full and the oldest memory was dropped."""
+
+    @property
+    def scores(self) -> tuple[float, ...]:
+        """The task seat's return in each episode."""
+        return tuple(e.result.returns[self.task.seat] for e in self.episodes)
+
+
+class Failure(msgspec.Struct, frozen=True, tag="failure"):
+    """A trial that could not be played, and why."""
+
+    task: Task
+    sibling: int
+    error: str
+    message: str
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Sibling trials of one task: the unit in which advantages are computed."""
+
+    task: Task
+    trials: tuple[Trial, ...]
+    failures: tuple[Failure, ...]
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One trainable token sequence. All fields but `version` are aligned with `tokens`."""
+
+    tokens: tuple[int, ...]
+    mask: tuple[bool, ...]
+    logprobs: tuple[float, ...]
+    advantages: tuple[float, ...]
+    version: int
