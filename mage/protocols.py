@@ -1,6 +1,6 @@
 """The seams of the system. Anything that keeps one of these contracts can be swapped in.
 
-`mage.testing` has a check for each that any implementation must pass.
+`mage.checks` has a check for each that any implementation must pass.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ import hashlib
 import random
 from collections.abc import Sequence
 
+from mage.errors import PlayError
+
 
 def derive(seed: int, *path: str | int) -> int:
     """A 64-bit seed for the stream called `path` under `seed`.
@@ -45,11 +47,13 @@ def pick_index(weights: Sequence[float], point: float) -> int:
     """
     target = point * sum(weights)
     total = 0.0
-    last = 0
+    last = -1
     for index, weight in enumerate(weights):
         if weight > 0:
             total += weight
             last = index
             if target < total:
                 return index
+    if last < 0:
+        raise PlayError(f"nothing can be drawn from the weights {list(weights)}")
     return last

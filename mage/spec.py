@@ -6,12 +6,14 @@
     best-response:conservative       values may be specs themselves
     mixture(uniform, always(bet), weights=[0.3, 0.7])
 
-One grammar for both; OpenSpiel's own game strings are valid specs. `str(spec)` is canonical: equal specs
-print alike and read back equal.
+One grammar for both; OpenSpiel's own game strings are valid specs once values with spaces are quoted, as in
+`universal_poker(blind="50 100")`; a quote inside quotes is doubled. `str(spec)` is canonical: it reads back
+equal, and specs are equal when they print alike.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -24,9 +26,9 @@ from mage.errors import ConfigError
 
 Value = Union[str, int, float, bool, "Spec", tuple["Value", ...]]
 
-_TOKEN = re.compile(r"\s*(?:(?P<string>\"[^\"]*\")|(?P<word>[^\s\"()\[\],=:]+)|(?P<mark>[()\[\],=:]))")
-_INT = re.compile(r"[+-]?\d+\Z")
-_FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+)(e[+-]?\d+)?\Z", re.IGNORECASE)
+_TOKEN = re.compile(r"\s*(?:(?P<string>\"(?:[^\"]|\"\")*\")|(?P<word>[^\s\"()\[\],=:]+)|(?P<mark>[()\[\],=:]))")
+_INT = re.compile(r"[+-]?\d{1,1000}\Z", re.ASCII)
+_FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+)(e[+-]?\d+)?\Z", re.ASCII | re.IGNORECASE)
 _PLAIN = re.compile(r"[^\s\"()\[\],=:]+\Z")
 
 
@@ -39,8 +41,16 @@ class Spec(msgspec.Struct, frozen=True):
     """Sorted by name."""
 
     def __str__(self) -> str:
-        parts = [_show(v) for v in self.args] + [f"{k}={_show(v)}" for k, v in self.kwargs]
-        return f"{self.name}({','.join(parts)})" if parts else self.name
+        parts = [show(v) for v in self.args] + [f"{k}={show(v)}" for k, v in self.kwargs]
+        is_name = isinstance(_literal(self.name), Spec)
+        return self.name if is_name and not parts else f"{self.name}({','.join(parts)})"
+
+    def __eq__(self, other: object) -> bool:
+        # By what is printed: field by field, 1 would equal true and 1.0.
+        return str(self) == str(other) if isinstance(other, Spec) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(str(self))
 
     @property
     def named(self) -> Mapping[str, Any]:
@@ -61,13 +71,14 @@ def parse_spec(text: str) -> Spec:
     return _Reader(text).whole()
 
 
-def make_spec(name: str, *args: Value, **kwargs: Value) -> Spec:
+def make_spec(name: str, /, *args: Value, **kwargs: Value) -> Spec:
     """Build a spec in code.
 
     >>> str(make_spec("automaton", seed=3, states=2))
     'automaton(seed=3,states=2)'
     """
-    return Spec(name, args, tuple(sorted(kwargs.items())))
+    named = sorted((key, _canonical(value)) for key, value in kwargs.items())
+    return Spec(name, tuple(_canonical(value) for value in args), tuple(named))
 
 
 def call_with(kind: str, spec: Spec, function: Callable[..., Any], *context: Any) -> Any:
@@ -90,6 +101,43 @@ def call_with(kind: str, spec: Spec, function: Callable[..., Any], *context: Any
     return function(*context, *spec.args, **spec.named)
 
 
+def show(value: Value) -> str:
+    """A value as a spec writes it.
+
+    >>> show((1, "a b", True))
+    '[1,"a b",true]'
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return f"[{','.join(show(v) for v in value)}]"
+    if isinstance(value, str):
+        doubled = value.replace('"', '""')
+        return f'"{doubled}"'
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def whole(name: str, value: Any, low: int, high: int | None = None) -> int:
+    """A parameter that must be a whole number within bounds.
+
+    >>> whole("rounds", 3, 1)
+    3
+    """
+    if type(value) is not int or value < low or (high is not None and value > high):
+        bounds = f"from {low}" if high is None else f"from {low} to {high}"
+        raise ConfigError(f"{name} must be a whole number {bounds}, not {show(value)}")
+    return value
+
+
+def show_parameters(function: Callable[..., Any], num_context: int) -> str:
+    """The parameters of a function as a spec may give them; the first `num_context` come from elsewhere.
+
+    >>> show_parameters(lambda game, rounds=3, first=None: game, 1)
+    'rounds=3, first'
+    """
+    return _parameters(_parameters_of(function)[num_context:])
+
+
 @cache
 def _parameters_of(function: Callable[..., Any]) -> list[Parameter]:
     return list(signature(function).parameters.values())
@@ -107,14 +155,15 @@ def _parameters(known: list[Parameter]) -> str:
     return ", ".join(shown) or "no parameters"
 
 
-def _show(value: Value) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
+def _canonical(value: Value) -> Value:
+    """The one way to hold a value: a text that could be a name is one."""
     if isinstance(value, tuple):
-        return f"[{','.join(_show(v) for v in value)}]"
+        return tuple(_canonical(item) for item in value)
     if isinstance(value, str):
-        return value if _PLAIN.match(value) and isinstance(_literal(value), Spec) else f'"{value}"'
-    return repr(value) if isinstance(value, float) else str(value)
+        return _literal(value) if _PLAIN.match(value) and isinstance(_literal(value), Spec) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"a spec cannot hold the number {value}; write a finite one")
+    return value
 
 
 def _literal(word: str) -> Value:
@@ -144,6 +193,8 @@ class _Reader:
             position = match.end()
 
     def whole(self) -> Spec:
+        if len(self.tokens) == 1 and self.tokens[0][0] == "word":
+            return Spec(self.tokens[0][1])  # a name on its own may look like a number, as OpenSpiel's 2048 does
         value = self.value(depth=0)
         if self.at < len(self.tokens):
             self.fail(f"unexpected {self.tokens[self.at][1]!r}")
@@ -156,18 +207,20 @@ class _Reader:
             self.fail("nested too deeply")
         kind, token = self.take()
         if kind == "string":
-            return token[1:-1]
+            return _canonical(token[1:-1].replace('""', '"'))
         if token == "[":
             return tuple(item for _, item in self.items("]", depth))
         if kind == "mark":
             self.fail(f"unexpected {token!r}")
-        value = _literal(token)
         if self.peek() == ":":
             self.take()
             return self.named(token, [(None, self.value(depth + 1))])
         if self.peek() == "(":
             self.take()
             return self.named(token, self.items(")", depth))
+        value = _literal(token)
+        if isinstance(value, float) and not math.isfinite(value):
+            self.fail(f"{token} is too large a number")
         return value
 
     def named(self, name: str, items: list[tuple[str | None, Value]]) -> Spec:

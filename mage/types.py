@@ -47,6 +47,31 @@ class ReplyMode(StrEnum):
     TEXT = "text"
 
 
+class Weight(StrEnum):
+    """What counts equally in the loss. A move is one token and a reflection sixty, so the default is the turn."""
+
+    TURN = "turn"
+    TOKEN = "token"
+    SEQUENCE = "sequence"
+
+
+class Divergence(StrEnum):
+    """How far the policy is from its reference, estimated from the sampled token alone."""
+
+    NONE = "none"
+    K1 = "k1"
+    K2 = "k2"
+    K3 = "k3"
+
+
+class AlarmAction(StrEnum):
+    """What a run does when an alarm sounds."""
+
+    PRINT = "print"
+    STOP = "stop"
+    ROLLBACK = "rollback"
+
+
 class Observation(msgspec.Struct, frozen=True):
     """What one seat may know when it must act, and nothing else."""
 
@@ -193,10 +218,22 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One trainable token sequence. All fields but `version` are aligned with `tokens`."""
+    """One trainable token sequence: a stream, and which of its tokens are trained and how.
+
+    All fields but `tokens` and `version` are aligned with `positions`.
+    """
 
     tokens: tuple[int, ...]
-    mask: tuple[bool, ...]
+    positions: tuple[int, ...]
+    """Where the trained tokens stand in `tokens`, ascending."""
+    turns: tuple[int, ...]
+    """The number of the agent's turn, within the trial, that sampled the token."""
+    phases: tuple[Phase, ...]
     logprobs: tuple[float, ...]
+    """As the engine sampled them."""
     advantages: tuple[float, ...]
+    returns: tuple[float, ...]
+    """What the turn went on to earn: the target of a value head."""
+    allowed: tuple[tuple[int, ...] | None, ...]
+    """The ids the token was chosen from; None where all were allowed."""
     version: int

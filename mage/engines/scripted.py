@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from mage.engines.trie import Trie
 from mage.errors import EngineError
+from mage.prompts.messages import ACTIONS, REFLECT_REQUEST
 from mage.prompts.plain import PlainCodec
 from mage.protocols import Sampling
 from mage.types import Sampled
@@ -25,15 +28,38 @@ class ScriptedEngine:
     async def complete(
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
     ) -> Sampled:
+        await asyncio.sleep(0)  # gives way as a model does, so that trials are interleaved in tests too
         options = tuple(self._codec.decode(c) for c in choices or ())
         text = self._answer(self._codec.transcript(prompt), options)
-        if choices is not None and text not in options:
-            raise EngineError(f"the scripted answer {text!r} is not one of {', '.join(options)}")
-        tokens = self._codec.choice(text)
-        cut = len(tokens) > sampling.max_tokens
-        tokens = tokens[: sampling.max_tokens]
-        allowed = None if choices is None else tuple((t,) for t in tokens)
-        return Sampled(tokens, (0.0,) * len(tokens), allowed, 0, cut)
+        whole = self._codec.choice(text)
+        if choices is not None:
+            if text not in options:
+                raise EngineError(f"the scripted answer {text!r} is not one of {', '.join(options)}")
+            return Sampled(whole, (0.0,) * len(whole), _allowed(whole, choices), 0, False)
+        tokens = whole[: sampling.max_tokens]
+        return Sampled(tokens, (0.0,) * len(tokens), None, 0, len(whole) > len(tokens))
+
+
+def _allowed(tokens: Sequence[int], choices: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    """Per token the ids it was chosen from."""
+    allowed = []
+    node = Trie([tuple(c) for c in choices])
+    for token in tokens:
+        allowed.append(node.allowed)
+        node = node.after(token)
+    return tuple(allowed)
+
+
+def in_words(answer: Answer) -> Answer:
+    """The same model for free text too: there it reads the actions in its prompt, and tags the one it takes."""
+
+    def speak(prompt: str, choices: tuple[str, ...]) -> str:
+        if choices or REFLECT_REQUEST in prompt.rpartition("<|user|>")[2]:
+            return answer(prompt, choices)
+        listed = prompt.rpartition(f"\n{ACTIONS}")[2].partition("\n")[0]
+        return f"I have seen enough. <action>{answer(prompt, tuple(listed.split(', ')))}</action>"
+
+    return speak
 
 
 def first(prompt: str, choices: tuple[str, ...]) -> str:
@@ -63,9 +89,11 @@ def counter(prompt: str, choices: tuple[str, ...]) -> str:
     expected = {number: moves.most_common(1)[0][0] for number, moves in seen.items()}
     if not choices:
         return "They play " + ", ".join(f"round {n}: {m}" for n, m in sorted(expected.items())) + "."
+    if not rounds:
+        raise EngineError("the scripted model 'counter' plays repeated games only, such as rps(rounds=3)")
     best: str = beaten_by.get(expected.get(int(rounds[-1][0]), ""), choices[0])
     return best
 
 
-MODELS: Mapping[str, Answer] = {"first": first, "counter": counter}
+MODELS: Mapping[str, Answer] = {"first": in_words(first), "counter": in_words(counter)}
 """Scripted models by name."""

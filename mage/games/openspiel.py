@@ -6,19 +6,38 @@ drawn from named streams, so a task and an episode fix the deal whatever else is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import pyspiel
 
 from mage.errors import ConfigError, PlayError
+from mage.games.rules import is_known, load_rules, playable_names
 from mage.games.table import GAMES
 from mage.games.words.base import State, Words
 from mage.games.words.generic import GenericWords
 from mage.seeds import derive, pick_index, uniform
 from mage.spec import Spec, call_with, parse_spec
 from mage.types import Ending, Fact, Observation, Result, Task
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_SHORT = 16
+"""Games of at most so many moves repeat their histories, so what was said about one is kept for the next time."""
+_KEPT = 4096
+"""How many histories of a game are kept."""
+
+
+class View(NamedTuple):
+    """The part of an observation that the state of the game decides."""
+
+    text: str
+    actions: tuple[str, ...]
+    ids: tuple[int, ...]
+    key: str
+    facts: Mapping[str, Fact]
 
 
 class Game:
@@ -34,6 +53,7 @@ class Game:
         self.num_seats: int = rules.num_players()
         self.nothing: tuple[float, ...] = (0.0,) * self.num_seats
         self.lowest: float = rules.min_utility() / scale
+        self.has_chance = kind.chance_mode != kind.ChanceMode.DETERMINISTIC
         self.samples_itself = kind.chance_mode == kind.ChanceMode.SAMPLED_STOCHASTIC
         self.zero_sum: bool = kind.utility == kind.Utility.ZERO_SUM
         self.is_open = (
@@ -44,6 +64,9 @@ class Game:
         self.keyed_by_information = kind.provides_information_state_string and not (
             self.is_open and kind.provides_observation_string
         )
+        self._keeps = not self.samples_itself and self.rules.max_game_length() <= _SHORT
+        self._views: dict[tuple[str, int], View] = {}
+        self._results: dict[str, Result] = {}
 
     def start(self, seed: int) -> State:
         """A fresh state. Games that draw chance by themselves get a seed of their own."""
@@ -58,28 +81,41 @@ class Game:
             return str(state.information_state_string(seat))
         return str(state.observation_string(seat))
 
-    def observe(self, state: State, seat: int, episode: int, turn: int) -> Observation:
+    def view(self, state: State, seat: int) -> View:
         """What `seat` knows in `state`; legal actions only for the mover."""
-        ids = tuple(state.legal_actions(seat)) if state.current_player() == seat else ()
-        word = self.words.action
-        return Observation(
-            seat,
-            episode,
-            turn,
-            self.words.observe(state, seat),
-            tuple([word(state, seat, i) for i in ids]),
-            ids,
-            self.key(state, seat),
-            self.facts(state, seat),
-        )
+        if not self._keeps:
+            return self._view(state, seat)
+        at = (state.history_str(), seat)
+        kept = self._views.get(at)
+        return kept if kept is not None else _keep(self._views, at, self._view(state, seat))
 
-    def facts(self, state: State, seat: int) -> Mapping[str, Fact]:
-        facts = self.words.facts(state, seat)
-        return {**facts, "history": tuple(state.history())} if self.is_open else facts
+    def observe(self, state: State, seat: int, episode: int, turn: int) -> Observation:
+        """The view of `seat`, which has made `turn` decisions in this episode."""
+        return Observation(seat, episode, turn, *self.view(state, seat))
+
+    def finished(self, state: State) -> Result:
+        """The result of a game that was played to its end."""
+        if not self._keeps:
+            return self._finished(state)
+        at = state.history_str()
+        kept = self._results.get(at)
+        return kept if kept is not None else _keep(self._results, at, self._finished(state))
 
     def scores(self, state: State) -> tuple[float, ...]:
         """Returns so far, scaled."""
         return tuple([value / self.scale for value in state.returns()])
+
+    def _view(self, state: State, seat: int) -> View:
+        ids = tuple(state.legal_actions(seat)) if state.current_player() == seat else ()
+        actions = distinct([self.words.action(state, seat, i) for i in ids], ids)
+        facts = self.words.facts(state, seat)
+        if self.is_open:
+            facts = {**facts, "history": tuple(state.history())}
+        return View(self.words.observe(state, seat), actions, ids, self.key(state, seat), facts)
+
+    def _finished(self, state: State) -> Result:
+        outcomes = tuple([self.words.outcome(state, seat) for seat in range(self.num_seats)])
+        return Result(self.scores(state), outcomes, Ending.FINISHED, None, self.words.facts(state, None))
 
 
 class OpenSpielEnv:
@@ -95,6 +131,8 @@ class OpenSpielEnv:
         self._turns_by_seat = [0] * game.num_seats
         self._forfeited_by: int | None = None
         self._scores = game.nothing
+        self._views: dict[int, View] = {}
+        """What was looked at since the last move, by seat."""
         self._state = game.start(self._deal)
         self._pass_chance()
 
@@ -105,47 +143,48 @@ class OpenSpielEnv:
         return player if player >= 0 else None
 
     def observe(self, seat: int) -> Observation:
-        return self._game.observe(self._state, seat, self._episode, self._turns_by_seat[seat])
+        return Observation(seat, self._episode, self._turns_by_seat[seat], *self._view(seat))
 
     def step(self, action: str | None) -> tuple[float, ...]:
+        game, state = self._game, self._state
         seat = self.to_move()
         if seat is None:
-            raise PlayError(f"{self._game.spec}: the episode is over, {action!r} cannot be played")
+            raise PlayError(f"{game.spec}: the episode is over, {action!r} cannot be played")
         if action is None:
             self._forfeited_by = seat
-            return self._game.nothing
-        state, word = self._state, self._game.words.action
-        for candidate in state.legal_actions():
-            if word(state, seat, candidate) == action:
-                break
-        else:
-            legal = ", ".join(word(state, seat, i) for i in state.legal_actions())
-            raise PlayError(f"{self._game.spec}: {action!r} is not legal; legal are {legal}")
-        state.apply_action(candidate)
+            return game.nothing
+        view = self._view(seat)
+        if action not in view.actions:
+            raise PlayError(f"{game.spec}: {action!r} is not legal; legal are {', '.join(view.actions)}")
+        state.apply_action(view.ids[view.actions.index(action)])
         self._num_turns += 1
         self._turns_by_seat[seat] += 1
+        self._views.clear()
         self._pass_chance()
-        if not (self._game.pays_midway or state.is_terminal()):
-            return self._game.nothing
-        before, self._scores = self._scores, self._game.scores(state)
+        if not game.pays_midway and self.to_move() is not None:
+            return game.nothing
+        before, self._scores = self._scores, game.scores(state)
         return tuple([now - then for now, then in zip(self._scores, before, strict=True)])
 
     def result(self) -> Result:
         if self.to_move() is not None:
             raise PlayError(f"{self._game.spec}: the episode is not over")
         game, state, seats = self._game, self._state, range(self._game.num_seats)
-        facts = game.words.facts(state, None)
         if self._forfeited_by is not None:
             who = self._forfeited_by
             returns = tuple(game.lowest if seat == who else 0.0 for seat in seats)
             told = ("Another player gave up. The episode does not count.", "You gave up the episode.")
             outcomes = tuple(told[seat == who] for seat in seats)
-            return Result(returns, outcomes, Ending.FORFEITED, who, facts)
+            return Result(returns, outcomes, Ending.FORFEITED, who, game.words.facts(state, None))
         if not state.is_terminal():
             outcomes = tuple("The episode was stopped because it was too long." for _ in seats)
-            return Result(game.scores(state), outcomes, Ending.TRUNCATED, None, facts)
-        outcomes = tuple([game.words.outcome(state, seat) for seat in seats])
-        return Result(game.scores(state), outcomes, Ending.FINISHED, None, facts)
+            return Result(game.scores(state), outcomes, Ending.TRUNCATED, None, game.words.facts(state, None))
+        return game.finished(state)
+
+    def _view(self, seat: int) -> View:
+        if seat not in self._views:
+            self._views[seat] = self._game.view(self._state, seat)
+        return self._views[seat]
 
     def _pass_chance(self) -> None:
         state = self._state
@@ -154,6 +193,27 @@ class OpenSpielEnv:
             point = uniform(self._deal, self._num_draws)
             self._num_draws += 1
             state.apply_action(outcomes[pick_index([p for _, p in outcomes], point)][0])
+
+
+def _keep(kept: dict[K, V], at: K, value: V) -> V:
+    if len(kept) >= _KEPT:
+        kept.clear()
+    kept[at] = value
+    return value
+
+
+def distinct(words: Sequence[str], ids: Sequence[int]) -> tuple[str, ...]:
+    """Action words made usable: those that are empty or not unique get the action's number.
+
+    >>> distinct(["a", "b", "a", ""], [4, 5, 6, 7])
+    ('a (4)', 'b', 'a (6)', '(7)')
+    """
+    if len(set(words)) == len(words) and all(words):
+        return tuple(words)
+    shown = [w if w and words.count(w) == 1 else f"{w} ({i})".lstrip() for w, i in zip(words, ids, strict=True)]
+    if len(set(shown)) < len(shown):
+        raise PlayError(f"actions cannot be told apart: {', '.join(shown)}")
+    return tuple(shown)
 
 
 @lru_cache(maxsize=256)
@@ -167,37 +227,18 @@ def load_game(spec: str) -> Game:
     if parsed.name in GAMES:
         rules, words, scale = call_with("game", parsed, GAMES[parsed.name])
         return Game(str(parsed), rules, words, scale)
-    rules = _load_any(parsed)
-    return Game(str(parsed), rules, GenericWords(rules), 1.0)
+    if not is_known(parsed.name):
+        raise ConfigError(
+            f"unknown game {parsed.name!r}; with words: {', '.join(GAMES)}; `mage list games --all` names OpenSpiel's"
+        )
+    return generic_game(parsed, load_rules(parsed))
+
+
+def generic_game(spec: Spec, rules: Any) -> Game:
+    """A game in OpenSpiel's own words."""
+    return Game(str(spec), rules, GenericWords(rules), 1.0)
 
 
 def known_games() -> tuple[str, ...]:
     """Names of all games that can be played, those with words of their own included."""
-    playable = (t.short_name for t in pyspiel.registered_games() if t.default_loadable and _is_played_in_turn(t))
-    return tuple(sorted({*playable, *GAMES}))
-
-
-def _load_any(spec: Spec) -> Any:
-    """Check name and parameters first: OpenSpiel prints to stderr before it raises."""
-    kinds = {t.short_name: t for t in pyspiel.registered_games()}
-    if spec.name not in kinds:
-        raise ConfigError(
-            f"unknown game {spec.name!r}; known with words: {', '.join(GAMES)}; "
-            f"and OpenSpiel's {len(kinds)} (mage list games --all)"
-        )
-    if not _is_played_in_turn(kinds[spec.name]):
-        raise ConfigError(f"{spec.name!r} is a mean-field game; mage plays games with separate players")
-    known = kinds[spec.name].parameter_specification
-    for name in spec.named:
-        if name not in known:
-            raise ConfigError(f"unknown parameter {name!r} of {spec.name!r}; known: {', '.join(known) or 'none'}")
-    if spec.args:
-        raise ConfigError(f"parameters of {spec.name!r} need names, as in {spec.name}(key=value)")
-    try:
-        return pyspiel.load_game(str(spec))
-    except (pyspiel.SpielError, RuntimeError) as error:
-        raise ConfigError(f"OpenSpiel refuses {str(spec)!r}: {' '.join(str(error).split())}") from None
-
-
-def _is_played_in_turn(kind: Any) -> bool:
-    return bool(kind.dynamics != kind.Dynamics.MEAN_FIELD)
+    return tuple(sorted({*playable_names(), *GAMES}))

@@ -9,9 +9,13 @@ import pyspiel
 
 from mage.errors import ConfigError
 from mage.games.words.base import Words
-from mage.games.words.kuhn import KuhnWords
-from mage.games.words.matrix import MatrixWords
+from mage.games.words.kuhn import MAX_SEATS, KuhnWords
+from mage.games.words.matrix import Matrix, MatrixWords
 from mage.games.words.tictactoe import TicTacToeWords
+from mage.spec import show, whole
+
+MAX_ROUNDS = 1000
+"""Most rounds in an episode; an agent must be able to remember them."""
 
 Built = tuple[Any, Words, float]
 """An OpenSpiel game, its words, and what its returns are divided by to give scores."""
@@ -36,29 +40,35 @@ def pennies(rounds: int = 3, reworded: int | None = None) -> Built:
 
 
 def matrix(
-    payoffs: Sequence[Sequence[float]],
-    moves: Sequence[object] | None = None,
-    columns: Sequence[Sequence[float]] | None = None,
-    name: object = "a matrix game",
+    payoffs: Any,
+    moves: Any = None,
+    columns: Any = None,
+    name: Any = "a matrix game",
     rounds: int = 3,
     reworded: int | None = None,
 ) -> Built:
     """Any square matrix: what the first seat gets; what the second gets is `columns`, or the negative."""
-    size = len(payoffs) if isinstance(payoffs, tuple) else 0
-    names = [str(m) for m in moves] if isinstance(moves, tuple) else [f"move{i + 1}" for i in range(size)]
-    for label, table in (("payoffs", payoffs), ("columns", columns)):
-        square = isinstance(table, tuple) and len(table) == size > 1
-        if table is not None and not (square and all(isinstance(r, tuple) and len(r) == size for r in table)):
-            raise ConfigError(f"{label} of a matrix game must be a square of numbers, 2x2 or larger, not {table}")
-    if len(set(names)) != size:
-        raise ConfigError(f"a matrix game of size {size} needs {size} different moves, not {names}")
-    return _repeated(str(name), names, payoffs, columns, rounds, reworded)
+    rows = _square("payoffs", payoffs, None)
+    size = len(rows)
+    names = tuple(f"move{i + 1}" for i in range(size)) if moves is None else moves
+    if not isinstance(names, tuple) or len(names) != size:
+        raise ConfigError(f"moves of a matrix game of size {size} must be a list of {size}, not {show(names)}")
+    words = [_word("a move", move) for move in names]
+    if len({word.casefold() for word in words}) < size:
+        raise ConfigError(f"moves of a matrix game must be different, not {show(names)}")
+    return _repeated(
+        _word("name", name),
+        words,
+        rows,
+        None if columns is None else _square("columns", columns, size),
+        rounds,
+        reworded,
+    )
 
 
 def kuhn_poker(players: int = 2, reworded: int | None = None) -> Built:
     """Kuhn poker; the score is chips."""
-    if not isinstance(players, int) or not 2 <= players <= 10:
-        raise ConfigError(f"kuhn_poker takes 2 to 10 players, not {players}")
+    whole("players", players, 2, MAX_SEATS)
     return pyspiel.load_game("kuhn_poker", {"players": players}), KuhnWords(players, reworded), 1.0
 
 
@@ -80,17 +90,38 @@ GAMES: Mapping[str, Callable[..., Built]] = {
 def _repeated(
     name: str,
     moves: Sequence[str],
-    payoffs: Sequence[Sequence[float]],
-    columns: Sequence[Sequence[float]] | None,
+    payoffs: Matrix,
+    columns: Matrix | None,
     rounds: int,
     reworded: int | None,
 ) -> Built:
-    if not isinstance(rounds, int) or rounds < 1:
-        raise ConfigError(f"rounds must be a whole number from 1, not {rounds}")
-    rows = [[float(v) for v in row] for row in payoffs]
-    cols = [[-v for v in row] for row in rows] if columns is None else [[float(v) for v in row] for row in columns]
-    stage = pyspiel.create_matrix_game("matrix", name, list(moves), list(moves), rows, cols)
+    whole("rounds", rounds, 1, MAX_ROUNDS)
+    rows = [[float(value) for value in row] for row in payoffs]
+    cols = [[-value for value in row] for row in rows]
+    if columns is not None:
+        cols = [[float(value) for value in row] for row in columns]
+    numbers = [str(i) for i in range(len(rows))]  # OpenSpiel's names of the moves, so keys do not depend on ours
+    stage = pyspiel.create_matrix_game("matrix", name, numbers, numbers, rows, cols)
     game = pyspiel.create_repeated_game(stage, {"num_repetitions": rounds, "enable_infostate": True})
-    transposed = [[cols[i][j] for i in range(len(rows))] for j in range(len(rows))]
-    words = MatrixWords(name, (moves, moves), (rows, transposed), rounds, reworded)
+    transposed = [list(column) for column in zip(*cols, strict=True)]
+    words = MatrixWords(name, moves, (rows, transposed), rounds, reworded)
     return game, words, float(rounds)
+
+
+def _square(label: str, table: Any, size: int | None) -> Matrix:
+    """A square table of numbers, of the given size or of any from 2."""
+    rows = table if isinstance(table, tuple) else ()
+    wanted = len(rows) if size is None else size
+    is_square = len(rows) == wanted > 1 and all(isinstance(row, tuple) and len(row) == wanted for row in rows)
+    if not is_square or any(type(value) not in (int, float) for row in rows for value in row):
+        sides = "2 or more" if size is None else f"{size}"
+        raise ConfigError(f"{label} of a matrix game must be a square of numbers, {sides} a side, not {show(table)}")
+    return rows
+
+
+def _word(label: str, value: Any) -> str:
+    """A text to be read, on one line."""
+    text = " ".join(str(value).split())
+    if isinstance(value, bool | float | tuple) or not text:
+        raise ConfigError(f"{label} of a matrix game must be a word, not {show(value)}")
+    return text

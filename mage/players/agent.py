@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
+from mage.errors import EngineError, PlayError
 from mage.prompts.memory import Context
 from mage.prompts.messages import (
     episode_heading,
@@ -17,6 +20,9 @@ from mage.prompts.parse import Parsed, parse_action, parse_reflection
 from mage.protocols import Codec, Engine, Sampling
 from mage.seeds import derive
 from mage.types import AgentInfo, Call, Memory, Observation, Reply, ReplyMode, Sampled, Task
+
+Choices = Sequence[tuple[int, ...]]
+"""The ids of each legal action, in the order of the actions."""
 
 
 class AgentSettings(msgspec.Struct, frozen=True):
@@ -47,80 +53,89 @@ class LanguageAgent:
         self._engine = engine
         self._codec = codec
         self._settings = settings
-        self._episodes = task.episodes
+        self._num_episodes = task.episodes
         self._context = Context(codec, system, settings.context)
         self._seed = derive(task.seed, "sample", task.seat, sibling)
-        self._num_calls = 0
-        self._episode = 0
+        self._episode: int | None = None
+        self._heading = ""
+        """What the episode's first message starts with."""
         self._announced: tuple[str, ...] = ()
         """Actions listed last in this episode; each episode lists its own, so that it can outlive the others."""
-        self._pending = episode_heading(0, task.episodes, settings.memory)
-        """What the next user message starts with."""
 
     async def act(self, observation: Observation) -> Reply:
-        if observation.episode != self._episode:
-            self._begin(observation.episode)
+        if not observation.actions:
+            raise PlayError(f"seat {observation.seat} is asked to act but has no legal action")
+        self._enter(observation.episode)
+        message = self._heading + turn_message(observation, self._announced)
+        self._heading, self._announced = "", observation.actions
         calls: list[Call] = []
         said = ""
-        text = self._pending + turn_message(observation, self._announced)
-        self._pending = ""
-        self._announced = observation.actions
-        for _ in range(1 + self._settings.retries):
-            sampled, said, parsed = await self._ask(observation, text)
-            calls.append(self._call(sampled, parsed.problem))
-            if parsed.action is not None:
+        for number in range(1 + self._settings.retries):
+            seed = derive(self._seed, observation.episode, observation.turn, number)
+            start, sampled, parsed = await self._decide(observation, message, seed)
+            calls.append(Call(self._context.stream, start, sampled, parsed.problem))
+            said = self._codec.decode(sampled.tokens)
+            if parsed.problem is None:
                 return Reply(parsed.action, said, tuple(calls))
-            assert parsed.problem is not None
-            text = retry_message(parsed.problem, observation)
+            message = retry_message(parsed.problem, observation)
         return Reply(None, said, tuple(calls))
 
     async def reflect(self, outcome: Observation) -> Reply | None:
-        if self._settings.memory is Memory.HISTORY:
-            self._pending = outcome_message(outcome) + "\n\n"
-        if self._settings.memory in (Memory.NONE, Memory.HISTORY):
+        memory, room = self._settings.memory, self._settings.reflection_tokens
+        self._enter(outcome.episode)
+        if memory is Memory.HISTORY:
+            self._context.tell(outcome_message(outcome) + "\n\n")
+        if memory in (Memory.NONE, Memory.HISTORY):
             return None
-        room = self._settings.reflection_tokens
-        self._context.say(outcome.episode, reflect_message(outcome), room)
-        sampled = await self._sample(room, None)
-        self._context.answer(outcome.episode, sampled)
+        seed = derive(self._seed, outcome.episode, "reflect")
+        start, sampled = await self._ask(outcome.episode, reflect_message(outcome), room, seed, None)
         said = self._codec.decode(sampled.tokens)
         note = parse_reflection(said)
         self._context.notes.append((outcome.episode, note))
-        return Reply(note, said, (self._call(sampled, None),))
+        return Reply(note, said, (Call(self._context.stream, start, sampled, None),))
 
     def memory(self) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
         return self._context.streams(), tuple(self._context.overflows)
 
-    def _begin(self, episode: int) -> None:
+    def _enter(self, episode: int) -> None:
         """Cross an episode boundary: rewrite the memory where the mode asks for it."""
+        if episode == self._episode:
+            return
         self._episode = episode
         self._announced = ()
+        self._heading = episode_heading(episode, self._num_episodes, self._settings.memory)
         if self._settings.memory is Memory.NONE:
             self._context.forget(())
         elif self._settings.memory is Memory.REFLECTIONS:
             self._context.forget(self._context.notes)
-        self._pending += episode_heading(episode, self._episodes, self._settings.memory)
 
-    async def _ask(self, observation: Observation, text: str) -> tuple[Sampled, str, Parsed]:
-        if self._settings.reply is ReplyMode.CHOICE:
-            choices = [self._codec.choice(action) for action in observation.actions]
-            room = max(map(len, choices))
-            self._context.say(observation.episode, text, room)
-            sampled = await self._sample(room, choices)
-            parsed = Parsed(observation.actions[choices.index(sampled.tokens)], None)
-        else:
-            room = self._settings.max_tokens
-            self._context.say(observation.episode, text, room)
-            sampled = await self._sample(room, None)
-            parsed = parse_action(self._codec.decode(sampled.tokens), observation.actions)
-        self._context.answer(observation.episode, sampled)
-        return sampled, self._codec.decode(sampled.tokens), parsed
+    async def _decide(self, observation: Observation, message: str, seed: int) -> tuple[int, Sampled, Parsed]:
+        """Ask once for an action: where the answer starts, what was sampled and what it means."""
+        if self._settings.reply is ReplyMode.TEXT:
+            start, sampled = await self._ask(observation.episode, message, self._settings.max_tokens, seed, None)
+            return start, sampled, parse_action(self._codec.decode(sampled.tokens), observation.actions)
+        choices = [self._codec.choice(action) for action in observation.actions]
+        start, sampled = await self._ask(observation.episode, message, max(map(len, choices)), seed, choices)
+        return start, sampled, Parsed(observation.actions[choices.index(sampled.tokens)], None)
 
-    async def _sample(self, room: int, choices: list[tuple[int, ...]] | None) -> Sampled:
-        self._start = len(self._context.prompt)
-        sampling = Sampling(self._settings.temperature, room, derive(self._seed, self._num_calls))
-        self._num_calls += 1
-        return await self._engine.complete(tuple(self._context.prompt), sampling, choices)
+    async def _ask(
+        self, episode: int, message: str, max_tokens: int, seed: int, choices: Choices | None
+    ) -> tuple[int, Sampled]:
+        """Say something to the model and keep its answer: where in the stream it starts, and what was sampled."""
+        room = max_tokens if choices else max_tokens + 1  # a reply that is cut short gets its end as well
+        self._context.say(episode, message, room)
+        start = len(self._context.prompt)
+        sampling = Sampling(self._settings.temperature, max_tokens, seed)
+        sampled = await self._engine.complete(tuple(self._context.prompt), sampling, choices)
+        self._check(sampled, max_tokens, choices)
+        self._context.answer(episode, sampled)
+        return start, sampled
 
-    def _call(self, sampled: Sampled, problem: str | None) -> Call:
-        return Call(self._context.stream, self._start, sampled, problem)
+    def _check(self, sampled: Sampled, max_tokens: int, choices: Choices | None) -> None:
+        """Refuse a reply that would spoil the stream it is appended to."""
+        if choices is not None and sampled.tokens not in choices:
+            raise EngineError(f"the engine answered {self._codec.decode(sampled.tokens)!r}, which is not a choice")
+        if len(sampled.tokens) > max_tokens:
+            raise EngineError(f"the engine sampled {len(sampled.tokens)} tokens where {max_tokens} were allowed")
+        if sampled.cut == (sampled.tokens[-1:] == (self._codec.end,)):
+            raise EngineError("a reply of the engine must either end its turn or be marked as cut short")

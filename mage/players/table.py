@@ -4,32 +4,192 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
 
-from mage.errors import pick
+from mage.errors import ConfigError, pick
 from mage.games.openspiel import Game
-from mage.players.policy import Policy, PolicyPlayer, evenly
-from mage.seeds import derive, stream
-from mage.spec import Spec, call_with, parse_spec
+from mage.games.words.kuhn import KuhnWords
+from mage.games.words.matrix import MatrixWords
+from mage.games.words.tictactoe import TicTacToeWords
+from mage.players.behaviour import behaviour
+from mage.players.draws import InexactError, draw, every_way
+from mage.players.kuhn import aggressive, conservative, intermediate
+from mage.players.policy import Policy, PolicyPlayer
+from mage.players.repeated import automaton, beat_last, copy, cycle, lose_to_last, memory_one, win_stay_lose_shift
+from mage.players.scripted import always, mixture, switch, uniform
+from mage.players.search import mcts, minimax
+from mage.players.solver import best_response, cfr
+from mage.players.tictactoe import preferred
+from mage.seeds import derive, pick_index, stream
+from mage.seeds import uniform as uniform_number
+from mage.spec import Spec, call_with, parse_spec, show_parameters
 
 Maker = Callable[..., Policy]
-"""`maker(game, seat, rng, …parameters)`; what is random about the member is drawn from `rng`, once per trial."""
+"""`maker(game, seat, rng, …parameters)`; what is random about the member is drawn from `rng`, once per trial.
+
+Policies are pure, so where the draws have few outcomes their policies are made once and shared by all trials.
+"""
+
+_MAX_SHARED = 100
+"""Most outcomes that are kept ready."""
+
+_parsed = lru_cache(maxsize=4096)(parse_spec)
 
 
-def uniform(game: Game, seat: int, rng: random.Random) -> Policy:
-    """Every legal action with the same probability."""
-    return evenly
+class Fits(NamedTuple):
+    """The games an opponent can play."""
+
+    games: str
+    check: Callable[[Game], bool]
 
 
-MAKERS: Mapping[str, Maker] = {"uniform": uniform}
+def _open_to_search(game: Game) -> bool:
+    return game.is_open and not game.samples_itself and not game.pays_midway
+
+
+def _without_chance(game: Game) -> bool:
+    kind = game.rules.get_type()
+    return bool(kind.chance_mode == kind.ChanceMode.DETERMINISTIC)
+
+
+def _hidden(game: Game) -> bool:
+    return game.keyed_by_information and not game.is_open and not game.samples_itself
+
+
+_ANY = Fits("any game", lambda _: True)
+_KUHN = Fits("kuhn_poker", lambda game: isinstance(game.words, KuhnWords))
+_TICTACTOE = Fits("tic_tac_toe", lambda game: isinstance(game.words, TicTacToeWords))
+_REPEATED = Fits("repeated matrix games (rps, pd, pennies, matrix)", lambda game: isinstance(game.words, MatrixWords))
+_OPEN = Fits(
+    "games with nothing hidden, moves in turn and pay at the end",
+    _open_to_search,
+)
+_SOLVABLE = Fits(
+    "small two-player zero-sum games with nothing hidden and no chance",
+    lambda game: _open_to_search(game) and game.zero_sum and game.num_seats == 2 and _without_chance(game),
+)
+_ZERO_SUM = Fits(
+    "small two-player zero-sum games with hidden information or simultaneous moves",
+    lambda game: _hidden(game) and game.zero_sum and game.num_seats == 2,
+)
+_SMALL = Fits(
+    "small games with two or more players whose information states OpenSpiel knows",
+    lambda game: (_open_to_search(game) or _hidden(game)) and game.num_seats > 1,
+)
+
+MAKERS: Mapping[str, tuple[Maker, Fits]] = {
+    "aggressive": (aggressive, _KUHN),
+    "always": (always, _ANY),
+    "automaton": (automaton, _REPEATED),
+    "beat-last": (beat_last, _REPEATED),
+    "behaviour": (behaviour, _ANY),
+    "cfr": (cfr, _ZERO_SUM),
+    "conservative": (conservative, _KUHN),
+    "copy": (copy, _REPEATED),
+    "cycle": (cycle, _REPEATED),
+    "intermediate": (intermediate, _KUHN),
+    "lose-to-last": (lose_to_last, _REPEATED),
+    "mcts": (mcts, _OPEN),
+    "memory-one": (memory_one, _REPEATED),
+    "minimax": (minimax, _SOLVABLE),
+    "preferred": (preferred, _TICTACTOE),
+    "uniform": (uniform, _ANY),
+    "win-stay-lose-shift": (win_stay_lose_shift, _REPEATED),
+}
+
+COMBINERS: Mapping[str, tuple[Maker, Fits]] = {
+    "best-response": (best_response, _SMALL),
+    "mixture": (mixture, _ANY),
+    "switch": (switch, _ANY),
+}
+"""Players made of other players: `maker(make_policy, game, seat, rng, …parameters)`."""
+
+_ALL = {**MAKERS, **COMBINERS}
+
+FAMILIES = frozenset({"automaton", "behaviour", "memory-one"})
+"""Procedural families: too many members for statistics about each."""
+
+
+class Listed(NamedTuple):
+    """One line of the list of opponents."""
+
+    name: str
+    parameters: str
+    about: str
+    games: str
 
 
 def make_policy(spec: Spec, game: Game, seat: int, rng: random.Random) -> Policy:
     """The policy a spec names, or an error that lists what exists."""
-    policy: Policy = call_with("opponent", spec, pick("opponent", MAKERS, spec.name), game, seat, rng)
-    return policy
+    ways = _ways(str(spec), game, seat)
+    if ways is None:
+        return _build(spec, game, seat, rng)
+    odds, policies = ways
+    return policies[0] if len(policies) == 1 else policies[draw(rng, odds)]
 
 
 def make_player(spec: str, game: Game, seat: int, seed: int) -> PolicyPlayer:
     """A player that lives for one trial. `seed` fixes all that is random about it."""
-    policy = make_policy(parse_spec(spec), game, seat, stream(seed, "member"))
+    ways = _ways(spec, game, seat)
+    if ways is None:
+        policy = _build(_parsed(spec), game, seat, stream(seed, "member"))
+    else:  # a number is a tenth of the cost of a generator
+        odds, policies = ways
+        policy = policies[0] if len(policies) == 1 else policies[pick_index(odds, uniform_number(seed, "member"))]
     return PolicyPlayer(policy, derive(seed, "moves"))
+
+
+def check_opponent(spec: str, game: Game, seat: int) -> None:
+    """Make the opponent once, so that whatever is wrong with it shows before play."""
+    if not 0 <= seat < game.num_seats:
+        raise ConfigError(f"seat {seat} does not exist; {game.spec} has seats 0 to {game.num_seats - 1}")
+    make_policy(_parsed(spec), game, seat, stream(0, "member"))
+
+
+def describe_opponents() -> list[Listed]:
+    """Every opponent: its name, its parameters, what it does and which games it plays."""
+    lines = [
+        Listed(name, show_parameters(maker, num_context), (maker.__doc__ or "").split("\n")[0], fits.games)
+        for table, num_context in ((MAKERS, 3), (COMBINERS, 4))
+        for name, (maker, fits) in table.items()
+    ]
+    return sorted(lines)
+
+
+def family(spec: str) -> str:
+    """What statistics about an opponent are kept under: the family of a procedural member, else the spec itself.
+
+    >>> family("automaton(states=3, seed=7)"), family("always: rock")
+    ('automaton', 'always(rock)')
+    >>> family("switch(behaviour(seed=1), copy, at=2)")
+    'switch(behaviour,copy,at=2)'
+    """
+    return str(_generic(_parsed(spec)))
+
+
+def _generic(spec: Spec) -> Spec:
+    if spec.name in FAMILIES:
+        return Spec(spec.name)
+    args = tuple(_generic(a) if isinstance(a, Spec) else a for a in spec.args)
+    return Spec(spec.name, args, spec.kwargs)
+
+
+@lru_cache(maxsize=4096)
+def _ways(spec: str, game: Game, seat: int) -> tuple[tuple[float, ...], tuple[Policy, ...]] | None:
+    """All policies a spec can turn into and their odds, made once for all trials; None where they are too many."""
+    parsed = _parsed(spec)
+    try:
+        found = every_way(lambda rng: _build(parsed, game, seat, rng), _MAX_SHARED)
+    except InexactError:
+        return None
+    return tuple(odds for odds, _ in found), tuple(policy for _, policy in found)
+
+
+def _build(spec: Spec, game: Game, seat: int, rng: random.Random) -> Policy:
+    maker, fits = pick("opponent", _ALL, spec.name)
+    if not fits.check(game):
+        raise ConfigError(f"opponent {spec.name!r} cannot play {game.spec}; it plays {fits.games}")
+    context = (make_policy, game, seat, rng) if spec.name in COMBINERS else (game, seat, rng)
+    policy: Policy = call_with("opponent", spec, maker, *context)
+    return policy

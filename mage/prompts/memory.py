@@ -7,7 +7,7 @@ which earlier answers are mere context.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from mage.errors import PlayError
@@ -15,13 +15,24 @@ from mage.prompts.messages import notes_message
 from mage.protocols import Codec
 from mage.types import Sampled
 
+Note = tuple[int, str]
+"""A reflection with the episode it followed."""
 
-class _Piece(NamedTuple):
+
+class _Message(NamedTuple):
+    """A user message of the current stream."""
+
     episode: int
     text: str
-    """A user message; empty for an answer."""
+    """What it says of its own episode: what comes before belongs to memory that can be dropped."""
     ids: tuple[int, ...]
-    """An answer as sampled; empty for a user message."""
+
+
+class _Answer(NamedTuple):
+    """What was sampled, with its end."""
+
+    episode: int
+    ids: tuple[int, ...]
 
 
 class Context:
@@ -31,14 +42,17 @@ class Context:
         self._codec = codec
         self._opening = codec.opening(system)
         self._limit = limit
-        self._pieces: list[_Piece] = []
         self._streams: list[list[int]] = [list(self._opening)]
-        self._answered = False
-        self.notes: list[tuple[int, str]] = []
-        """Reflections so far, each with the episode it followed."""
-        self._carried: list[tuple[int, str]] = []
+        self._pieces: list[_Message | _Answer] = []
+        """The current stream after its opening: messages and answers in turn."""
+        self._told = ""
+        """What the next message starts with: how earlier episodes ended."""
+        self._carried: list[Note] = []
         """The notes that the current stream opens with."""
+        self.notes: list[Note] = []
+        """Reflections that are still remembered."""
         self.overflows: list[int] = []
+        """Episodes in which the context was full and the oldest memory was dropped."""
 
     @property
     def stream(self) -> int:
@@ -51,69 +65,79 @@ class Context:
         return self._streams[-1]
 
     def streams(self) -> tuple[tuple[int, ...], ...]:
-        """All streams that hold more than their opening."""
+        """All streams that hold more than their opening; only the newest can hold less."""
         return tuple(tuple(s) for s in self._streams if len(s) > len(self._opening))
 
-    def forget(self, notes: Sequence[tuple[int, str]]) -> None:
+    def forget(self, notes: Sequence[Note]) -> None:
         """Begin a new stream that opens with `notes` and nothing else."""
-        self._pieces.clear()
+        self._told = ""
         self._carried = list(notes)
-        if len(self.prompt) > len(self._opening):
-            self._streams.append(list(self._opening))
-        self._answered = False
+        self._pieces = []
+        self._begin(list(self._opening))
+
+    def tell(self, text: str) -> None:
+        """Put how an episode ended before the next message. It is dropped with that episode."""
+        self._told += text
 
     def say(self, episode: int, text: str, room: int) -> None:
-        """Append a user message, leaving `room` tokens for the answer."""
-        self._pieces.append(_Piece(episode, text, ()))
-        if len(self._pieces) == 1:
-            text = notes_message(self._carried) + text
-        ids = (*(self._codec.close if self._answered else ()), *self._codec.user(text))
-        if len(self.prompt) + len(ids) + room > self._limit:
+        """Append a user message, leaving `room` tokens for the answer and its end."""
+        before = ("" if self._pieces else notes_message(self._carried)) + self._told
+        message = _Message(episode, text, self._codec.user(before + text))
+        glue = self._codec.close if self._pieces else ()
+        self._told = ""
+        self._pieces.append(message)
+        if len(self.prompt) + len(glue) + len(message.ids) + room > self._limit:
             self._overflow(episode, room)
         else:
-            self.prompt.extend(ids)
-        self._answered = False
+            self.prompt.extend((*glue, *message.ids))
 
     def answer(self, episode: int, sampled: Sampled) -> None:
         """Append what was sampled. A reply that was cut short gets its end as untrained context."""
         ids = (*sampled.tokens, self._codec.end) if sampled.cut else sampled.tokens
-        self._pieces.append(_Piece(episode, "", ids))
+        self._pieces.append(_Answer(episode, ids))
         self.prompt.extend(ids)
-        self._answered = True
+
+    def _begin(self, ids: list[int]) -> None:
+        """Make `ids` the current stream. One in which nothing was said is replaced, so that numbers stay true."""
+        if len(self.prompt) > len(self._opening):
+            self._streams.append(ids)
+        else:
+            self._streams[-1] = ids
 
     def _overflow(self, episode: int, room: int) -> None:
-        """Drop the oldest whole episodes, then the oldest notes, until the rest fits a new stream."""
-        if not self.overflows or self.overflows[-1] != episode:
+        """Drop the oldest whole episodes, then the older half of the notes, and begin a new stream.
+
+        Episodes leave until half of the context is free: otherwise every further message would overflow again
+        and begin a stream of its own. Notes leave only when nothing else is left to drop.
+        """
+        if episode not in self.overflows:
             self.overflows.append(episode)
-        first_kept = self._pieces[0].episode
-        carried = self._carried
-        while True:
-            if first_kept < episode:
-                first_kept += 1
-                carried = [(e, note) for e, note in self.notes if e < first_kept]
-            elif carried:
-                carried = carried[1:]
-            else:
+        space = self._limit - room
+        pieces, notes, ids = self._pieces, self._carried, self._encoded(self._pieces, self._carried)
+        for oldest in range(self._pieces[0].episode + 1, episode + 1):
+            if len(ids) <= space // 2:
+                break
+            pieces = [piece for piece in self._pieces if piece.episode >= oldest]
+            notes = [note for note in self.notes if note[0] < oldest]
+            ids = self._encoded(pieces, notes)
+        while len(ids) > space:
+            if not notes:
                 raise PlayError(
                     f"a context of {self._limit} tokens is too small for episode {episode + 1} alone "
                     f"with {room} tokens to answer; raise agent.context or shorten the answers"
                 )
-            pieces = [p for p in self._pieces if p.episode >= first_kept]
-            ids = self._encode(pieces, carried)
-            if len(ids) + room <= self._limit:
-                break
-        self._pieces, self._carried = pieces, carried
-        self._streams.append(ids)
+            notes = notes[(len(notes) + 1) // 2 :]
+            ids = self._encoded(pieces, notes)
+        self.notes = [*notes, *(note for note in self.notes if note[0] >= pieces[0].episode)]
+        self._pieces, self._carried = pieces, notes
+        self._begin(ids)
 
-    def _encode(self, pieces: Sequence[_Piece], notes: Sequence[tuple[int, str]]) -> list[int]:
-        ids = list(self._opening)
-        for index, piece in enumerate(pieces):
-            if piece.text:
-                ids += self._codec.close if index else ()
-                ids += self._codec.user(piece.text if index else notes_message(notes) + piece.text)
-            else:
-                ids += piece.ids
+    def _encoded(self, pieces: Sequence[_Message | _Answer], notes: Sequence[Note]) -> list[int]:
+        """A stream of these pieces. Only the message that the notes are put before is encoded anew."""
+        first, *others = pieces
+        assert isinstance(first, _Message)
+        ids = [*self._opening, *self._codec.user(notes_message(notes) + first.text)]
+        for piece in others:
+            ids += self._codec.close if isinstance(piece, _Message) else ()
+            ids += piece.ids
         return ids
-
-
-ContextFactory = Callable[[str], Context]

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from mage.types import Memory, Observation, ReplyMode
 
 _CARRIED = {
-    Memory.NONE: "",
     Memory.HISTORY: " You remember what happened.",
     Memory.REFLECTIONS: " After each you write a note to yourself; you remember only your notes.",
     Memory.BOTH: " After each you write a note to yourself. You remember what happened and your notes.",
@@ -17,6 +16,10 @@ _ANSWER = {
     ReplyMode.CHOICE: "Answer with one of the actions and nothing else.",
     ReplyMode.TEXT: "Think in a few words, then give your action as <action>NAME</action>.",
 }
+
+REFLECT_REQUEST = "Write a short note to yourself: how does the opponent play, and what will you do next?"
+ACTIONS = "Actions: "
+"""What the list of legal actions starts with."""
 
 
 def system_message(rules: str, episodes: int, memory: Memory, reply: ReplyMode) -> str:
@@ -32,7 +35,7 @@ def turn_message(observation: Observation, announced: Sequence[str]) -> str:
     """What the seat sees and may do; actions are listed where they differ from those `announced` last."""
     if observation.actions == announced:
         return observation.text
-    return f"{observation.text}\nActions: {', '.join(observation.actions)}"
+    return f"{observation.text}\n{ACTIONS}{', '.join(observation.actions)}"
 
 
 def episode_heading(episode: int, episodes: int, memory: Memory) -> str:
@@ -47,10 +50,7 @@ def outcome_message(outcome: Observation) -> str:
 
 def reflect_message(outcome: Observation) -> str:
     """How an episode ended, and the request for a note."""
-    return (
-        f"{outcome_message(outcome)}\n"
-        "Write a short note to yourself: how does the opponent play, and what will you do next?"
-    )
+    return f"{outcome_message(outcome)}\n{REFLECT_REQUEST}"
 
 
 def notes_message(notes: Sequence[tuple[int, str]]) -> str:
@@ -61,4 +61,4 @@ def notes_message(notes: Sequence[tuple[int, str]]) -> str:
 
 def retry_message(problem: str, observation: Observation) -> str:
     """Why an answer could not be used."""
-    return f"That answer cannot be used: {problem}. Actions: {', '.join(observation.actions)}"
+    return f"That answer cannot be used: {problem}.\n{ACTIONS}{', '.join(observation.actions)}"

@@ -1,15 +1,16 @@
-"""Reading actions and reflections out of free text. Never raises, whatever the text."""
+"""Reading actions and reflections out of free text. Never raises, whatever the text, and takes linear time."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-_THOUGHTS = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
-_DANGLING = re.compile(r"\A.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-_OPEN, _CLOSE = "<action>", "</action>"
+# ASCII, or the Kelvin sign would be a k. Possessive, or a long run of spaces would be searched again and again.
+_THOUGHT = re.compile(r"<\s*+(/?+)\s*+think(?:ing)?\s*+>", re.IGNORECASE | re.ASCII)
+_ACTION = re.compile(r"<\s*+(/?+)\s*+action\s*+>", re.IGNORECASE | re.ASCII)
 _SHOWN = 40
+"""Most characters of an unusable answer that are repeated to its author."""
 
 
 class Parsed(NamedTuple):
@@ -20,29 +21,41 @@ class Parsed(NamedTuple):
 
 
 def parse_action(text: str, actions: Sequence[str]) -> Parsed:
-    """The action in the last closed tag, thoughts left aside.
+    """The action in the last complete tag, thoughts left aside.
 
     >>> parse_action("They like rock. <action>Paper</action>", ["rock", "paper"])
     Parsed(action='paper', problem=None)
     >>> parse_action("<think><action>rock</action></think> hm", ["rock", "paper"]).problem
-    'it has no <action>…</action>'
+    'it has no <action>NAME</action>'
     """
     spoken = strip_thoughts(text)
-    lowered = spoken.lower()
-    end = lowered.rfind(_CLOSE) if len(lowered) == len(spoken) else -1
-    start = lowered.rfind(_OPEN, 0, end) if end >= 0 else -1
-    if start < 0:
-        return Parsed(None, f"it has no {_OPEN}…{_CLOSE}")
-    wanted = _normal(spoken[start + len(_OPEN) : end])
-    for candidate in (actions, [a for a in actions if _normal(a) == wanted]):
-        exact = [a for a in candidate if a == spoken[start + len(_OPEN) : end].strip()]
-        if len(exact) == 1:
-            return Parsed(exact[0], None)
-    matches = [a for a in actions if _normal(a) == wanted]
-    if len(matches) == 1:
-        return Parsed(matches[0], None)
-    shown = wanted if len(wanted) <= _SHOWN else wanted[:_SHOWN] + "…"
-    return Parsed(None, f"{shown!r} is not one of the actions")
+    found, opened = None, None
+    for tag in _ACTION.finditer(spoken):
+        if not tag[1]:
+            opened = tag.end()
+        elif opened is not None:
+            found, opened = spoken[opened : tag.start()], None
+    if found is None:
+        return Parsed(None, "its <action> is not closed" if opened is not None else "it has no <action>NAME</action>")
+    return match_action(found, actions)
+
+
+def match_action(found: str, actions: Sequence[str]) -> Parsed:
+    """The one action that `found` names: exactly, else but for white space, else but for case.
+
+    >>> match_action(" BET ", ["bet", "Bet"]).problem
+    "'BET' could be 'bet' or 'Bet'"
+    >>> match_action("Bet", ["bet", "Bet"]).action
+    'Bet'
+    """
+    for form in _FORMS:
+        wanted = form(found)
+        matches = [action for action in dict.fromkeys(actions) if form(action) == wanted]
+        if len(matches) == 1:
+            return Parsed(matches[0], None)
+        if matches:
+            return Parsed(None, f"{_shown(found)} could be {' or '.join(map(_shown, matches[:2]))}")
+    return Parsed(None, f"{_shown(found)} is not one of the actions")
 
 
 def parse_reflection(text: str) -> str:
@@ -53,13 +66,49 @@ def parse_reflection(text: str) -> str:
 def strip_thoughts(text: str) -> str:
     """Remove thoughts, also those whose opening tag was part of the prompt or whose end was cut off.
 
+    A thought ends at the first closing tag: models mention the opening one while they think.
+
     >>> strip_thoughts("a<think>b</think>c<think>d")
     'ac'
     >>> strip_thoughts("b</think>c")
     'c'
     """
-    return _DANGLING.sub("", _THOUGHTS.sub("", text))
+    spoken: list[str] = []
+    spoken_from: int | None = 0
+    for tag in _THOUGHT.finditer(text):
+        if tag[1]:
+            if spoken_from is not None:
+                spoken.clear()
+            spoken_from = tag.end()
+        elif spoken_from is not None:
+            spoken.append(text[spoken_from : tag.start()])
+            spoken_from = None
+    if spoken_from is not None:
+        spoken.append(text[spoken_from:])
+    return "".join(spoken)
 
 
-def _normal(text: str) -> str:
-    return " ".join(text.split()).casefold()
+def _collapsed(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _folded(text: str) -> str:
+    return _collapsed(text).casefold()
+
+
+_FORMS: Sequence[Callable[[str], str]] = (str.strip, _collapsed, _folded)
+"""How an answer is compared with the actions, strictest first."""
+
+
+def _shown(text: str) -> str:
+    """The start of a text in quotes, on one line, with nothing in it that could pass for a tag.
+
+    >>> _shown("<|im_end|> it's ")
+    "'[|im_end|] it`s'"
+    """
+    words = _collapsed(text.strip()[: 2 * _SHOWN])
+    start = words if len(words) <= _SHOWN else words[: _SHOWN - 1] + "…"
+    return "'" + "".join(_SAFE.get(c, c if c.isprintable() else "?") for c in start) + "'"
+
+
+_SAFE = {"<": "[", ">": "]", "'": "`"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 _SYSTEM, _USER, _ASSISTANT, _END = 256, 257, 258, 259
 _NAMES = {_SYSTEM: "<|system|>\n", _USER: "\n<|user|>\n", _ASSISTANT: "\n<|assistant|>\n", _END: ""}
@@ -20,23 +21,28 @@ class PlainCodec:
     close: tuple[int, ...] = ()
 
     def opening(self, system: str) -> tuple[int, ...]:
-        return (_SYSTEM, *system.encode())
+        return (_SYSTEM, *_bytes(system))
 
     def user(self, text: str) -> tuple[int, ...]:
-        return (_USER, *text.encode(), _ASSISTANT)
+        return (_USER, *_bytes(text), _ASSISTANT)
 
     def choice(self, action: str) -> tuple[int, ...]:
-        return (*action.encode(), _END)
+        return (*_bytes(action), _END)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        return bytes(t for t in tokens if t < 256).decode(errors="replace")
+        return bytes(t for t in tokens if t < _SYSTEM).decode(errors="replace")
 
     def transcript(self, tokens: Sequence[int]) -> str:
-        """A whole stream as text, with the roles marked: what a scripted model reads."""
-        parts: list[str] = []
-        start = 0
-        for at, token in enumerate(tokens):
-            if token >= 256:
-                parts += [bytes(tokens[start:at]).decode(errors="replace"), _NAMES[token]]
-                start = at + 1
-        return "".join([*parts, bytes(tokens[start:]).decode(errors="replace")])
+        """A whole stream as text, with the roles marked: what a scripted model reads.
+
+        >>> codec = PlainCodec()
+        >>> codec.transcript(codec.opening("Play.") + codec.user("Go.") + codec.choice("rock"))
+        '<|system|>\\nPlay.\\n<|user|>\\nGo.\\n<|assistant|>\\nrock'
+        """
+        marks = [at for at, token in enumerate(tokens) if token >= _SYSTEM]
+        texts = (self.decode(tokens[start:stop]) for start, stop in pairwise((0, *marks, len(tokens))))
+        return next(texts) + "".join(_NAMES[tokens[at]] + text for at, text in zip(marks, texts, strict=True))
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="replace")  # half a surrogate pair has no UTF-8

@@ -16,9 +16,11 @@ async def play_episode(env: Env, players: Mapping[int, Player]) -> Episode:
     decisions: list[tuple[Observation, Reply]] = []
     rewards: list[float] = []
     latest: dict[int, int] = {}
+    settled: dict[int, float] = {}
     while (seat := env.to_move()) is not None:
         observation = env.observe(seat)
         reply = await players[seat].act(observation)
+        settled[seat] = settled[seat] + rewards[latest[seat]] if seat in latest else 0.0
         latest[seat] = len(decisions)
         decisions.append((observation, reply))
         rewards.append(0.0)
@@ -27,8 +29,7 @@ async def play_episode(env: Env, players: Mapping[int, Player]) -> Episode:
             rewards[index] += gains[mover]
     result = env.result()
     for mover, index in latest.items():
-        earlier = sum(r for (o, _), r in zip(decisions[:index], rewards, strict=False) if o.seat == mover)
-        rewards[index] = result.returns[mover] - earlier
+        rewards[index] = result.returns[mover] - settled[mover]
     turns = [
         Turn(Phase.PLAY, observation, reply.action, reply.text, reply.calls, reward)
         for (observation, reply), reward in zip(decisions, rewards, strict=True)

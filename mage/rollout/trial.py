@@ -19,8 +19,9 @@ class LeftTableError(PlayError):
 
 async def play_trial(world: World, task: Task, sibling: int, seating: Seating) -> Trial:
     """Play all episodes of `task`. Agents are told how each but the last episode ended, and may reflect."""
+    opponents = world.opponents(task)  # first: it refuses a seat that does not exist
     agent = seating(task, sibling)
-    players: dict[int, Player] = {task.seat: agent, **world.opponents(task)}
+    players: dict[int, Player] = {**opponents, task.seat: agent}
     agents = {seat: player for seat, player in sorted(players.items()) if _remembers(player)}
     episodes: list[Episode] = []
     reflections: list[Turn] = []

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from mage.errors import ConfigError
 from mage.seeds import stream
+from mage.spec import show
 from mage.types import Fact
 
 State = Any
@@ -16,7 +17,7 @@ State = Any
 NEUTRAL = (
     "amber", "basil", "cedar", "delta", "ember", "fjord", "grove", "haven",
     "iris", "jade", "kelp", "lotus", "maple", "north", "opal", "pearl",
-    "quartz", "river", "slate", "topaz", "umber", "vale", "willow", "zinc",
+    "quartz", "raven", "slate", "topaz", "umber", "vale", "willow", "zinc",
 )
 # fmt: on
 """Names that give nothing away, for reworded games."""
@@ -43,7 +44,7 @@ class Words(Protocol):
 
 
 def lexicon(game: str, terms: Sequence[str], reworded: int | None) -> Mapping[str, str]:
-    """How each term of a game is shown: as it is, or by neutral names fixed by the seed.
+    """How each term of a game is shown: as it is, or by a neutral name that the seed `reworded` fixes.
 
     >>> lexicon("rps", ["rock", "paper"], None)
     {'rock': 'rock', 'paper': 'paper'}
@@ -52,6 +53,8 @@ def lexicon(game: str, terms: Sequence[str], reworded: int | None) -> Mapping[st
     """
     if reworded is None:
         return {term: term for term in terms}
+    if type(reworded) is not int:
+        raise ConfigError(f"reworded must be a whole number, the seed of the new words, not {show(reworded)}")
     if len(terms) > len(NEUTRAL):
         raise ConfigError(f"cannot reword {len(terms)} terms of {game}; at most {len(NEUTRAL)} have neutral names")
     return dict(zip(terms, stream(reworded, "words", game).sample(NEUTRAL, len(terms)), strict=True))

@@ -8,7 +8,9 @@ from mage.games.words.base import State, lexicon, signed
 from mage.types import Fact
 
 PASS, BET = 0, 1
-_CARDS = ("jack", "queen", "king", "ace")
+_RANKS = ("three", "four", "five", "six", "seven", "eight", "nine", "ten", "jack", "queen", "king")
+
+MAX_SEATS = len(_RANKS) - 1
 
 
 class KuhnWords:
@@ -16,26 +18,27 @@ class KuhnWords:
 
     def __init__(self, num_seats: int, reworded: int | None) -> None:
         self.num_seats = num_seats
-        num_cards = num_seats + 1
-        cards = _CARDS[:num_cards] if num_cards <= len(_CARDS) else tuple(f"card {i + 1}" for i in range(num_cards))
-        shown = lexicon("kuhn_poker", [*cards, "pass", "bet"], reworded)
+        cards = _RANKS[-num_seats - 1 :]
+        shown = lexicon("kuhn_poker", ["Kuhn poker", *cards, "pass", "bet"], reworded)
+        self.title = shown["Kuhn poker"]
         self.cards = [shown[c] for c in cards]
         self.moves = [shown["pass"], shown["bet"]]
-        plain = reworded is None
-        self.title = "Kuhn poker" if plain else "a game of hidden tiles"
-        self.card, self.chip = ("card", "chip") if plain else ("tile", "point")
+        self.card, self.chip = ("card", "chip") if reworded is None else ("tile", "point")
 
     def rules(self, seat: int) -> str:
-        low, high = self.moves
-        order = " beats ".join(reversed(self.cards))
-        others = "one opponent" if self.num_seats == 2 else f"{self.num_seats - 1} opponents"
-        place = "first" if seat == 0 else "last" if seat == self.num_seats - 1 else f"in place {seat + 1}"
+        check, bet = self.moves
+        if self.num_seats == 2:
+            others, place, answer = "one opponent", f"You act {('first', 'second')[seat]}", "the other player answers"
+        else:
+            others = f"{self.num_seats - 1} opponents"
+            place = f"Players act in turn; you are player {seat + 1} of {self.num_seats}"
+            answer = "each other player answers"
         return (
             f"The game is {self.title}, against {others}. Each player puts in 1 {self.chip} and gets one hidden "
-            f"{self.card}: {order}. You act {place}. {high} puts in 1 more {self.chip}; {low} puts in nothing. "
-            f"After a {high} the others each answer once: {high} stays in, {low} gives up the {self.chip} put in. "
-            f"Of those still in, the best {self.card} wins all {self.chip}s. "
-            f"Your score is the {self.chip}s you win or lose."
+            f"{self.card}. {self.card.capitalize()}s, best first: {', '.join(reversed(self.cards))}. {place}. "
+            f"Choose {bet} to put in 1 more {self.chip}, or {check} to put in none. After the first {bet} {answer} "
+            f"once: {bet} to stay in, or {check} to give up. Of those still in, the best {self.card} wins all "
+            f"{self.chip}s. Your score is the {self.chip}s you win or lose."
         )
 
     def observe(self, state: State, seat: int) -> str:

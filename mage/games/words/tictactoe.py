@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mage.games.words.base import NEUTRAL, State
-from mage.seeds import stream
+from mage.games.words.base import State, lexicon
 from mage.types import Fact
 
 _MARKS = ("x", "o")
@@ -15,22 +14,20 @@ class TicTacToeWords:
     """Reworded, the nine cells get neutral names, and the board shows the names of the free ones."""
 
     def __init__(self, reworded: int | None) -> None:
-        plain = reworded is None
-        self.cells = [f"{column}{row}" for row in "123" for column in "abc"]
-        self.marks = ("X", "O")
-        self.title = "tic-tac-toe" if plain else "a game of marks on a square"
-        if reworded is not None:
-            self.cells = stream(reworded, "words", "tic_tac_toe").sample(NEUTRAL, 9)
-            self.marks = ("#", "@")
-        self.width = max(map(len, self.cells)) if not plain else 1
+        cells = [f"{column}{row}" for row in "123" for column in "abc"]
+        shown = lexicon("tic_tac_toe", ["tic-tac-toe", *cells], reworded)
+        self.title = shown["tic-tac-toe"]
+        self.cells = [shown[cell] for cell in cells]
+        self.has_letters = reworded is None
+        self.marks = ("X", "O") if self.has_letters else ("#", "@")
 
     def rules(self, seat: int) -> str:
         return (
             f"The game is {self.title}, against one opponent. Players take turns to mark a free cell of a 3 by 3 "
-            f"board: {', '.join(self.cells[:3])} is the top row, {', '.join(self.cells[3:6])} the middle row, "
-            f"{', '.join(self.cells[6:])} the bottom row. You are {self.marks[seat]} and move "
-            f"{'first' if seat == 0 else 'second'}. Three of your marks in a row, column or diagonal win: +1. "
-            f"A loss is -1, a draw 0."
+            f"board. The top row is {', '.join(self.cells[:3])}, the middle row {', '.join(self.cells[3:6])}, "
+            f"the bottom row {', '.join(self.cells[6:])}. You are {self.marks[seat]} and move "
+            f"{('first', 'second')[seat]}. Three of your marks in a row, column or diagonal win. "
+            f"A win is +1, a loss -1, a draw 0."
         )
 
     def observe(self, state: State, seat: int) -> str:
@@ -48,14 +45,12 @@ class TicTacToeWords:
         return {"board": tuple(tuple(cells[row : row + 3]) for row in (0, 3, 6)), "mark": _MARKS[seat or 0]}
 
     def _board(self, state: State) -> str:
-        rows = cells_of(state)
-        if self.width > 1:
-            shown = [self.marks[_MARKS.index(c)] if c else self.cells[i] for i, c in enumerate(rows)]
-            lines = [" ".join(f"{cell:{self.width}}" for cell in shown[row : row + 3]).rstrip() for row in (0, 3, 6)]
-            return "\n".join(lines)
-        shown = [self.marks[_MARKS.index(c)] if c else "." for c in rows]
-        lines = [f"{row // 3 + 1} {' '.join(shown[row : row + 3])}" for row in (0, 3, 6)]
-        return "\n".join(["  a b c", *lines])
+        free = ["."] * 9 if self.has_letters else self.cells
+        shown = [free[i] if mark is None else self.marks[mark == "o"] for i, mark in enumerate(cells_of(state))]
+        rows = [" ".join(shown[start : start + 3]) for start in (0, 3, 6)]
+        if self.has_letters:
+            rows = ["  a b c", *(f"{number} {row}" for number, row in enumerate(rows, 1))]
+        return "\n".join(rows)
 
 
 def cells_of(state: State) -> Sequence[str | None]:

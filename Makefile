@@ -1,0 +1,48 @@
+# Both `make demo` and `make test` work in a fresh clone: they create .venv and install what they need.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+
+.PHONY: help install demo test test-long check format lint types fuzz clean
+
+help:
+	@echo "make demo       install and run the main job on the embedded default"
+	@echo "make test       install and run all tests"
+	@echo "make check      format, lint, strict types, tests"
+	@echo "make fuzz       a million broken replies through the parser"
+	@echo "make test-long  the tests that take minutes"
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,dev]"
+	@touch $@
+
+demo: install
+	$(BIN)/mage trials demo
+
+test: install
+	$(PYTEST)
+
+test-long: install
+	$(PYTEST) -m slow --override-ini addopts="--doctest-modules --strict-markers --import-mode=importlib -q"
+
+check: install format lint types test
+
+format: install
+	$(BIN)/ruff format .
+
+lint: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: install
+	$(BIN)/mypy
+
+fuzz: install
+	$(BIN)/python -m tests.fuzz 1000000
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

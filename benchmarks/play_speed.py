@@ -1,0 +1,130 @@
+"""How fast trials are played: Kuhn poker through the whole machinery against OpenSpiel alone.
+
+    python benchmarks/play_speed.py [--games 30000] [--rounds 5]
+
+Prints one JSON object. Bare games, trials, and trials that are written down take turns, so that a busy machine
+slows all alike; the figures are medians over the rounds. The last figure is the peak memory of this process
+after a thousand concurrent trials with reflections.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+
+import pyspiel
+
+from mage.engines.scripted import ScriptedEngine, first
+from mage.games.world import OpenSpielWorld, opponent
+from mage.players.agent import AgentSettings, LanguageAgent
+from mage.players.policy import Guest
+from mage.prompts.plain import PlainCodec
+from mage.protocols import Agent, Seating
+from mage.record.store import RunWriter
+from mage.rollout.group import play_trials
+from mage.types import Failure, Memory, ReplyMode, Task, Trial
+
+GAME = "kuhn_poker"
+EPISODES = 3
+WORLD = OpenSpielWorld()
+
+
+def play_bare(num_games: int) -> None:
+    """Random play with nothing around OpenSpiel."""
+    game = pyspiel.load_game(GAME)
+    rng = random.Random(0)
+    for _ in range(num_games):
+        state = game.new_initial_state()
+        while not state.is_terminal():
+            if state.is_chance_node():
+                outcomes, odds = zip(*state.chance_outcomes(), strict=True)
+                state.apply_action(rng.choices(outcomes, odds)[0])
+            else:
+                state.apply_action(rng.choice(state.legal_actions()))
+        state.returns()
+
+
+async def play_all(num_games: int, seating: Seating, keep: Callable[[Trial], object]) -> None:
+    """Trials between two seats, a thousand at a time."""
+    tasks = [Task(GAME, ("uniform",), i % 2, i, EPISODES, False, False, 1000) for i in range(num_games // EPISODES)]
+    async for trial in play_trials(WORLD, [(task, 0) for task in tasks], seating):
+        if isinstance(trial, Failure):
+            raise SystemExit(f"a trial failed: {trial.error}: {trial.message}")
+        keep(trial)
+
+
+def seat_uniform(task: Task, sibling: int) -> Agent:
+    """A random player in the agent's seat."""
+    return Guest(opponent("uniform", task, task.seat), "uniform")
+
+
+def seat_model(task: Task, sibling: int) -> Agent:
+    """A scripted model with everything in memory."""
+    how = AgentSettings("first", Memory.BOTH, ReplyMode.CHOICE, 1.0, 100, 60, retries=1, context=4096)
+    return LanguageAgent(ScriptedEngine(first), PlainCodec(), how, WORLD.rules(task), task, sibling)
+
+
+def play_written(num_games: int) -> None:
+    """The same trials, written to a run directory."""
+    with tempfile.TemporaryDirectory() as folder:
+        writer = RunWriter.create(Path(folder) / "run", kind="benchmark", config={}, seed=0)
+        asyncio.run(play_all(num_games, seat_uniform, writer.append))
+        writer.close()
+
+
+def games_per_s(play: Callable[[int], None], num_games: int) -> float:
+    started = time.perf_counter()
+    play(num_games)
+    return num_games / (time.perf_counter() - started)
+
+
+def commit() -> str:
+    """The commit that was measured, with a plus where files had been changed."""
+    found = subprocess.run(["git", "describe", "--always", "--dirty=+"], capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "unknown"
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--games", type=int, default=30_000, help="games a round")
+    parser.add_argument("--rounds", type=int, default=5)
+    chosen = parser.parse_args(arguments)
+    ways: dict[str, Callable[[int], None]] = {
+        "bare": play_bare,
+        "trials": lambda num_games: asyncio.run(play_all(num_games, seat_uniform, id)),
+        "written": play_written,
+    }
+    speeds: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(chosen.rounds):
+        for name, play in ways.items():
+            speeds[name].append(games_per_s(play, chosen.games))
+    asyncio.run(play_all(1000 * EPISODES, seat_model, id))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+    medians = {name: median(figures) for name, figures in speeds.items()}
+    python = platform.python_version()
+    report = {
+        "game": GAME,
+        "games_per_s": {name: round(figure) for name, figure in medians.items()},
+        "ratio_trials": round(medians["trials"] / medians["bare"], 3),
+        "ratio_written": round(medians["written"] / medians["bare"], 3),
+        "peak_memory_mb": round(peak),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {python}",
+        "commit": commit(),
+    }
+    print(json.dumps(report, indent=2))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

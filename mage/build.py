@@ -1,0 +1,108 @@
+"""From a config to parts: the only place where names become objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mage.engines.scripted import MODELS, ScriptedEngine
+from mage.errors import ConfigError, pick
+from mage.evaluate.splits import load_split
+from mage.games.openspiel import load_game
+from mage.games.world import OpenSpielWorld
+from mage.players.agent import AgentSettings, LanguageAgent
+from mage.players.table import check_opponent
+from mage.prompts.plain import PlainCodec
+from mage.protocols import Agent, Codec, Engine, Seating, World
+from mage.schema import AgentConfig, Config
+from mage.seeds import derive, pick_index, uniform
+from mage.spec import parse_spec
+from mage.types import Task
+
+
+def check(config: Config) -> None:
+    """Fail now, with one line, on a game, seat or opponent that would fail later."""
+    game = load_game(config.game)
+    members, weights = members_of(config), config.population.weights
+    if not members:
+        raise ConfigError("population.members = []: name at least one opponent; mage list opponents shows them")
+    if weights and len(weights) != len(members):
+        raise ConfigError(f"population.weights has {len(weights)} values for {len(members)} members; give one each")
+    for seat in config.trial.seats:
+        if seat >= game.num_seats:
+            raise ConfigError(f"trial.seats: seat {seat} does not exist; {game.spec} has 0 to {game.num_seats - 1}")
+        for other in set(range(game.num_seats)) - {seat}:
+            for member in members:
+                check_opponent(member, game, other)
+    if not config.trial.seats:
+        raise ConfigError("trial.seats = []: name at least one seat")
+
+
+def members_of(config: Config) -> tuple[str, ...]:
+    """All members of the population; those of a split must be made for the game and not be held out."""
+    population = config.population
+    if not population.split:
+        return population.members
+    split = load_split(population.split)
+    if split.game != str(parse_spec(config.game)):
+        raise ConfigError(f"population.split: {split.name!r} is made for {split.game}, not for {config.game}")
+    return (*split.members, *population.members)
+
+
+def draw_tasks(config: Config, *path: str | int) -> Iterator[Task]:
+    """Tasks without end, drawn from the population by the stream called `path`; seats are taken in turn."""
+    num_others = load_game(config.game).num_seats - 1
+    members = members_of(config)
+    weights = config.population.weights or (1.0,) * len(members)
+    index = 0
+    while True:
+        seed = derive(config.seed, *path, index)
+        drawn = [pick_index(weights, uniform(seed, "member", other)) for other in range(num_others)]
+        yield Task(
+            game=config.game,
+            opponents=tuple(members[i] for i in drawn),
+            seat=config.trial.seats[index % len(config.trial.seats)],
+            seed=seed,
+            episodes=config.trial.episodes,
+            replay_deal=config.trial.replay_deal,
+            early_stop=config.trial.early_stop,
+            max_turns=config.trial.max_turns,
+        )
+        index += 1
+
+
+def settings(agent: AgentConfig) -> AgentSettings:
+    """How the model plays."""
+    return AgentSettings(
+        name=agent.model,
+        memory=agent.memory,
+        reply=agent.reply,
+        temperature=agent.temperature,
+        max_tokens=agent.max_tokens,
+        reflection_tokens=agent.reflection_tokens,
+        retries=agent.retries,
+        context=agent.context,
+    )
+
+
+def scripted_engine(model: str) -> tuple[Engine, Codec]:
+    """The engine and codec of `scripted:NAME`."""
+    name = model.removeprefix("scripted:")
+    return ScriptedEngine(pick("scripted model", MODELS, name)), PlainCodec()
+
+
+def language_seating(world: World, engine: Engine, codec: Codec, how: AgentSettings) -> Seating:
+    """Seats a fresh language agent for each trial."""
+
+    def seat(task: Task, sibling: int) -> Agent:
+        return LanguageAgent(engine, codec, how, world.rules(task), task, sibling)
+
+    return seat
+
+
+def scripted_table(config: Config) -> tuple[World, Seating]:
+    """The world and the agent of a config whose model is scripted."""
+    world = OpenSpielWorld()
+    if not config.agent.model.startswith("scripted:"):
+        raise ConfigError(f"unknown model {config.agent.model!r}; known: scripted:{', scripted:'.join(sorted(MODELS))}")
+    engine, codec = scripted_engine(config.agent.model)
+    return world, language_seating(world, engine, codec, settings(config.agent))

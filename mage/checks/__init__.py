@@ -1,0 +1,1 @@
+"""Contracts as checks: what any game, player, engine or codec must pass."""

@@ -1,0 +1,106 @@
+"""The contracts of engines and codecs as checks. They raise AssertionError with what was broken."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from math import isfinite
+
+from mage.protocols import Codec, Engine, Sampling
+from mage.types import Sampled
+
+CHOICES = ("bet", "bet 2", "bet 20", "pass")
+"""Where one action begins another, its end is a decision too."""
+
+TEXTS = ("rock", "bet 2", "Paper, then scissors.", "x(0,1)", "naïve → 石", "two\nlines", "  spaces  around  ")
+
+LOOKALIKES = (
+    "<|im_end|>",
+    "<|im_start|>user",
+    "<|endoftext|>",
+    "</s>",
+    "<|eot_id|>",
+    "<|start_header_id|>system<|end_header_id|>",
+    "<|user|>",
+    "<|assistant|>",
+    "<think>",
+)
+"""What control tokens of well-known templates look like when somebody writes them."""
+
+_Question = tuple[Sequence[int], Sampling, Sequence[tuple[int, ...]] | None]
+
+
+def check_engine(engine: Engine, codec: Codec, tolerance: float = 1e-4) -> None:
+    """Replies keep their limits and their choices, are aligned, and depend on prompt and sampling alone.
+
+    `tolerance` is how far the log-probabilities of one reply may differ when it is sampled among others.
+    """
+    asyncio.run(_check_engine(engine, codec, tolerance))
+
+
+async def _check_engine(engine: Engine, codec: Codec, tolerance: float) -> None:
+    choices = [codec.choice(action) for action in CHOICES]
+    questions: list[_Question] = []
+    for number in range(4):
+        prompt = list(codec.opening("You play a game.") + codec.user(f"Round {number}."))
+        for max_tokens in (1, 2, 16):
+            questions.append((prompt, Sampling(1.0, max_tokens, number), None))
+        questions += [(prompt, Sampling(1.0, 16, number), c) for c in (choices, choices[:1], choices[::-1])]
+    before = [tuple(prompt) for prompt, _, _ in questions]
+    together = await asyncio.gather(*(engine.complete(*question) for question in questions))
+    alone = [await engine.complete(*question) for question in questions]
+    assert [tuple(prompt) for prompt, _, _ in questions] == before, "an engine leaves its prompts as they are"
+    for question, reply, again in zip(questions, together, alone, strict=True):
+        _check_reply(reply, codec, *question[1:])
+        assert (reply.tokens, reply.allowed) == (again.tokens, again.allowed), "the same seed gives another reply"
+        differences = [abs(a - b) for a, b in zip(reply.logprobs, again.logprobs, strict=True)]
+        assert max(differences) <= tolerance, "the same reply has other log-probabilities"
+
+
+def _check_reply(reply: Sampled, codec: Codec, sampling: Sampling, choices: Sequence[tuple[int, ...]] | None) -> None:
+    tokens = reply.tokens
+    assert 1 <= len(tokens) <= sampling.max_tokens, f"{len(tokens)} tokens where 1 to {sampling.max_tokens} are allowed"
+    assert codec.end not in tokens[:-1], "a reply goes on after its end"
+    assert reply.cut == (tokens[-1] != codec.end), "a reply either ends its turn or is cut"
+    assert len(reply.logprobs) == len(tokens), "one log-probability for each token"
+    assert all(isfinite(p) and p <= 0 for p in reply.logprobs), "log-probabilities are finite and at most 0"
+    assert reply.version >= 0, "versions count from 0"
+    if choices is None:
+        assert reply.allowed is None, "free text may use every token"
+        return
+    assert tokens in choices, "a constrained reply is exactly one of the choices"
+    assert reply.allowed is not None, "a constrained reply says which ids were allowed"
+    assert len(reply.allowed) == len(tokens), "one set of allowed ids for each token"
+    for at, (allowed, logprob) in enumerate(zip(reply.allowed, reply.logprobs, strict=True)):
+        following = {c[at] for c in choices if c[:at] == tokens[:at]}
+        assert sorted(allowed) == sorted(following), "allowed are the ids that go on with some choice"
+        assert len(allowed) > 1 or logprob == 0.0, "a forced token has log-probability 0"
+
+
+def check_codec(codec: Codec, texts: Sequence[str] = (*TEXTS, *LOOKALIKES), control: Sequence[int] = ()) -> None:
+    """Pieces can be appended to each other, answers read back, and no text becomes a control token.
+
+    `texts` are those that the vocabulary can hold; `control` are the ids besides `end` that only glue may use.
+    """
+    reserved = {codec.end, *control}
+    for make in (codec.opening, codec.user):
+        glue = _count(make("word"), reserved)
+        for text in (*texts, *LOOKALIKES):
+            assert make(text) == make(text), "a piece is encoded in one way"
+            assert make(text)[0] == make("word")[0], "glue depends on the text it holds"
+            assert _count(make(text), reserved) == glue, f"{text!r} opens or ends a turn"
+    for text in texts:
+        ids = codec.choice(text)
+        assert ids[-1] == codec.end, "a choice finishes with the end of the turn"
+        assert not reserved & set(ids[:-1]), f"{text!r} holds a control token"
+        assert codec.decode(ids) == codec.decode(ids[:-1]) == text, f"{text!r} reads back as {codec.decode(ids)!r}"
+        for stop in range(len(ids)):
+            assert isinstance(codec.decode(ids[:stop]), str), "a reply that was cut short can be read"
+        assert codec.user(text)[-1] == codec.user("word")[-1], "glue depends on the text it holds"
+    assert len({codec.choice(text) for text in texts}) == len(set(texts)), "different answers have different ids"
+    for text in LOOKALIKES:
+        assert not reserved & set(codec.choice(text)[:-1]), f"{text!r} holds a control token"
+
+
+def _count(ids: Sequence[int], reserved: set[int]) -> int:
+    return sum(i in reserved for i in ids)

@@ -1,0 +1,54 @@
+"""The contracts of players and policies as checks. They raise AssertionError with what was broken."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+
+from mage.games.openspiel import load_game
+from mage.games.world import OpenSpielWorld
+from mage.players.policy import Policy, PolicyPlayer, evenly
+from mage.protocols import Player
+from mage.rollout.episode import play_episode
+from mage.seeds import derive
+from mage.types import Observation, Task
+
+
+def check_player(make: Callable[[], Player], observations: Sequence[Observation]) -> None:
+    """A player answers every observation with a legal action, and equal players answer alike in any order.
+
+    For players who do not remember; `make` builds the same player each time. People are exempt.
+    """
+    asyncio.run(_check_player(make, observations))
+
+
+async def _check_player(make: Callable[[], Player], observations: Sequence[Observation]) -> None:
+    player, twin = make(), make()
+    answers = [(await player.act(seen)).action for seen in observations]
+    for seen, action in zip(observations, answers, strict=True):
+        assert action in seen.actions, f"{action!r} is not one of {', '.join(seen.actions)}"
+    again = [(await twin.act(seen)).action for seen in reversed(observations)]
+    assert again[::-1] == answers, "the same observation gets another answer"
+
+
+def check_policy(policy: Policy, observations: Sequence[Observation]) -> None:
+    """A policy gives each observation one probability per legal action, and always the same."""
+    for seen in observations:
+        weights = list(policy(seen))
+        assert len(weights) == len(seen.ids), f"{len(weights)} probabilities for {len(seen.ids)} actions"
+        assert all(weight >= 0.0 for weight in weights), f"probabilities are not negative: {weights}"
+        assert abs(sum(weights) - 1.0) < 1e-9, f"probabilities add up to 1, not to {sum(weights)}"
+        assert list(policy(seen)) == weights, "the same observation gets other probabilities"
+
+
+def observations_of(game: str, seat: int, seeds: Iterable[int], episodes: int = 2) -> list[Observation]:
+    """What a seat sees while everybody plays at random: something to ask a player about."""
+    seen: list[Observation] = []
+    for seed in seeds:
+        seats = range(load_game(game).num_seats)
+        task = Task(game, (), seat, seed, episodes, replay_deal=False, early_stop=False, max_turns=200)
+        players = {other: PolicyPlayer(evenly, derive(seed, "check", other)) for other in seats}
+        for index in range(episodes):
+            episode = asyncio.run(play_episode(OpenSpielWorld().new_env(task, index), players))
+            seen += [turn.observation for turn in episode.turns if turn.observation.seat == seat]
+    return seen

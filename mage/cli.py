@@ -1,0 +1,176 @@
+"""The command line. Commands import what they need when they run, so that help is instant."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from io import TextIOWrapper
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mage import __version__
+from mage.errors import MageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+app = typer.Typer(
+    help="Train language-model agents that learn while they play.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Seed = Annotated[int, typer.Option(min=0, help="Fixes every draw.")]
+Run = Annotated[Path | None, typer.Option("--run", help="A new directory for the run; runs/… by default.")]
+Recipe = Annotated[str, typer.Argument(metavar="RECIPE", help="A shipped recipe or the path of a TOML file.")]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Overrides, such as trial.episodes=5.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the resolved config and stop.")]
+MaxTurns = Annotated[int, typer.Option(min=1, help="Moves after which an episode is stopped.")]
+
+
+class Kind(StrEnum):
+    """What can be listed."""
+
+    GAMES = "games"
+    OPPONENTS = "opponents"
+    RECIPES = "recipes"
+
+
+def main() -> None:
+    """Run the command line: errors made on purpose are one line, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # A terminal without Unicode still shows everything.
+    try:
+        app()
+    except MageError as error:
+        print(f"mage: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"mage {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Train language-model agents that learn while they play."""
+
+
+@app.command("list")
+def list_(
+    kind: Kind, everything: Annotated[bool, typer.Option("--all", help="Games: OpenSpiel's own too.")] = False
+) -> None:
+    """List the games, opponents or recipes that exist."""
+    from mage.commands import catalogue
+
+    if kind is Kind.GAMES:
+        _console().print(catalogue.games(everything))
+    elif kind is Kind.OPPONENTS:
+        _console().print(catalogue.opponents())
+    else:
+        _console().print(catalogue.recipes())
+
+
+@app.command()
+def play(
+    game: Annotated[str, typer.Argument(metavar="GAME", help="A game spec, such as tic_tac_toe or rps(rounds=5).")],
+    against: Annotated[list[str], typer.Option(help="An opponent spec; several for games with more seats.")],
+    seat: Annotated[int, typer.Option(min=0, help="Your seat; 0 moves first.")] = 0,
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes against the same opponent.")] = 3,
+    replay_deal: Annotated[bool, typer.Option("--replay-deal", help="Deal the same cards in every episode.")] = False,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Fixes the deals and the opponent; random by default.")
+    ] = None,
+    max_turns: MaxTurns = 1000,
+    run: Run = None,
+) -> None:
+    """Play a game yourself, in this terminal, against any opponent."""
+    import secrets
+
+    from mage.commands.terminal import play_in_terminal, seated_task
+
+    drawn = secrets.randbits(32) if seed is None else seed
+    task = seated_task(game, against, seat, episodes, replay_deal, drawn, max_turns)
+    raise typer.Exit(play_in_terminal(task, run, _console()))
+
+
+@app.command()
+def duel(
+    player: Annotated[
+        str, typer.Argument(metavar="A", help="The opponent spec that is judged; it takes every seat in turn.")
+    ],
+    opponents: Annotated[
+        list[str], typer.Argument(metavar="B", help="Who sits opposite: one spec for all seats or one for each.")
+    ],
+    game: Annotated[str, typer.Option(help="A game spec.")],
+    trials: Annotated[int, typer.Option(min=2, help="Trials in each seat.")] = 100,
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes in each trial.")] = 1,
+    seed: Seed = 0,
+    max_turns: MaxTurns = 1000,
+    run: Run = None,
+) -> None:
+    """Let two players meet many times; the table shows means with 95 % intervals."""
+    from mage.commands.duel import Duel
+    from mage.commands.terminal import run_duel
+
+    plan = Duel(player, tuple(opponents), game, trials, episodes, seed, max_turns)
+    raise typer.Exit(run_duel(plan, run, _console()))
+
+
+@app.command()
+def show(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    trial: Annotated[
+        int | None, typer.Argument(metavar="N", min=0, help="The number of a trial; all are listed without it.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Most trials to list.")] = 40,
+) -> None:
+    """List the trials of a run, or read one of them."""
+    from mage.commands.terminal import listed_run, one_trial
+    from mage.record.store import RunReader
+
+    reader = RunReader(run)
+    for sentence in reader.damage:
+        print(f"mage: {run}: {sentence}", file=sys.stderr)
+    _console().print(listed_run(reader, limit) if trial is None else one_trial(reader, trial))
+
+
+@app.command()
+def trials(
+    recipe: Recipe,
+    overrides: Overrides = None,
+    run: Run = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Play the trials of a recipe, print them and save them; nothing is learned."""
+    from mage.config import load_config, to_toml
+
+    config = load_config(recipe, overrides or ())
+    if dry_run:
+        print(to_toml(config), end="")
+        return
+    from mage.commands.trials import run_trials
+
+    raise typer.Exit(run_trials(config, run, _console()))
+
+
+def _console() -> Console:
+    """Where output goes. Nothing in it is read as markup: it may hold words of models."""
+    from rich.console import Console
+
+    return Console(markup=False, emoji=False, highlight=False)

@@ -1,0 +1,47 @@
+"""What there is to choose from: games, opponents and recipes, as tables."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from mage.commands.tables import Entry, entries
+
+
+def games(everything: bool) -> RenderableType:
+    """Games with words of their own; `everything` adds those that OpenSpiel's strings can tell."""
+    from mage.games.openspiel import known_games
+    from mage.games.table import GAMES
+    from mage.spec import show_parameters
+
+    worded = [Entry(name, show_parameters(make, 0), _first_line(make)) for name, make in sorted(GAMES.items())]
+    table = entries("Games with words of their own", worded)
+    others = [name for name in known_games() if name not in GAMES]
+    if not everything:
+        more = f"and {len(others)} more of OpenSpiel's, with generic words: mage list games --all"
+        return Group(table, Text(), Text(more, "dim"))
+    return Group(table, Text(), Text("OpenSpiel's games, with generic words", "bold blue"), Text(", ".join(others)))
+
+
+def opponents() -> RenderableType:
+    """Opponents by name, under the games they play."""
+    from mage.players.table import describe_opponents
+
+    listed = describe_opponents()
+    parts: list[RenderableType] = []
+    for games_played in dict.fromkeys(o.games for o in listed):
+        fitting = [Entry(o.name, o.parameters, o.about) for o in listed if o.games == games_played]
+        parts += [entries(f"For {games_played}", fitting), Text()]
+    how = "Write name, name:value or name(key=value), as in mcts:100 or best-response:conservative."
+    return Group(*parts, Text(how, "dim"))
+
+
+def recipes() -> RenderableType:
+    """Recipes by name."""
+    from mage.config import recipe_names
+
+    return entries("Recipes", [Entry(name, "", about) for name, about in recipe_names()])
+
+
+def _first_line(function: object) -> str:
+    return (function.__doc__ or "").split("\n")[0]

@@ -1,0 +1,144 @@
+"""Tables for the command line: plain values in, something rich can print out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from mage.commands.duel import Duel, Row
+from mage.evaluate.metrics import Verdict, mean
+from mage.games.words.base import signed
+from mage.record.draw import shown
+from mage.record.index import Summary
+from mage.record.store import RunInfo
+from mage.types import Ending
+
+
+class Entry(NamedTuple):
+    """One thing that can be chosen by name."""
+
+    name: str
+    parameters: str
+    about: str
+
+
+def entries(title: str, listed: Sequence[Entry]) -> RenderableType:
+    """A heading, then two lines for each entry: how it is written, and what it is."""
+    lines: list[RenderableType] = [Text(title, "bold blue")]
+    for entry in listed:
+        lines.append(Text.assemble(shown(entry.name, "bold"), "  ", shown(entry.parameters, "dim")))
+        lines.append(Padding(shown(entry.about), (0, 0, 0, 4)))
+    return Group(*lines)
+
+
+def run_header(path: str, info: RunInfo, num: int) -> RenderableType:
+    """What a run is, in two lines."""
+    versions = ", ".join(f"{name} {version}" for name, version in info.versions.items())
+    return Group(
+        shown(f"{path}: {info.kind}, {num} {_plural('trial', num)}, seed {info.seed}", "bold"),
+        shown(f"created {info.created} with {versions}", "dim"),
+    )
+
+
+def run_table(summaries: Sequence[Summary], limit: int) -> RenderableType:
+    """One line for each trial, at most `limit` of them; what all have in common is said once above them."""
+    columns: dict[str, list[str]] = {
+        "game": [s.game for s in summaries],
+        "agent": [s.agent or "–" for s in summaries],
+        "against": [", ".join(s.opponents) for s in summaries],
+        "seat": [str(s.seat) for s in summaries],
+    }
+    common = {name: values[0] for name, values in columns.items() if len(set(values)) == 1}
+    table = _table()
+    varying = [name for name in columns if name not in common]
+    for name in ("trial", *varying, "scores by episode", "remarks"):
+        table.add_column(name, overflow="fold")
+    for index, s in enumerate(summaries[:limit]):
+        scores = Text("  ").join(Text(f"{signed(score):>5}") for score in s.scores)
+        cells = [shown(columns[name][index]) for name in varying]
+        table.add_row(str(s.number), *cells, scores, _remarks(s))
+    more = [Text(f"… and {len(summaries) - limit} more; --limit shows them", "dim")] if len(summaries) > limit else []
+    above = [shown(", ".join(f"{name} {value}" for name, value in common.items()))] if common else []
+    return Group(*above, Text(), table, *more, *_means(summaries))
+
+
+def duel_table(duel: Duel, game: str, rows: Sequence[Row]) -> RenderableType:
+    """How the player did by seat and overall."""
+    title = shown(f"{duel.player} against {', '.join(duel.opponents)} at {game}", "bold")
+    table = _table()
+    for name, justify in (("seat", "left"), ("episodes", "right"), ("", "left"), ("mean", "right"), ("95 %", "left")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for row in rows:
+        seat = "all seats" if row.seat is None else f"seat {row.seat}"
+        for index, figures in enumerate(_figures(row)):
+            heading = (seat, str(row.num_episodes)) if index == 0 else ("", "")
+            table.add_row(*heading, *figures)
+        table.add_row()
+    notes = [
+        f"{duel.trials} trials in each seat, {duel.episodes} {_plural('episode', duel.episodes)} each; "
+        f"all seats are dealt the same; seed {duel.seed}.",
+        _apart(rows[-1]),
+    ]
+    return Group(title, table, *(shown(note, "dim") for note in notes if note))
+
+
+def _figures(row: Row) -> list[tuple[str, str, str]]:
+    """What a figure is called, its mean and its interval."""
+    figures = [("score", "–", "needs two trials")]
+    if row.score:
+        figures = [("score", f"{row.score.value:+.3f}", f"{row.score.low:+.3f} to {row.score.high:+.3f}")]
+    for name, rate in zip(Verdict, row.rates or (), strict=False):
+        interval = f"{100 * rate.low:.1f} % to {100 * rate.high:.1f} %"
+        figures.append((f"{name} rate", f"{100 * rate.value:.1f} %", interval))
+    return figures
+
+
+def _apart(total: Row) -> str:
+    """What was counted apart: it says nothing about skill."""
+    counts = {
+        "given up by the player": total.forfeits,
+        "given up by an opponent": total.opponent_forfeits,
+        "too long and stopped": total.truncations,
+    }
+    parts = [f"{num} {_plural('episode', num)} {what}" for what, num in counts.items() if num]
+    parts += [f"{total.failures} {_plural('trial', total.failures)} failed"] if total.failures else []
+    return f"Not counted above: {', '.join(parts)}." if parts else ""
+
+
+def _means(summaries: Sequence[Summary]) -> list[RenderableType]:
+    columns: dict[int, list[float]] = {}
+    for s in summaries:
+        for index, (score, ending) in enumerate(zip(s.scores, s.endings, strict=True)):
+            if ending is Ending.FINISHED:
+                columns.setdefault(index, []).append(score)
+    shown_means = [
+        f"episode {index + 1}: {figure.value:+.2f} ({figure.low:+.2f} to {figure.high:+.2f})"
+        for index, figure in ((i, mean(scores)) for i, scores in sorted(columns.items()) if len(scores) > 1)
+    ]
+    about = "Mean scores with 95 % intervals, of episodes played out: "
+    return [Text(about + ", ".join(shown_means), "dim")] if shown_means else []
+
+
+def _remarks(s: Summary) -> Text:
+    counts = {
+        "forfeit": s.forfeits,
+        "opponent's forfeit": s.endings.count(Ending.FORFEITED) - s.forfeits,
+        "truncated": s.endings.count(Ending.TRUNCATED),
+        "invalid reply": s.invalid_replies,
+        "overflow": s.overflows,
+    }
+    remarks = [f"{num} × {what}" for what, num in counts.items() if num]
+    return shown(f"failed: {s.error}", "red") if s.error else Text(", ".join(remarks), "yellow")
+
+
+def _plural(word: str, num: int) -> str:
+    return word if num == 1 else f"{word}s"
+
+
+def _table() -> Table:
+    return Table(header_style="dim", box=None, padding=(0, 1), show_edge=False)

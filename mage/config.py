@@ -1,0 +1,146 @@
+"""Configuration: a recipe becomes a frozen value; below `build.py` nobody sees it.
+
+A recipe is a TOML file, shipped in `mage/recipes` or the user's own, that may extend another. Overrides are
+dotted keys: `learner.lr=1e-5`. Unknown keys are errors. `schema.py` has the keys.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from mage.errors import ConfigError, listing
+from mage.schema import Config
+
+
+def load_config(recipe: str, overrides: Sequence[str] = ()) -> Config:
+    """The config of a recipe with dotted overrides applied.
+
+    >>> load_config("demo", ["trial.episodes=5"]).trial.episodes
+    5
+    """
+    values = _resolve(recipe, ())
+    for override in overrides:
+        _override(values, override)
+    return validated(values, recipe)
+
+
+def validated(values: Mapping[str, Any], source: str) -> Config:
+    """A config from plain values, or a one-line error that names the key."""
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{source}: {_first_problem(error)}") from None
+
+
+def recipe_names() -> list[tuple[str, str]]:
+    """Shipped recipes with their descriptions."""
+    folder = resources.files("mage") / "recipes"
+    names = sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml"))
+    return [(name, str(_resolve(name, ()).get("description", ""))) for name in names]
+
+
+def to_toml(config: Config) -> str:
+    """The config as TOML that reads back equal: what `--dry-run` prints."""
+    values = config.model_dump(mode="json", exclude_none=True)
+    plain = {k: v for k, v in values.items() if not isinstance(v, dict)}
+    tables = {k: v for k, v in values.items() if isinstance(v, dict)}
+    lines = [f"{k} = {_toml(v)}" for k, v in plain.items()]
+    for name, table in tables.items():
+        lines += ["", f"[{name}]", *(f"{k} = {_toml(v)}" for k, v in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + "}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _resolve(recipe: str, seen: tuple[str, ...]) -> dict[str, Any]:
+    """The values of a recipe on top of those it extends."""
+    if recipe in seen:
+        raise ConfigError(f"recipes extend each other in a circle: {' -> '.join((*seen, recipe))}")
+    values = _read(recipe)
+    parent = values.pop("extends", None)
+    if parent is None:
+        return values
+    if not isinstance(parent, str):
+        raise ConfigError(f"{recipe}: extends takes the name of one recipe, not {parent!r}")
+    # A description is about its own recipe.
+    return _merged({**_resolve(parent, (*seen, recipe)), "description": ""}, values)
+
+
+def _read(recipe: str) -> dict[str, Any]:
+    if recipe.endswith(".toml"):
+        path: Any = Path(recipe)
+        known = "give the path of a TOML file that exists"
+    else:
+        folder = resources.files("mage") / "recipes"
+        path = folder / f"{recipe}.toml"
+        known = f"known: {listing(f.name[:-5] for f in folder.iterdir() if f.name.endswith('.toml'))}; or a path.toml"
+    if not path.is_file():
+        raise ConfigError(f"unknown recipe {recipe!r}; {known}")
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{recipe} is not valid TOML: {error}") from None
+
+
+def _merged(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables are merged, everything else is replaced.
+
+    >>> _merged({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}})
+    {'a': {'x': 1, 'y': 3}}
+    """
+    result = dict(base)
+    for key, value in top.items():
+        old = result.get(key)
+        result[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return result
+
+
+def _override(values: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"cannot read the override {override!r}; write key=value, as in trial.episodes=5")
+    *tables, last = key.strip().split(".")
+    for table in tables:
+        inner = values.setdefault(table, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{override!r}: {table!r} is a value, not a section")
+        values[table] = inner = dict(inner)
+        values = inner
+    values[last] = _literal(text.strip())
+
+
+def _literal(text: str) -> object:
+    """A TOML value, or the text itself where quotes were left out, as shells make people do."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors(include_url=False)[0]
+    path = [str(part) for part in problem["loc"]]
+    where = ".".join(path)
+    if problem["type"] == "extra_forbidden":
+        return f"unknown key {where!r}; known: {listing(_keys(path[:-1]))}"
+    return f"{where} = {problem['input']!r}: {problem['msg'][0].lower()}{problem['msg'][1:]}"
+
+
+def _keys(path: Sequence[str]) -> list[str]:
+    model: Any = Config
+    for part in path:
+        model = model.model_fields[part].annotation
+    return list(model.model_fields)

@@ -1,0 +1,53 @@
+"""Estimators by name. One file each; its docstring says why this baseline and not the obvious one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import cast
+
+import msgspec
+
+from mage.credit.estimators.agent import AgentNormalised
+from mage.credit.estimators.base import Advantages, Estimator
+from mage.credit.estimators.gigpo import Gigpo
+from mage.credit.estimators.grpo import Grpo
+from mage.credit.estimators.ppo import Ppo
+from mage.credit.estimators.reinforce import Reinforce
+from mage.credit.estimators.rloo import Rloo
+from mage.errors import ConfigError, pick
+
+__all__ = ["ESTIMATORS", "Advantages", "Estimator", "make_estimator"]
+
+ESTIMATORS: Mapping[str, type[Estimator]] = {
+    "agent": AgentNormalised,
+    "gigpo": Gigpo,
+    "grpo": Grpo,
+    "ppo": Ppo,
+    "reinforce": Reinforce,
+    "rloo": Rloo,
+}
+
+
+def make_estimator(
+    name: str, parameters: Mapping[str, object], table: Mapping[str, type[Estimator]] = ESTIMATORS
+) -> Estimator:
+    """An estimator from plain values, as a recipe has them, or one line that says what it takes.
+
+    `table` may hold more than ours: any frozen msgspec struct with an `estimate` method.
+
+    >>> make_estimator("ppo", {"lam": 1.0})
+    Ppo(lam=1.0)
+    """
+    kind = pick("estimator", table, name)
+    try:
+        return msgspec.convert(parameters, type=kind)
+    except msgspec.ValidationError as error:
+        fields = msgspec.structs.fields(cast(type[msgspec.Struct], kind))
+        takes = ", ".join(f"{field.name}={_choices(field.default)}" for field in fields)
+        raise ConfigError(f"estimator {name!r} with {dict(parameters)}: {error}; it takes {takes}") from None
+
+
+def _choices(default: object) -> str:
+    """A default as an error message shows it: an enum with all its values."""
+    return "|".join(type(default)) if isinstance(default, StrEnum) else str(default)

@@ -1,0 +1,42 @@
+"""PPO: each turn against what a value head expected, by generalised advantage estimation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+
+from mage.credit.estimators.base import Advantages
+from mage.credit.returns import discounted
+from mage.credit.stats import Stats
+from mage.credit.steps import CreditGroup, Step
+
+
+class Ppo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Surprises (reward + discount x next value - value), summed along the trial and fading by discount x lambda.
+
+    The head sees the state, where a group's mean sees the task only; the price is a head to be learned. Turns,
+    not tokens, are the steps: the discounts are the game's. The trial is one chain. An episode boundary is a
+    step like any other, with the discount that the objective gives it: 0 under `single`, so nothing crosses; 1
+    from a reflection to the move after it. Rewards are defined so that the chain reproduces the return under
+    every objective: with lambda = 1 the advantage is `ret - value` exactly. The head is fitted to advantage +
+    value.
+
+    Rewards 0 and 1, discount 1, values 1/2 and 1/4, lambda 1/2: the last surprise is 3/4, the first 0 + 1/4 -
+    1/2 = -1/4, so the advantages are -1/4 + 1/2 x 3/4 = 1/8 and 3/4.
+    """
+
+    lam: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.95
+    """0 trusts the value head alone, 1 the return alone."""
+
+    def estimate(self, groups: Sequence[CreditGroup], stats: Stats) -> tuple[Advantages, Stats]:
+        return tuple(tuple(self._judged(trial) for trial in group.trials) for group in groups), stats
+
+    def _judged(self, steps: Sequence[Step]) -> tuple[float, ...]:
+        following = [step.value for step in steps[1:]] + [0.0]
+        surprises = [
+            step.reward + step.discount * value - step.value for step, value in zip(steps, following, strict=False)
+        ]
+        advantages = discounted(surprises, [self.lam * step.discount for step in steps])
+        return tuple(a if step.trained else 0.0 for step, a in zip(steps, advantages, strict=True))

@@ -1,0 +1,56 @@
+"""REINFORCE: each turn against what that agent used to yield at that place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import msgspec
+
+from mage.credit.estimators.base import Advantages
+from mage.credit.stats import Key, Stats, merge, pooled
+from mage.credit.steps import CreditGroup, Step
+
+
+class Reinforce(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A running mean of past returns is the baseline, so trials need no siblings and every turn has its own return.
+
+    One mean for everything would praise whoever drew an easy opponent; so there is one for each learner, agent,
+    seat, episode and phase. It holds earlier steps only, hence no return that it judges. A key never met borrows
+    the mean of all agents at that episode and phase; before the first step that is zero, and the first step
+    learns from raw returns.
+
+    Past returns 1 and 0 with decay 1/2: baseline (1/2 + 0) / (1/2 + 1) = 1/3; a return of 1 has advantage 2/3.
+    """
+
+    decay: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.99
+    """How much of the past a group leaves standing; 1 is the plain mean."""
+
+    def estimate(self, groups: Sequence[CreditGroup], stats: Stats) -> tuple[Advantages, Stats]:
+        baselines = {key: running.mean for key, running in stats.table().items()}
+        pool = pooled(stats)
+
+        def advantage(group: CreditGroup, step: Step) -> float:
+            key = _key(group, step)
+            return step.ret - baselines.get(key, pool.get((key.learner, key.episode, key.phase), 0.0))
+
+        advantages = tuple(
+            tuple(tuple(advantage(group, step) if step.trained else 0.0 for step in trial) for trial in group.trials)
+            for group in groups
+        )
+        observed = (found for group in groups for found in _means(group))
+        return advantages, merge(stats, observed, self.decay)
+
+
+def _key(group: CreditGroup, step: Step) -> Key:
+    return Key(group.learner, group.agent, group.seat, step.episode, step.phase)
+
+
+def _means(group: CreditGroup) -> Iterator[tuple[Key, float]]:
+    """The mean return of a group under each of its keys: a group counts once, however many turns it has."""
+    returns: dict[Key, list[float]] = {}
+    for trial in group.trials:
+        for step in trial:
+            if step.trained:
+                returns.setdefault(_key(group, step), []).append(step.ret)
+    return ((key, sum(found) / len(found)) for key, found in returns.items())

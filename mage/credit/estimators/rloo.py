@@ -1,0 +1,32 @@
+"""RLOO: each sibling against the mean of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mage.credit.estimators.base import Advantages
+from mage.credit.siblings import Place, Unit, against_others, compare
+from mage.credit.stats import Stats
+from mage.credit.steps import CreditGroup
+
+
+class Rloo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Leaving the trial itself out makes the baseline independent of its actions, so the gradient is unbiased.
+
+    The obvious group mean holds the very return it judges. Nothing is divided: a group whose siblings differ
+    little teaches little.
+
+    Three siblings scored 1, 0, 0: advantages 1 - 0 = 1, 0 - 1/2 = -1/2, -1/2.
+    """
+
+    unit: Unit = Unit.EPISODE
+    """What siblings are compared by."""
+
+    def estimate(self, groups: Sequence[CreditGroup], stats: Stats) -> tuple[Advantages, Stats]:
+        return tuple(compare(group, self.unit, _judge) for group in groups), stats
+
+
+def _judge(place: Place, returns: Sequence[float]) -> list[float]:
+    return against_others(returns)

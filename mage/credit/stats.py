@@ -1,0 +1,79 @@
+"""Statistics that estimators carry from step to step: frozen, plain, part of every checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from mage.types import Phase
+
+
+class Key(NamedTuple):
+    """What a statistic is about."""
+
+    learner: str
+    agent: str
+    seat: int
+    episode: int
+    phase: Phase | None
+    """None where one figure serves both phases."""
+
+
+Pools = Mapping[tuple[str, int, Phase | None], float]
+"""A figure for each learner, episode and phase."""
+
+
+class Running(msgspec.Struct, frozen=True):
+    """A mean that forgets. Dividing by the decayed weight corrects the bias of a young mean.
+
+    >>> Running(0.0, 0.0, 0).plus(4.0, 0.5).plus(1.0, 0.5).mean  # (4/2 + 1) / (1/2 + 1)
+    2.0
+    """
+
+    total: float
+    weight: float
+    count: int
+    """How many groups it has seen."""
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.weight
+
+    def plus(self, value: float, decay: float) -> Running:
+        """With one more value; a decay of 1 gives the plain mean."""
+        return Running(decay * self.total + value, decay * self.weight + 1.0, self.count + 1)
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """All running means of an estimator, in the order of their keys."""
+
+    entries: tuple[tuple[Key, Running], ...]
+
+    def table(self) -> dict[Key, Running]:
+        """The means by key."""
+        return dict(self.entries)
+
+
+EMPTY = Stats(())
+"""What a run begins with."""
+
+
+def merge(stats: Stats, observed: Iterable[tuple[Key, float]], decay: float) -> Stats:
+    """Statistics with values added one by one, in the order given: later ones weigh more."""
+    table = stats.table()
+    for key, value in observed:
+        table[key] = table.get(key, Running(0.0, 0.0, 0)).plus(value, decay)
+    return Stats(tuple(sorted(table.items(), key=lambda item: (*item[0][:4], item[0].phase or ""))))
+
+
+def pooled(stats: Stats) -> Pools:
+    """For each learner, episode and phase the mean over all agents and seats, each counted by its groups."""
+    totals: dict[tuple[str, int, Phase | None], float] = {}
+    counts: dict[tuple[str, int, Phase | None], int] = {}
+    for key, running in stats.entries:
+        pool = (key.learner, key.episode, key.phase)
+        totals[pool] = totals.get(pool, 0.0) + running.mean * running.count
+        counts[pool] = counts.get(pool, 0) + running.count
+    return {pool: total / counts[pool] for pool, total in totals.items()}

@@ -1,0 +1,137 @@
+"""Steps: the turns of the trained seat as plain numbers, in order of play, ready for an estimator.
+
+Penalties for bad replies are a stream of their own, added to the objective's: they count for the turn and for
+earlier turns of its episode, and never cross an episode boundary. A reflection answers for its own length only.
+Otherwise notes would be blamed for a later slip of format, and a habit of slips would look like the opponent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from mage.credit.returns import Goal, Objective, discounted, trial_returns
+from mage.types import Group, Phase, Trial, Turn
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One turn of the trained seat, as credit sees it."""
+
+    episode: int
+    phase: Phase
+    turn: int
+    """How many turns of this episode and phase came before."""
+    key: str
+    """Equal for equal decision problems."""
+    trained: bool
+    """False for a turn that takes no part in statistics and has advantage zero."""
+    ret: float
+    """The return: what the objective pays from here on, less penalties."""
+    discount: float
+    """What the next step counts for in this one; 0 where nothing follows."""
+    reward: float
+    """What this step adds, so that `ret` is `reward + discount x` the next step's `ret` under every objective."""
+    value: float
+    """What a value head expected `ret` to be; 0 without one."""
+
+
+class CreditGroup(msgspec.Struct, frozen=True):
+    """The steps of sibling trials: one tuple per trial, aligned with `agent_turns`."""
+
+    agent: str
+    """Whom they played: a member's id, or its family where members never come back."""
+    seat: int
+    learner: str
+    trials: tuple[tuple[Step, ...], ...]
+
+
+def agent_turns(trial: Trial) -> tuple[Turn, ...]:
+    """The turns of the task's seat in order of play: episode 0, reflection 0, episode 1, and so on."""
+    return tuple(turn for plays, reflections in _by_episode(trial) for turn in (*plays, *reflections))
+
+
+def credit_group(
+    group: Group, goal: Goal, agent: str, learner: str, values: Sequence[Sequence[float]] | None = None
+) -> CreditGroup:
+    """The steps of a group's trials; `values`, by trial and turn, are aligned with `agent_turns`.
+
+    Failed trials are absent, so a group can hold one trial or none.
+    """
+    if values is None:
+        values = [[0.0] * len(agent_turns(trial)) for trial in group.trials]
+    trials = tuple(_steps(trial, goal, found) for trial, found in zip(group.trials, values, strict=True))
+    return CreditGroup(agent, group.task.seat, learner, trials)
+
+
+def trained_only(steps: Sequence[Step], advantages: Sequence[float]) -> tuple[float | None, ...]:
+    """One trial's advantages with None for steps that are not trained.
+
+    Zero and None differ: a turn of advantage zero still takes part in KL, entropy and averages.
+    """
+    return tuple(a if step.trained else None for step, a in zip(steps, advantages, strict=True))
+
+
+class _Draft(NamedTuple):
+    """A step before it knows what follows."""
+
+    episode: int
+    phase: Phase
+    turn: int
+    key: str
+    trained: bool
+    ret: float
+
+    @property
+    def boundaries(self) -> int:
+        """How many episode boundaries lie behind it; a reflection stands on the far side of its own."""
+        return self.episode + (self.phase is Phase.REFLECT)
+
+
+def _by_episode(trial: Trial) -> list[tuple[list[Turn], list[Turn]]]:
+    """The seat's moves and the reflections that follow them, for each episode."""
+    return [
+        (
+            [turn for turn in episode.turns if turn.observation.seat == trial.task.seat],
+            [turn for turn in trial.reflections if turn.observation.episode == index],
+        )
+        for index, episode in enumerate(trial.episodes)
+    ]
+
+
+def _steps(trial: Trial, goal: Goal, values: Sequence[float]) -> tuple[Step, ...]:
+    """Built backwards, so that each step knows its successor."""
+    steps: list[Step] = []
+    following: _Draft | None = None
+    for draft, value in reversed(list(zip(_drafts(trial, goal), values, strict=True))):
+        discount = _discount(draft, following, goal)
+        reward = draft.ret - discount * (following.ret if following else 0.0)
+        steps.append(Step(*draft, discount=discount, reward=reward, value=value))
+        following = draft
+    return tuple(reversed(steps))
+
+
+def _drafts(trial: Trial, goal: Goal) -> list[_Draft]:
+    episodes = _by_episode(trial)
+    returns = trial_returns([[turn.reward for turn in plays] for plays, _ in episodes], trial.scores, goal)
+    drafts: list[_Draft] = []
+    for index, (plays, reflections) in enumerate(episodes):
+        fines = discounted([goal.penalty(turn) for turn in plays], [goal.inside] * len(plays))
+        for number, (turn, ret, fine) in enumerate(zip(plays, returns.plays[index], fines, strict=True)):
+            drafts.append(_Draft(index, Phase.PLAY, number, turn.observation.key, True, ret - fine))
+        # A reflection that no episode follows (somebody left the table) changed nothing.
+        trained = goal.objective is not Objective.SINGLE and index + 1 < len(episodes)
+        for number, turn in enumerate(reflections):
+            ret = returns.starts[index + 1] - goal.penalty(turn) if trained else 0.0
+            drafts.append(_Draft(index, Phase.REFLECT, number, turn.observation.key, trained, ret))
+    return drafts
+
+
+def _discount(draft: _Draft, following: _Draft | None, goal: Goal) -> float:
+    """One discount per boundary between two steps, also those of episodes without a turn of this seat."""
+    if following is None or not (draft.trained and following.trained):
+        return 0.0
+    if draft.phase is following.phase is Phase.PLAY and draft.episode == following.episode:
+        return goal.inside
+    return goal.across ** (following.boundaries - draft.boundaries)

@@ -1,0 +1,98 @@
+"""Figures with 95 % intervals, on plain numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from math import fsum, sqrt
+
+import msgspec
+
+from mage.errors import ConfigError
+
+Z95 = 1.96
+"""How many standard errors a 95 % interval reaches to either side."""
+
+
+class Verdict(StrEnum):
+    """Who came out on top. Derived from returns, never instead of them."""
+
+    WIN = "win"
+    DRAW = "draw"
+    LOSS = "loss"
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """A figure and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def verdict(returns: Sequence[float], seat: int) -> Verdict:
+    """A win is the highest return alone, a draw shares it, anything less is a loss; alone at the table, above 0 wins.
+
+    Comparing seats, not signs, also fits games in which everybody gains.
+
+    >>> [verdict((1.0, -1.0), 0), verdict((3.0, 3.0), 1), verdict((1.0, 2.0, -3.0), 0)]
+    [<Verdict.WIN: 'win'>, <Verdict.DRAW: 'draw'>, <Verdict.LOSS: 'loss'>]
+    """
+    best_other = max((r for s, r in enumerate(returns) if s != seat), default=0.0)
+    lead = returns[seat] - best_other
+    if abs(lead) < 1e-9:
+        return Verdict.DRAW
+    return Verdict.WIN if lead > 0 else Verdict.LOSS
+
+
+def mean(values: Sequence[float]) -> Estimate:
+    """The mean of independent values, with the normal interval; no spread gives an interval of no width.
+
+    >>> mean([1.0, 1.0, 1.0])
+    Estimate(value=1.0, low=1.0, high=1.0)
+    """
+    num = len(values)
+    if num < 2:
+        raise ConfigError(f"an interval needs at least 2 values, not {num}")
+    middle = fsum(values) / num
+    reach = Z95 * sqrt(_variance(values) / num)
+    return Estimate(middle, middle - reach, middle + reach)
+
+
+def proportion(successes: float, num: float) -> Estimate:
+    """A share of `num` independent events, with Wilson's interval, which holds near 0 and 1 too.
+
+    >>> [round(x, 4) for x in msgspec.structs.astuple(proportion(0, 10))]
+    [0.0, 0.0, 0.2775]
+    """
+    if num <= 0:
+        raise ConfigError(f"a share needs at least 1 event, not {num}")
+    share, square = successes / num, Z95 * Z95
+    centre = (share + square / (2 * num)) / (1 + square / num)
+    reach = Z95 * sqrt(share * (1 - share) / num + square / (4 * num * num)) / (1 + square / num)
+    return Estimate(share, min(share, max(0.0, centre - reach)), max(share, min(1.0, centre + reach)))
+
+
+def clustered_proportion(shares: Sequence[float], num_events: int) -> Estimate:
+    """A share of events that come in clusters of like size (the games of a trial), as the mean of the clusters' shares.
+
+    Wilson's interval for the number of independent events that would scatter as the clusters do: never fewer than
+    the clusters, never more than the events.
+
+    >>> clustered_proportion([1.0, 0.0, 0.0, 0.0], 4) == proportion(1, 4)
+    True
+    """
+    if not shares:
+        raise ConfigError("a share needs at least 1 event, not 0")
+    num = len(shares)
+    share = fsum(shares) / num
+    scatter = _variance(shares) / num if num > 1 else 0.0
+    effective = share * (1 - share) / scatter if scatter > 0 else float(num)
+    effective = min(max(effective, float(num)), float(max(num, num_events)))
+    return proportion(share * effective, effective)
+
+
+def _variance(values: Sequence[float]) -> float:
+    """The unbiased sample variance."""
+    middle = fsum(values) / len(values)
+    return fsum((v - middle) ** 2 for v in values) / (len(values) - 1)

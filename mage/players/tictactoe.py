@@ -1,0 +1,35 @@
+"""Scripts for tic-tac-toe: the first free cell of a fixed order. Cells are numbered in reading order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from mage.games.openspiel import Game
+from mage.players.policy import Policy
+from mage.players.values import one_of
+
+_CORNERS, _EDGES = (0, 2, 6, 8), (1, 3, 5, 7)
+
+ORDERS: Mapping[str, tuple[int, ...]] = {
+    "centre": (4, *_CORNERS, *_EDGES),
+    "corners": (*_CORNERS, 4, *_EDGES),
+    "edges": (*_EDGES, 4, *_CORNERS),
+    "main-diagonal": (0, 4, 8, 2, 6, *_EDGES),
+    "anti-diagonal": (2, 4, 6, 0, 8, *_EDGES),
+    "corners-reversed": (*reversed(_CORNERS), 4, *reversed(_EDGES)),
+}
+
+
+def preferred(game: Game, seat: int, rng: random.Random, order: Any) -> Policy:
+    """The first free cell: centre, corners, edges, main-diagonal, anti-diagonal or corners-reversed first."""
+    cells = ORDERS[one_of("the order", order, tuple(ORDERS))]
+
+    @lru_cache(maxsize=512)
+    def odds(free: tuple[int, ...]) -> tuple[float, ...]:
+        chosen = next(cell for cell in cells if cell in free)
+        return tuple([float(cell == chosen) for cell in free])
+
+    return lambda observation: odds(observation.ids)

@@ -1,0 +1,199 @@
+"""Transcripts and lists of trials as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from mage.evaluate.metrics import Verdict, verdict
+from mage.games.words.base import signed
+from mage.record.draw import Drawing, drawing_of, seat_style, shown
+from mage.types import Call, Ending, Episode, Failure, Memory, Task, Trial, Turn
+
+_CARRIES = {
+    Memory.NONE: "nothing",
+    Memory.HISTORY: "all that happened",
+    Memory.REFLECTIONS: "its notes, and nothing else",
+    Memory.BOTH: "all that happened, and its notes",
+}
+_VERDICT_STYLES = {Verdict.WIN: "green", Verdict.DRAW: "yellow", Verdict.LOSS: "red"}
+
+
+def transcript(outcome: Trial | Failure, title: str, rules: str | None) -> RenderableType:
+    """A whole trial: who sat where, every turn of both seats, what crossed between the episodes, the scores."""
+    names = seat_names(outcome)
+    if isinstance(outcome, Failure):
+        error = Text.assemble(("failed  ", "bold red"), shown(f"{outcome.error}: {outcome.message}"))
+        return Group(_rule(title, "bold"), _header(outcome.task, outcome.sibling, names, None, rules), Text(), error)
+    parts: list[RenderableType] = [
+        _rule(title, "bold"),
+        _header(outcome.task, outcome.sibling, names, outcome, rules),
+    ]
+    drawing = drawing_of(outcome.task.game)
+    for index, episode in enumerate(outcome.episodes):
+        parts += [Text(), _rule(f"Episode {index + 1} of {outcome.task.episodes}", "bold blue")]
+        if index in outcome.overflows:
+            parts.append(Text("The context was full in this episode: the oldest memory was dropped.", "yellow"))
+        parts += [_turn(turn, names, drawing, outcome.task.seat) for turn in episode.turns]
+        parts.append(_ending(episode, names, drawing))
+        if index + 1 < len(outcome.episodes) or any(r.observation.episode == index for r in outcome.reflections):
+            parts.append(_between(outcome, index))
+    return Group(*parts, Text(), _rule("Scores by episode", "bold"), scores_table(outcome))
+
+
+def scores_table(trial: Trial) -> RenderableType:
+    """The score of every seat in every episode, with the verdict for the task's seat."""
+    if not trial.episodes:
+        return Text("No episode was finished.", "dim")
+    names = seat_names(trial)
+    table = Table(box=None, padding=(0, 2), header_style="dim")
+    table.add_column("")
+    for index in range(len(trial.episodes)):
+        table.add_column(f"episode {index + 1}", justify="right")
+    for seat, name in enumerate(names):
+        scores = [Text(signed(e.result.returns[seat])) for e in trial.episodes]
+        table.add_row(_who(seat, name, None), *scores)
+    table.add_row(
+        Text(f"for seat {trial.task.seat}", "dim"), *(_result_word(e, trial.task.seat) for e in trial.episodes)
+    )
+    return table
+
+
+def seat_names(outcome: Trial | Failure) -> tuple[str, ...]:
+    """Who sat in each seat."""
+    agent = outcome.agent.name if isinstance(outcome, Trial) else "(no agent)"
+    names = list(outcome.task.opponents)
+    names.insert(outcome.task.seat, agent)
+    return tuple(names)
+
+
+def _header(task: Task, sibling: int, names: tuple[str, ...], trial: Trial | None, rules: str | None) -> Table:
+    grid = _grid()
+    grid.add_row("game", shown(task.game))
+    for seat, name in enumerate(names):
+        grid.add_row("agent" if seat == task.seat else "opponent", _who(seat, name, None))
+    played = f"{len(trial.episodes)} played of {task.episodes}" if trial else f"{task.episodes}"
+    deals = "the first deal every time" if task.replay_deal else "fresh deals"
+    grid.add_row("episodes", f"{played}, {deals}" + (", ends with the first win" if task.early_stop else ""))
+    grid.add_row("seed", f"{task.seed}, sibling {sibling}")
+    if trial and trial.agent.memory:
+        grid.add_row("memory", f"{trial.agent.memory}: to the next episode crosses {_CARRIES[trial.agent.memory]}")
+    if trial and trial.agent.reply:
+        grid.add_row("replies", trial.agent.reply)
+    if rules:
+        grid.add_row("rules", shown(rules, "italic"))
+    return grid
+
+
+def _turn(turn: Turn, names: tuple[str, ...], drawing: Drawing, agent_seat: int) -> RenderableType:
+    seen = turn.observation
+    grid = _grid()
+    if private := drawing.private(seen):
+        grid.add_row("private", shown(private, "bold"))
+    if (position := drawing.position(seen)) is not None:
+        grid.add_row("board", position)
+    if position is None or (seen.seat == agent_seat and turn.calls):
+        grid.add_row("sees", shown(seen.text))
+    grid.add_row("may play", Text(" · ").join(shown(action) for action in seen.actions))
+    _add_reply(grid, turn)
+    played = Text("nothing: it gives the episode up", "bold red") if turn.action is None else shown(turn.action, "bold")
+    grid.add_row("plays", played)
+    if turn.reward:
+        grid.add_row("gains", Text(signed(turn.reward), "dim"))
+    return Group(Text(), _who(seen.seat, names[seen.seat], agent_seat), _indented(grid))
+
+
+def _ending(episode: Episode, names: tuple[str, ...], drawing: Drawing) -> RenderableType:
+    result = episode.result
+    table = Table(box=None, padding=(0, 2), show_header=False)
+    for seat, name in enumerate(names):
+        score = Text(signed(result.returns[seat]), "bold")
+        told = shown(result.outcomes[seat])
+        table.add_row(_who(seat, name, None), score, _result_word(episode, seat), told)
+    grid = _grid()
+    grid.add_row("revealed", drawing.revealed(episode))
+    how = "" if result.ending is Ending.FINISHED else f" ({result.ending})"
+    return Group(Text(), Text(f"The end{how}, as each seat sees it", "bold"), _indented(table), _indented(grid))
+
+
+def _between(trial: Trial, index: int) -> RenderableType:
+    """What the agent is told and writes after an episode, and what crosses to the next."""
+    grid = _grid()
+    for note in (r for r in trial.reflections if r.observation.episode == index):
+        _add_reply(grid, note)
+        grid.add_row("writes", shown(note.action or "(nothing)", "bold"))
+    memory = trial.agent.memory
+    grid.add_row("crosses", _CARRIES[memory] if memory else "nothing: this player keeps no notes")
+    for line in _stream_lines(trial, index):
+        grid.add_row("tokens", line)
+    return Group(Text(), _rule(f"between episodes {index + 1} and {index + 2}", "dim"), _indented(grid))
+
+
+def _stream_lines(trial: Trial, index: int) -> Iterator[str]:
+    """Whether the agent's token stream goes on across the boundary after episode `index`."""
+    before = _agent_calls(trial, index)
+    after = _agent_calls(trial, index + 1)
+    if not before or not after:
+        return
+    first = after[0]
+    if first.stream == before[-1].stream:
+        yield f"stream {first.stream} goes on; the next answer has {first.start} tokens before it"
+    else:
+        yield f"stream {first.stream} begins: memory is rewritten, {first.start} tokens stand before the next answer"
+
+
+def _agent_calls(trial: Trial, index: int) -> list[Call]:
+    if index >= len(trial.episodes):
+        return []
+    turns = [t for t in trial.episodes[index].turns if t.observation.seat == trial.task.seat]
+    return [call for turn in turns for call in turn.calls]
+
+
+def _add_reply(grid: Table, turn: Turn) -> None:
+    """What was said, and the model calls behind it with their problems."""
+    if turn.text and turn.text != turn.action:
+        grid.add_row("says", shown(turn.text))
+    for number, call in enumerate(turn.calls):
+        cost = f"{len(call.sampled.tokens)} tokens, log-probability {sum(call.sampled.logprobs):.2f}"
+        line = Text(f"{cost}, weights {call.sampled.version}", "dim")
+        if call.sampled.cut:
+            line.append(", cut short", "yellow")
+        if call.problem:
+            line.append_text(shown(f"; cannot be used: {call.problem}", "red"))
+        grid.add_row(f"call {number + 1}" if len(turn.calls) > 1 else "call", line)
+
+
+def _result_word(episode: Episode, seat: int) -> Text:
+    """Win, draw or loss; where the game was not played out, how it ended instead."""
+    result = episode.result
+    if result.ending is Ending.FINISHED:
+        word = verdict(result.returns, seat)
+        return Text(word, _VERDICT_STYLES[word])
+    return Text("gave up" if result.forfeited_by == seat else result.ending, "red")
+
+
+def _who(seat: int, name: str, agent_seat: int | None) -> Text:
+    who = Text.assemble((f"seat {seat}", f"bold {seat_style(seat)}"), (" · ", "dim"), shown(name, seat_style(seat)))
+    if seat == agent_seat:
+        who.append(" (the agent)", "dim")
+    return who
+
+
+def _rule(title: str, style: str) -> Rule:
+    return Rule(shown(title, style), align="left", style="dim")
+
+
+def _grid() -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", min_width=8)
+    grid.add_column(overflow="fold")
+    return grid
+
+
+def _indented(content: RenderableType) -> Padding:
+    return Padding(content, (0, 0, 0, 2))

@@ -1,0 +1,211 @@
+"""The keys of a recipe, one frozen model per section, a docstring under each key."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mage.credit.returns import Objective
+from mage.types import AlarmAction, Divergence, Memory, ReplyMode, Weight
+
+Positive = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class FrozenModel(BaseModel):
+    """Base of all sections: immutable, and strict about names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class TrialConfig(FrozenModel):
+    """What a trial is."""
+
+    episodes: Positive = 3
+    """Episodes of one trial; memory is carried between them."""
+    seats: tuple[Count, ...] = (0,)
+    """Seats the agent plays; tasks take them in turn."""
+    replay_deal: bool = False
+    """Deal the cards of the first episode again in every episode."""
+    early_stop: bool = False
+    """End a trial after its first episode with a positive score."""
+    max_turns: Positive = 1000
+    """Moves after which an episode is truncated."""
+
+
+class PopulationConfig(FrozenModel):
+    """Who may sit opposite."""
+
+    split: str = ""
+    """A shipped split whose members are drawn, besides `members`."""
+    members: tuple[str, ...] = ()
+    """Opponent specs. A spec without a seed or a phase is a family: each task draws its own member."""
+    weights: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    """How often each member is drawn; equal when empty."""
+
+
+class AgentConfig(FrozenModel):
+    """The language model at the table."""
+
+    model: str = "scripted:counter"
+    """A model name, or `scripted:NAME` for an engine that answers from a Python function."""
+    memory: Memory = Memory.BOTH
+    """What crosses an episode boundary: none, history, reflections or both."""
+    reply: ReplyMode = ReplyMode.CHOICE
+    """`choice`: constrained to the legal actions. `text`: free reasoning, then a tagged action."""
+    temperature: Annotated[float, Field(ge=0, le=10)] = 1.0
+    """Sampling temperature. There is no top-p or top-k: they bias importance ratios."""
+    max_tokens: Positive = 128
+    """Longest answer in `text` mode."""
+    reflection_tokens: Positive = 64
+    """Longest reflection."""
+    retries: Count = 1
+    """How often an answer that cannot be used is asked for again before it is a forfeit."""
+    context: Positive = 4096
+    """Most tokens that a prompt and its answer may have together."""
+
+
+class BatchConfig(FrozenModel):
+    """What one step plays."""
+
+    groups: Positive = 32
+    """Tasks per step."""
+    size: Annotated[int, Field(ge=2)] = 8
+    """Sibling trials per task: they are compared with each other."""
+    replacements: Count = 1
+    """How often dead groups, whose siblings all scored alike, are replaced by new tasks within a step."""
+    concurrency: Positive = 4096
+    """Trials in flight at once."""
+
+
+class CreditConfig(FrozenModel):
+    """Who is paid for what."""
+
+    objective: Objective = Objective.CUMULATIVE
+    """single, cumulative (LaMer), cumulative-paper, differential (MAGE) or final."""
+    turn: Share = 1.0
+    """Discount between turns of one episode."""
+    episode: Share = 1.0
+    """Discount across an episode boundary."""
+    estimator: str = "agent"
+    """agent, grpo, rloo, reinforce, gigpo or ppo."""
+    options: dict[str, float | str] = {}
+    """The estimator's own parameters."""
+    invalid_penalty: Annotated[float, Field(ge=0)] = 0.0
+    """Subtracted from a turn's reward for every reply that could not be used."""
+    cut_penalty: Annotated[float, Field(ge=0)] = 0.0
+    """Subtracted from a turn's reward for every reply that was cut short."""
+
+
+class LearnerConfig(FrozenModel):
+    """How the weights change."""
+
+    lr: Annotated[float, Field(gt=0)] = 1e-3
+    """Learning rate of AdamW."""
+    warmup: Count = 0
+    """Updates over which the learning rate rises."""
+    decay: bool = False
+    """Let the learning rate fall to zero over the run."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    grad_clip: Annotated[float, Field(gt=0)] = 1.0
+    epochs: Positive = 1
+    """Passes over each batch."""
+    minibatches: Positive = 1
+    """Optimizer steps per pass."""
+    token_budget: Positive = 16384
+    """Positions per micro-batch; memory, not results, depends on it."""
+    weight: Weight = Weight.TURN
+    """What counts equally: turn, token or sequence."""
+    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    clip_high: Annotated[float, Field(gt=0)] = 0.2
+    dual_clip: Annotated[float, Field(gt=1)] = 3.0
+    divergence: Divergence = Divergence.NONE
+    """Penalty for leaving the initial weights: none, k1, k2 or k3."""
+    divergence_weight: Annotated[float, Field(ge=0)] = 0.0
+    entropy_start: Annotated[float, Field(ge=0)] = 0.0
+    """Entropy bonus at the first step."""
+    entropy_end: Annotated[float, Field(ge=0)] = 0.0
+    """Entropy bonus at the last step."""
+    entropy_floor: Share = 0.0
+    """The bonus is raised while the normalised entropy of play turns is under this; 0 is off."""
+    entropy_rate: Annotated[float, Field(gt=0)] = 0.1
+    """How fast the bonus is raised, per update."""
+    value_weight: Annotated[float, Field(ge=0)] = 0.5
+    """Weight of the value loss, for ppo."""
+    max_skips: Count = 3
+    """Updates in a row that may be skipped because something was not finite, before the run stops."""
+
+
+class EvaluationConfig(FrozenModel):
+    """How a run is judged while it trains and when it ends."""
+
+    every: Count = 0
+    """Steps between evaluations; 0 judges only at the end."""
+    splits: tuple[str, ...] = ()
+    """Shipped splits to judge by."""
+    trials: Positive = 4
+    """Trials per member and seat in evaluations while training."""
+    final_trials: Positive = 20
+    """Trials per member and seat at the end."""
+    seed: Count = 1_000_003
+    """Fixes the evaluation tasks; they are the same for every method, every time."""
+
+
+class AlarmConfig(FrozenModel):
+    """When a run counts as collapsing, and what to do then."""
+
+    entropy: Share = 0.02
+    """Alarm when the normalised entropy of play turns is under this."""
+    invalid: Share = 0.5
+    """Alarm when more than this share of replies cannot be used."""
+    dead: Share = 0.9
+    """Alarm when more than this share of groups is dead."""
+    asymmetry: Annotated[float, Field(gt=0)] = 10.0
+    """Alarm when the mean scores of two seats differ by more than this."""
+    drop: Annotated[float, Field(gt=0)] = 10.0
+    """Alarm when the last episode's score on a split falls by more than this under its best."""
+    patience: Positive = 5
+    """Steps in a row before an alarm sounds; evaluations sound at once."""
+    action: AlarmAction = AlarmAction.PRINT
+    """print, stop or rollback to the last healthy checkpoint."""
+
+
+class CheckpointConfig(FrozenModel):
+    """What is kept."""
+
+    every: Positive = 50
+    """Steps between checkpoints."""
+    keep: Positive = 2
+    """Newest checkpoints kept; the best one is kept besides."""
+    transcripts: Count = 25
+    """Steps between kept transcripts; 0 keeps none."""
+
+
+class Config(FrozenModel):
+    """Everything a run depends on."""
+
+    description: str = ""
+    """One line for `mage list recipes`."""
+    seed: Count = 0
+    """Fixes every draw of the run."""
+    steps: Positive = 100
+    """Updates of the weights."""
+    game: str = "rps"
+    """A game spec."""
+    trials: Positive = 8
+    """How many trials `mage trials` plays."""
+    threads: Positive = 2
+    """CPU threads; results are bit-identical only for the same number."""
+    trackers: tuple[str, ...] = ()
+    """Where metrics go besides the run directory: tensorboard, wandb, trackio."""
+    trial: TrialConfig = TrialConfig()
+    population: PopulationConfig = PopulationConfig()
+    agent: AgentConfig = AgentConfig()
+    batch: BatchConfig = BatchConfig()
+    credit: CreditConfig = CreditConfig()
+    learner: LearnerConfig = LearnerConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    alarms: AlarmConfig = AlarmConfig()

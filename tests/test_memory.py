@@ -1,0 +1,192 @@
+"""Token streams: they only grow, nothing is encoded twice, and a full context loses the oldest episodes first."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from mage.errors import PlayError
+from mage.prompts.memory import Context
+from mage.prompts.plain import PlainCodec
+from mage.types import Sampled
+from tests.seated import GluedCodec
+
+CODEC = PlainCodec()
+
+
+class CountingCodec(PlainCodec):
+    """Counts how often each text is encoded."""
+
+    def __init__(self) -> None:
+        self.encoded: Counter[str] = Counter()
+
+    def user(self, text: str) -> tuple[int, ...]:
+        self.encoded[text] += 1
+        return super().user(text)
+
+
+def reply(text: str, cut: bool = False) -> Sampled:
+    tokens = CODEC.choice(text)[: -1 if cut else None]
+    return Sampled(tokens, (0.0,) * len(tokens), None, 0, cut)
+
+
+def exchange(context: Context, episode: int, said: str, answered: str, room: int = 10) -> tuple[int, int]:
+    """One message with its answer; returns where the answer starts."""
+    context.say(episode, said, room)
+    place = context.stream, len(context.prompt)
+    context.answer(episode, reply(answered))
+    return place
+
+
+def shown(context: Context) -> list[str]:
+    return [CODEC.transcript(stream) for stream in context.streams()]
+
+
+def test_a_stream_is_its_pieces_with_glue_between_them() -> None:
+    codec = GluedCodec()
+    context = Context(codec, "S", 1000)
+    exchange(context, 0, "a", "x")
+    exchange(context, 0, "", "y")
+    expected = (
+        *codec.opening("S"),
+        *(*codec.user("a"), *codec.choice("x"), *codec.close),
+        *(*codec.user(""), *codec.choice("y")),
+    )
+    assert context.streams() == (expected,)
+
+
+def test_a_reply_cut_short_gets_its_end_as_context() -> None:
+    context = Context(CODEC, "S", 1000)
+    context.say(0, "a", 10)
+    start = len(context.prompt)
+    context.answer(0, reply("long", cut=True))
+    assert context.prompt[start:] == [*b"long", CODEC.end]
+    exchange(context, 0, "b", "y")
+    assert shown(context) == ["<|system|>\nS\n<|user|>\na\n<|assistant|>\nlong\n<|user|>\nb\n<|assistant|>\ny"]
+
+
+def test_what_was_told_comes_before_the_next_message() -> None:
+    context = Context(CODEC, "S", 1000)
+    exchange(context, 0, "a", "x")
+    context.tell("0 over. ")
+    context.tell("1 over. ")
+    exchange(context, 2, "c", "z")
+    assert shown(context)[0].endswith("\n<|user|>\n0 over. 1 over. c\n<|assistant|>\nz")
+
+
+def test_forgetting_begins_a_stream_with_the_notes_alone() -> None:
+    context = Context(CODEC, "S", 1000)
+    exchange(context, 0, "a", "x")
+    context.tell("never said")
+    context.forget([(0, "they bluff")])
+    exchange(context, 1, "b", "y")
+    first, second = shown(context)
+    assert first == "<|system|>\nS\n<|user|>\na\n<|assistant|>\nx"
+    assert second == "<|system|>\nS\n<|user|>\nYour notes:\nAfter episode 1: they bluff\n\nb\n<|assistant|>\ny"
+
+
+def test_forgetting_twice_leaves_no_empty_stream() -> None:
+    context = Context(CODEC, "S", 1000)
+    context.forget(())
+    assert (context.stream, context.streams()) == (0, ())
+    exchange(context, 0, "a", "x")
+    context.forget(())
+    context.forget(())
+    assert exchange(context, 1, "b", "y")[0] == 1
+    assert len(context.streams()) == 2
+
+
+def test_nothing_is_encoded_twice() -> None:
+    codec = CountingCodec()
+    context = Context(codec, "S", 10_000)
+    for turn in range(20):
+        exchange(context, turn // 5, f"message {turn}", "x")
+    assert len(codec.encoded) == codec.encoded.total() == 20
+
+
+def test_a_full_context_drops_the_oldest_whole_episodes() -> None:
+    # The opening has 2 ids, an exchange of these 12 (10 asked, 2 answered): 6 exchanges make 74.
+    codec = CountingCodec()
+    context = Context(codec, "S", 80)
+    for turn in range(6):
+        exchange(context, turn // 2, f"message{turn}", "x", room=6)
+    assert (context.stream, context.overflows) == (0, [])
+    before = context.streams()[0]
+    assert exchange(context, 3, "message6", "x", room=6) == (1, 2 + 2 * 12 + 10)
+    assert context.overflows == [3]
+    assert context.streams()[0] == before
+    assert [f"message{turn}" in shown(context)[1] for turn in range(7)] == [False] * 4 + [True] * 3
+    assert [codec.encoded[f"message{turn}"] for turn in (5, 6)] == [1, 1], "only the new first message is encoded anew"
+
+
+def test_an_outcome_leaves_with_its_episode() -> None:
+    context = Context(CODEC, "S", 200)
+    for episode in range(4):
+        exchange(context, episode, f"Episode {episode}: {'.' * 20}", "x")
+        context.tell(f"Episode {episode} is over. ")
+    assert context.overflows == [3]
+    assert "Episode 1 is over" not in shown(context)[1]
+    assert "Episode 2:" in shown(context)[1]
+    assert "Episode 2 is over" in shown(context)[1]
+
+
+def test_reflections_stay_as_notes_when_their_episode_leaves() -> None:
+    context = Context(CODEC, "S", 1100)
+    for episode in range(4):
+        exchange(context, episode, f"Play {episode}{'.' * 200}", "x")
+        exchange(context, episode, f"Reflect {episode}", f"note {episode}")
+        context.notes.append((episode, f"note {episode}"))
+    assert context.overflows == []
+    exchange(context, 4, f"Play 4{'.' * 200}", "x")
+    assert context.overflows == [4]
+    newest = shown(context)[1]
+    lines = "".join(f"After episode {episode + 1}: note {episode}\n" for episode in range(3))
+    assert newest.startswith(f"<|system|>\nS\n<|user|>\nYour notes:\n{lines}\nPlay 3.")
+    assert newest.count("note 3") == 1, "the note of an episode that stays is not repeated"
+    assert context.notes == [(episode, f"note {episode}") for episode in range(4)]
+
+
+def test_notes_leave_last_the_older_half_first_and_for_good() -> None:
+    notes = [(episode, f"note {episode}{'.' * 20}") for episode in range(4)]
+    context = Context(CODEC, "S", 150)
+    context.notes = list(notes)
+    context.forget(context.notes)
+    assert exchange(context, 4, "Play", "x") == (0, len(context.prompt) - 2), "an unused stream is replaced"
+    assert context.overflows == [4]
+    assert [f"note {e}" in shown(context)[0] for e in range(4)] == [False, False, True, True]
+    assert context.notes == notes[2:]
+
+
+def test_an_episode_that_overflows_twice_is_listed_once() -> None:
+    context = Context(CODEC, "S", 150)
+    context.notes = [(episode, "." * 20) for episode in range(4)]
+    context.forget(context.notes)
+    exchange(context, 4, "Play", "x")
+    exchange(context, 4, "y" * 40, "x")
+    assert (len(context.streams()), context.overflows) == (2, [4])
+    assert len(context.notes) == 1
+
+
+def test_a_context_too_small_for_one_episode_says_so() -> None:
+    context = Context(CODEC, "S", 50)
+    context.notes = [(0, "a note")]
+    context.forget(context.notes)
+    exchange(context, 1, "Play", "x")
+    with pytest.raises(PlayError, match=r"context of 50 tokens is too small for episode 2 .* raise agent\.context"):
+        exchange(context, 1, "y" * 50, "x")
+
+
+@pytest.mark.parametrize("limit", [200, 400, 1000])
+def test_a_long_trial_in_a_small_context_stays_linear(limit: int) -> None:
+    context = Context(CODEC, "S", limit)
+    written = 0
+    for episode in range(60):
+        for turn in range(3):
+            stream, start = exchange(context, episode, f"Episode {episode}, turn {turn}.", "rock")
+            assert start + 10 <= limit
+            assert context.streams()[stream][start : start + 5] == CODEC.choice("rock")
+            written += len(CODEC.user(f"Episode {episode}, turn {turn}.")) + 5
+    assert len(context.overflows) > 3
+    assert max(map(len, context.streams())) <= limit
+    assert sum(map(len, context.streams())) < 3 * written

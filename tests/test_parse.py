@@ -1,0 +1,129 @@
+"""Reading actions out of free text: what counts, what does not, and that nothing can break it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mage.prompts.parse import Parsed, parse_action, parse_reflection, strip_thoughts
+from tests.fuzz import ACTIONS, FRAGMENTS, check, fuzz, kind
+
+RPS = ("rock", "paper", "scissors")
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("<action>rock</action>", "rock"),
+        ("I think rock. <action>paper</action> because.", "paper"),
+        ("<ACTION>\n  RoCk\t</Action>", "rock"),
+        ("< action >rock< / action >", "rock"),
+        ("<action>rock</action> no <action>paper</action>", "paper"),
+        ("<action>rock</action> or <action>pap", "rock"),
+        ("<action>rock<action>paper</action></action>", "paper"),
+        ("<action><action>rock</action>", "rock"),
+        ("</action><action>rock</action></action>", "rock"),
+        ("<think><action>paper</action></think><action>rock</action>", "rock"),
+        ("<action>rock</action><think>or <action>paper</action></think>", "rock"),
+        ("<action>rock</action><think>or <action>paper</action>", "rock"),
+        ("<action>paper</action> hm</think> <action>rock</action>", "rock"),
+        ("<think>use <think> here</think><action>rock</action>", "rock"),
+        ("<THINKING>x</Thinking><action>rock</action>", "rock"),
+        ("<action>ro<think>x</think>ck</action>", "rock"),
+        ("İ ﷺ \ud800 \x00 <action>rock</action>", "rock"),
+        ("<|im_end|><action>rock</action><|im_end|>", "rock"),
+    ],
+)
+def test_the_last_complete_tag_counts(text: str, action: str) -> None:
+    assert parse_action(text, RPS) == Parsed(action, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "it has no <action>NAME</action>"),
+        ("rock", "it has no <action>NAME</action>"),
+        ("rock</action>", "it has no <action>NAME</action>"),
+        ("<think><action>rock</action></think>", "it has no <action>NAME</action>"),
+        ("<think>I never stop <action>rock</action>", "it has no <action>NAME</action>"),
+        ("<action>rock</action> that was my thought</think>", "it has no <action>NAME</action>"),
+        ("<action>rock</action><think>x</think> all that</think>", "it has no <action>NAME</action>"),
+        ("<action>rock", "its <action> is not closed"),
+        ("<action></action>", "'' is not one of the actions"),
+        ("<action>lizard\n\x00</action>", "'lizard ?' is not one of the actions"),
+        ("<action>rock</action><action>it's <b>paper</b></action>", "'it`s [b]paper[/b]' is not one of the actions"),
+        ("<action>" + "x" * 50 + "</action>", "'" + "x" * 39 + "…' is not one of the actions"),
+    ],
+)
+def test_what_holds_no_action_is_named(text: str, problem: str) -> None:
+    assert parse_action(text, RPS) == Parsed(None, problem)
+
+
+@pytest.mark.parametrize(
+    ("said", "actions", "expected"),
+    [
+        ("Bet", ("bet", "Bet"), Parsed("Bet", None)),
+        ("bet", ("bet", "Bet"), Parsed("bet", None)),
+        ("BET", ("bet", "Bet"), Parsed(None, "'BET' could be 'bet' or 'Bet'")),
+        ("bet  2", ("bet", "bet 2"), Parsed("bet 2", None)),
+        ("bet\n2", ("bet 2", "BET 2"), Parsed("bet 2", None)),
+        ("a  b", ("a  b", "a b"), Parsed("a  b", None)),
+        ("a   b", ("a  b", "a b"), Parsed(None, "'a b' could be 'a b' or 'a b'")),
+        ("STRASSE", ("straße", "weg"), Parsed("straße", None)),
+        ("rock", ("rock", "rock"), Parsed("rock", None)),
+        ("rock", (), Parsed(None, "'rock' is not one of the actions")),
+    ],
+)
+def test_the_strictest_match_that_is_alone_wins(said: str, actions: tuple[str, ...], expected: Parsed) -> None:
+    assert parse_action(f"<action>{said}</action>", actions) == expected
+
+
+def test_a_reflection_is_what_is_left_of_the_thoughts() -> None:
+    assert parse_reflection("<think>hm</think>\n They always\nbet. ") == "They always\nbet."
+    assert parse_reflection("<think>cut off") == ""
+    assert strip_thoughts("no thoughts <action>") == "no thoughts <action>"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<think>" * 100_000,
+        "</think>" * 100_000,
+        "<action>" * 100_000,
+        "<action></action>" * 50_000,
+        "<think></think>" * 50_000,
+        "<" * 1_000_000,
+        "<" + " " * 1_000_000,
+        ("<action" + " " * 1000) * 1000,
+        "</" + " " * 1_000_000 + "action",
+        "<action>" + " \x00" * 500_000 + "</action>",
+        "<action>" + "ß" * 500_000 + "</action>",
+    ],
+    ids=lambda text: repr(text[:20]),
+)
+def test_huge_input_takes_linear_time(text: str) -> None:
+    start = time.process_time()
+    check(text, parse_action(text, RPS), RPS)
+    assert time.process_time() - start < 2.0  # quadratic time would be minutes
+
+
+PIECES = st.one_of(st.text(st.characters(), max_size=6), st.sampled_from(FRAGMENTS), st.sampled_from(RPS))
+
+
+@settings(max_examples=5000, deadline=None)
+@given(st.lists(PIECES, max_size=6).map("".join), st.sampled_from(ACTIONS))
+def test_any_text_gives_a_legal_action_or_a_problem(text: str, actions: tuple[str, ...]) -> None:
+    parsed = parse_action(text, actions)
+    check(text, parsed, actions)
+    kind(parsed)
+    for action in actions:
+        assert parse_action(f"{text}</think><action>{action}</action>", actions) == Parsed(action, None)
+
+
+def test_a_hundred_thousand_broken_replies() -> None:
+    counts = fuzz(100_000, seed=1)
+    assert counts.total() == 100_000
+    assert min(counts[name] for name in ("an action", "no <action>", "not closed", "not one of", "could be")) > 100
