@@ -12,11 +12,11 @@ from mage.seeds import uniform
 from mage.spec import parse_spec
 from mage.types import Task
 
-NUM_TURNS = 20
+NUM_TURNS = 100
 
 
 def play_a_little(text: str) -> None:
-    """Play random moves and look at the game from every seat."""
+    """Play random moves to the end, or for `NUM_TURNS`; raise whatever goes wrong."""
     spec = parse_spec(text)
     env = OpenSpielEnv(generic_game(spec, load_untried(spec)), Task(text, (), 0, 1, 1, False, False, NUM_TURNS), 0)
     turn = 0
