@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mage import __version__
-from mage.errors import MageError
+from mage.errors import ConfigError, MageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -167,6 +167,55 @@ def trials(
     from mage.commands.trials import run_trials
 
     raise typer.Exit(run_trials(config, run, _console()))
+
+
+@app.command()
+def train(
+    recipe: Annotated[
+        str | None, typer.Argument(metavar="RECIPE", help="A shipped recipe or the path of a TOML file.")
+    ] = None,
+    overrides: Overrides = None,
+    run: Run = None,
+    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with this run instead.")] = None,
+    max_minutes: Annotated[
+        float | None, typer.Option(min=0, help="Stop cleanly after the step that passes this time.")
+    ] = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Train an agent by a recipe, or go on with a run that was stopped."""
+    from mage.config import load_config, to_toml
+
+    if (recipe is None) is (resume is None):
+        raise ConfigError("give a recipe to train by, or --resume RUN to go on with a run, and not both")
+    config = None if recipe is None else load_config(recipe, overrides or ())
+    if dry_run and config is not None:
+        print(to_toml(config), end="")
+        return
+    _needs_torch()
+    from mage.commands.train import run_training
+    from mage.record.store import fresh_path
+
+    folder = resume or run or fresh_path("train", str(recipe).removesuffix(".toml"))
+    raise typer.Exit(run_training(config, folder, max_minutes, _console()))
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A train run.")],
+    trials: Annotated[int | None, typer.Option(min=1, help="Trials per member and seat.")] = None,
+) -> None:
+    """Judge a run's newest weights on its splits, beside the no-memory control and the exact references."""
+    _needs_torch()
+    from mage.commands.train import run_evaluation
+
+    raise typer.Exit(run_evaluation(run, trials, _console()))
+
+
+def _needs_torch() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("torch") is None or find_spec("transformers") is None:
+        raise ConfigError("training needs the extra train: pip install 'mage-rl[train]'")
 
 
 def _console() -> Console:

@@ -128,6 +128,8 @@ class LearnerConfig(FrozenModel):
     """Entropy bonus at the first step."""
     entropy_end: Annotated[float, Field(ge=0)] = 0.0
     """Entropy bonus at the last step."""
+    entropy_reflect: Annotated[float, Field(ge=0)] = 0.0
+    """What the entropy of a reflection's tokens counts for, relative to that of play turns."""
     entropy_floor: Share = 0.0
     """The bonus is raised while the normalised entropy of play turns is under this; 0 is off."""
     entropy_rate: Annotated[float, Field(gt=0)] = 0.1
@@ -196,7 +198,7 @@ class Config(FrozenModel):
     """A game spec."""
     trials: Positive = 8
     """How many trials `mage trials` plays."""
-    threads: Positive = 2
+    threads: Positive = 1
     """CPU threads; results are bit-identical only for the same number."""
     trackers: tuple[str, ...] = ()
     """Where metrics go besides the run directory: tensorboard, wandb, trackio."""

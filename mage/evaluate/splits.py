@@ -25,6 +25,8 @@ class Split(msgspec.Struct, frozen=True):
     members: tuple[str, ...]
     held_out: bool
     """Training against a member is refused."""
+    pool: str
+    """The split whose members a player may expect: exact references are against it. Its own name, as a rule."""
     sha256: str
 
 
@@ -37,11 +39,13 @@ def fingerprint(game: str, members: tuple[str, ...]) -> str:
     return hashlib.sha256(msgspec.json.encode([game, members])).hexdigest()
 
 
-def make_split(name: str, description: str, game: str, members: tuple[str, ...], *, held_out: bool) -> Split:
+def make_split(
+    name: str, description: str, game: str, members: tuple[str, ...], *, held_out: bool, pool: str = ""
+) -> Split:
     """A split with canonical member specs and its hash."""
     canonical = tuple(str(parse_spec(m)) for m in members)
     game = str(parse_spec(game))
-    return Split(name, description, game, canonical, held_out, fingerprint(game, canonical))
+    return Split(name, description, game, canonical, held_out, pool or name, fingerprint(game, canonical))
 
 
 def split_names() -> list[str]:

@@ -25,20 +25,23 @@ def _rps() -> list[Split]:
     automata = tuple(f"automaton(states=3,noise=0.1,seed={seed})" for seed in range(900, 916))
     pairs = zip(members[5::21], members[16::21], strict=True)
     return [
+        make_split("rps-memory-one", "all 105 distinct memory-one players", _RPS, tuple(members), held_out=False),
         make_split("rps-seven", "constants, cycles, copying and beating the last move", _RPS, seven, held_out=False),
         make_split(
-            "rps-memory-one-train",
+            "rps-trained",
             "80 of the 105 distinct memory-one players",
             _RPS,
             tuple(m for m in members if m not in held_out),
             held_out=False,
+            pool="rps-memory-one",
         ),
         make_split(
-            "rps-memory-one-held-out",
+            "rps-held-out",
             "the other 25 memory-one players",
             _RPS,
             tuple(m for m in members if m in held_out),
             held_out=True,
+            pool="rps-memory-one",
         ),
         make_split("rps-automata-held-out", "machines of three states with noise", _RPS, automata, held_out=True),
         make_split(

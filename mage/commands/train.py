@@ -1,0 +1,75 @@
+"""`mage train` and `mage evaluate`: what they do and what they print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from mage.errors import ConfigError
+from mage.evaluate.suite import SplitReport
+from mage.evaluate.table import evaluation_table
+from mage.games.words.base import signed
+from mage.learn.run import go, judge_run, start
+from mage.record.draw import shown
+from mage.record.files import write_atomically
+from mage.record.store import RunReader
+from mage.schema import Config
+from mage.types import Trial
+
+
+def run_training(config: Config | None, folder: Path, max_minutes: float | None, console: Console) -> int:
+    """Start a run, or go on with one where there is no config. Returns the exit code."""
+    if config is not None:
+        start(config, folder)
+    progress = go(folder, console, max_minutes)
+    if not progress.is_finished:
+        console.print(shown(f"go on with  mage train --resume {folder}"), soft_wrap=True)
+        return 0
+    reports = saved_reports(folder)
+    if reports:
+        console.print(Group(Text(), evaluation_table(reports)))
+    reader = RunReader(folder)
+    trials = [outcome for outcome in reader.trials() if isinstance(outcome, Trial)]
+    if len(trials) > 1:
+        console.print(Group(Text(), short_trial(trials[0], "The same task before training"), Text()))
+        console.print(short_trial(trials[-1], f"and after {progress.step} steps"))
+    console.print(shown(f"\nsaved in    {folder}\njudge with  mage evaluate {folder}", "dim"), soft_wrap=True)
+    return 0
+
+
+def run_evaluation(folder: Path, trials: int | None, console: Console) -> int:
+    """Judge a run's newest weights, save the report and print it."""
+    step, reports = judge_run(folder, trials)
+    if not reports:
+        raise ConfigError(f"{folder} names no splits to judge by; set evaluation.splits")
+    path = folder / "evaluations" / f"step-{step:06d}.json"
+    path.parent.mkdir(exist_ok=True)
+    write_atomically(path, msgspec.json.format(msgspec.json.encode(reports), indent=1))
+    console.print(evaluation_table(reports))
+    return 0
+
+
+def saved_reports(folder: Path) -> list[SplitReport]:
+    """The last evaluation of a run; empty where there was none."""
+    path = folder / "evaluations" / "final.json"
+    return msgspec.json.decode(path.read_bytes(), type=list[SplitReport]) if path.exists() else []
+
+
+def short_trial(trial: Trial, title: str) -> Table:
+    """A trial in a few lines: who played what in each episode, and the score."""
+    table = Table(title=shown(f"{title}, against {', '.join(trial.task.opponents)}"), title_justify="left", box=None)
+    for name in ("episode", "the agent", "the opponents", "score", "its note"):
+        table.add_column(name, justify="right" if name == "score" else "left")
+    notes = {turn.observation.episode: turn.action or "" for turn in trial.reflections}
+    for index, episode in enumerate(trial.episodes):
+        mine, theirs = (
+            ", ".join(t.action or "gives up" for t in episode.turns if (t.observation.seat == trial.task.seat) is own)
+            for own in (True, False)
+        )
+        score = signed(episode.result.returns[trial.task.seat])
+        table.add_row(str(index + 1), shown(mine), shown(theirs), score, shown(notes.get(index, "")))
+    return table

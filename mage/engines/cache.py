@@ -1,0 +1,165 @@
+"""Which cache slot holds which tokens: prefixes are found again, and the least recently used slot is given up.
+
+A slot holds the keys and values of one token stream. A call leases a slot, extends it and gives it back. A
+stream that goes on takes its own slot over and pays only for its new tokens; one that forks, or that shares a
+long opening with another, gets a copy of what they share. Here are only the books; tensors are the executor's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+SHARED = 32
+"""A copy, or waiting for another call to read the same tokens, must save at least this many."""
+
+Ids = tuple[int, ...]
+
+
+class Lease(NamedTuple):
+    """A slot for one call, with its first `filled` tokens already read, or to be copied from another slot."""
+
+    slot: int
+    filled: int
+    source: int | None
+
+
+class _Node:
+    """A run of ids that every stream below shares; `slots` hold exactly the ids from the root to here."""
+
+    __slots__ = ("children", "depth", "parent", "run", "slots")
+
+    def __init__(self, run: Ids, parent: _Node | None) -> None:
+        self.run = run
+        self.parent = parent
+        self.depth: int = len(run) + (0 if parent is None else parent.depth)
+        """How many ids lead here, the run included."""
+        self.children: dict[int, _Node] = {}
+        self.slots: dict[int, None] = {}
+
+
+class Match(NamedTuple):
+    """How much of a prompt is known: the longest whole stream that begins it, and the longest shared beginning."""
+
+    whole: int
+    slots: tuple[int, ...]
+    """Slots that hold exactly the first `whole` ids."""
+    shared: int
+    donor: int | None
+    """A slot that holds at least the first `shared` ids."""
+
+
+class PrefixCache:
+    """A radix tree over the ids that slots hold. Every leaf of it holds a slot."""
+
+    def __init__(self, num_slots: int) -> None:
+        self._free: dict[int, None] = dict.fromkeys(range(num_slots))
+        """Slots that are not leased, least recently used first."""
+        self._root = _Node((), None)
+        self._node_by_slot: dict[int, _Node] = {}
+
+    def match(self, ids: Ids) -> Match:
+        """What is known of `ids`, leaving one id at least to be read."""
+        usable = len(ids) - 1
+        slots: tuple[int, ...] = ()
+        node, at, whole = self._root, 0, 0
+        best = node
+        while at < usable and (child := node.children.get(ids[at])) is not None:
+            run, best = child.run, child
+            if at + len(run) > usable or ids[at : at + len(run)] != run:
+                at += _common(run, ids[at:usable])
+                break
+            node, at = child, at + len(run)
+            if node.slots:
+                whole, slots = at, tuple(node.slots)
+        return Match(whole, slots, at, _any_slot(best))
+
+    def lease(self, match: Match) -> Lease | None:
+        """A slot in which to read on from what was matched just now, or None while all are leased."""
+        own = next((slot for slot in match.slots if slot in self._free), None)
+        slot = own if own is not None else next(iter(self._free), None)
+        if slot is None:
+            return None
+        del self._free[slot]
+        held = match.whole if own is not None else 0
+        if own is None:
+            self._forget(slot)
+        if match.shared - held < SHARED:
+            return Lease(slot, held, None)
+        return Lease(slot, match.shared, None if match.donor == slot else match.donor)
+
+    def keep(self, slot: int, ids: Ids) -> None:
+        """Enter that a leased slot now holds `ids`, which go on from what it held before."""
+        old = self._node_by_slot.get(slot)
+        if old is not None and not old.children and len(old.slots) == 1:
+            old.run += ids[old.depth :]
+            old.depth = len(ids)
+            return
+        node = _extended(old or self._root, ids)
+        node.slots[slot] = None
+        self._node_by_slot[slot] = node
+        if old is not None and old is not node:
+            del old.slots[slot]
+            _prune(old)
+
+    def release(self, slot: int) -> None:
+        """Give a slot back. What was kept in it can be found until the slot is needed."""
+        self._free[slot] = None
+
+    def clear(self) -> None:
+        """Forget what slots hold that are not leased; fresh slots are then taken in order of their numbers."""
+        for slot in self._free:
+            self._forget(slot)
+        self._free = dict.fromkeys(sorted(self._free))
+
+    def _forget(self, slot: int) -> None:
+        node = self._node_by_slot.pop(slot, None)
+        if node is not None:
+            del node.slots[slot]
+            _prune(node)
+
+
+def _common(run: Ids, ids: Sequence[int]) -> int:
+    """How many leading ids are equal."""
+    for at, (one, other) in enumerate(zip(run, ids, strict=False)):
+        if one != other:
+            return at
+    return min(len(run), len(ids))
+
+
+def _extended(node: _Node, ids: Ids) -> _Node:
+    """The node for `ids`, which begin with those that lead to `node`."""
+    while node.depth < len(ids):
+        at = node.depth
+        child = node.children.get(ids[at])
+        if child is None:
+            child = _Node(ids[at:], node)
+            node.children[ids[at]] = child
+        elif ids[at : at + len(child.run)] != child.run:
+            child = _split(child, _common(child.run, ids[at:]))
+        node = child
+    return node
+
+
+def _any_slot(node: _Node) -> int | None:
+    while not node.slots and node.children:
+        node = next(iter(node.children.values()))
+    return next(iter(node.slots), None)
+
+
+def _split(node: _Node, length: int) -> _Node:
+    """Put a node for the first `length` ids of a run above the rest of it."""
+    parent = node.parent
+    assert parent is not None
+    upper = _Node(node.run[:length], parent)
+    parent.children[upper.run[0]] = upper
+    node.run, node.parent = node.run[length:], upper
+    upper.children[node.run[0]] = node
+    return upper
+
+
+def _prune(node: _Node) -> None:
+    """Remove what no slot needs any more, upwards."""
+    while node.parent is not None and not node.slots and not node.children:
+        del node.parent.children[node.run[0]]
+        node = node.parent

@@ -1,0 +1,143 @@
+"""What an engine is asked: to sample a reply, or for the probabilities of what may come next."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from mage.engines.trie import Trie
+from mage.errors import EngineError
+from mage.protocols import Sampling
+from mage.seeds import uniform
+from mage.types import Sampled
+
+Ids = tuple[int, ...]
+
+
+class Ask(NamedTuple):
+    """How the next token is drawn."""
+
+    allowed: Ids | None
+    """The ids to choose from; None for all."""
+    temperature: float
+    point: float
+    """Where in the distribution function the draw falls, from 0 to below 1."""
+
+
+class Draw(NamedTuple):
+    """A token that was drawn."""
+
+    token: int
+    logprob: float
+    """Of the distribution it was drawn from; 0 at temperature 0, which is certain."""
+    logprobs: tuple[float, ...]
+    """Of all allowed ids, in their order; empty where all ids are allowed."""
+
+
+class Job(Protocol):
+    """Something that needs the model's next-token distribution once or several times."""
+
+    ids: Ids
+    """All that the model must have read before the next draw."""
+    is_done: bool
+
+    @property
+    def order(self) -> tuple[int, Ids]:
+        """Jobs are served in this order, whatever the order of their arrival."""
+
+    def ask(self) -> Ask: ...
+
+    def take(self, draw: Draw) -> None: ...
+
+    def result(self, version: int) -> object:
+        """The answer, sampled by weights of this version."""
+
+
+class Reply:
+    """One reply, token by token. Tokens that are forced cost nothing: no pass, log-probability 0."""
+
+    def __init__(self, prompt: Ids, sampling: Sampling, trie: Trie | None, end: int) -> None:
+        self.ids = prompt
+        self.is_done = False
+        self._sampling = sampling
+        self._trie = trie
+        self._end = end
+        self._tokens: list[int] = []
+        self._logprobs: list[float] = []
+        self._allowed: list[Ids] = []
+        self.num_forced = 0
+        self._force()
+
+    @property
+    def order(self) -> tuple[int, Ids]:
+        return self._sampling.seed, self.ids
+
+    def ask(self) -> Ask:
+        allowed = None if self._trie is None else self._trie.allowed
+        point = uniform(self._sampling.seed, len(self._tokens)) if self._sampling.temperature > 0 else 0.0
+        return Ask(allowed, self._sampling.temperature, point)
+
+    def take(self, draw: Draw) -> None:
+        self._append(draw.token, draw.logprob)
+        self._force()
+
+    def result(self, version: int) -> Sampled:
+        allowed = None if self._trie is None else tuple(self._allowed)
+        is_cut = self._trie is None and self._tokens[-1] != self._end
+        return Sampled(tuple(self._tokens), tuple(self._logprobs), allowed, version, is_cut)
+
+    def _force(self) -> None:
+        while self._trie is not None and len(self._trie.allowed) == 1:
+            self._append(self._trie.allowed[0], 0.0)
+            self.num_forced += 1
+
+    def _append(self, token: int, logprob: float) -> None:
+        self.ids += (token,)
+        self._tokens.append(token)
+        self._logprobs.append(logprob)
+        if self._trie is not None:
+            self._allowed.append(self._trie.allowed)
+            self._trie = self._trie.after(token)
+            self.is_done = not self._trie.allowed
+        else:
+            self.is_done = token == self._end or len(self._tokens) == self._sampling.max_tokens
+
+
+class Question:
+    """The log-probabilities of the ids that may come next."""
+
+    def __init__(self, ids: Ids, allowed: Ids, temperature: float) -> None:
+        self.ids = ids
+        self.is_done = False
+        self._allowed = allowed
+        self._temperature = temperature
+        self._logprobs: tuple[float, ...] = ()
+
+    @property
+    def order(self) -> tuple[int, Ids]:
+        return -1, self.ids
+
+    def ask(self) -> Ask:
+        return Ask(self._allowed, self._temperature, 0.0)
+
+    def take(self, draw: Draw) -> None:
+        self._logprobs = draw.logprobs
+        self.is_done = True
+
+    def result(self, version: int) -> dict[int, float]:
+        return dict(zip(self._allowed, self._logprobs, strict=True))
+
+
+def check_request(prompt: Ids, sampling: Sampling, choices: tuple[Ids, ...] | None, length: int) -> None:
+    """Refuse what cannot be answered, before anything is read."""
+    room = sampling.max_tokens if choices is None else max(map(len, choices), default=0)
+    if not prompt:
+        raise EngineError("the prompt is empty; it needs one token at least")
+    if not sampling.temperature >= 0:
+        raise EngineError(f"the temperature must be 0 or more, not {sampling.temperature}")
+    if sampling.max_tokens < 1 or room > sampling.max_tokens:
+        raise EngineError(f"max_tokens is {sampling.max_tokens}, but the longest answer has {max(room, 1)} tokens")
+    if len(prompt) + room > length:
+        raise EngineError(
+            f"a prompt of {len(prompt)} tokens and an answer of {room} do not fit the engine's {length}; "
+            "lower agent.context or use a model with a longer context"
+        )

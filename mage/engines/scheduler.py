@@ -1,0 +1,146 @@
+"""Decides which calls run together. Pure book-keeping: it sees ids and slots, never a tensor.
+
+All calls that are admitted run one pass at a time. Calls with nearly as many new tokens share a pass, so little
+is padded. Of new calls that share a long beginning only the first is admitted; the others wait one pass and copy
+what it has read.
+"""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Iterator
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from mage.engines.cache import SHARED, Ids, PrefixCache
+from mage.engines.jobs import Job
+
+PASS_COST = 256
+"""As many padded tokens may be processed in vain as cost about the same as another pass."""
+PASS_TOKENS = 8192
+"""Most tokens in one pass; bounds the memory of masks and activations."""
+
+
+class Copy(NamedTuple):
+    """The first `length` tokens of a slot go to other slots."""
+
+    source: int
+    length: int
+    targets: tuple[int, ...]
+
+
+class Row:
+    """A job on its way: queued, then admitted to a slot of which the first `filled` tokens have been read."""
+
+    __slots__ = ("filled", "future", "job", "kept", "slot")
+
+    def __init__(self, job: Job, future: Future[Any]) -> None:
+        self.job = job
+        self.future = future
+        self.slot = -1
+        self.filled = 0
+        self.kept = 0
+        """How many tokens the cache knows of."""
+
+    @property
+    def num_new(self) -> int:
+        """How many tokens its next pass reads."""
+        return len(self.job.ids) - self.filled
+
+
+class Scheduler:
+    """Rows come in by `add`, run in `groups`, and leave by `finish`."""
+
+    def __init__(self, cache: PrefixCache) -> None:
+        self._cache = cache
+        self._arrived: list[Row] = []
+        self._queue: list[Row] = []
+        self.rows: list[Row] = []
+        """Admitted and not finished."""
+        self.num_added = 0
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.rows or self._queue or self._arrived)
+
+    def add(self, row: Row) -> None:
+        """Queue a row."""
+        self._arrived.append(row)
+        self.num_added += 1
+
+    def admit(self) -> tuple[list[Row], list[Copy]]:
+        """Give slots to queued rows in an order that does not depend on their arrival; say what is to be copied."""
+        self._queue += sorted(self._arrived, key=lambda row: row.job.order)
+        self._arrived = []
+        waiting: list[Row] = []
+        admitted: list[Row] = []
+        copies: list[tuple[int | None, int, int]] = []
+        promised: set[Ids] = set()
+        for position, row in enumerate(self._queue):
+            ids = row.job.ids
+            match = self._cache.match(ids)
+            promise = ids[: match.shared + SHARED] if len(ids) > match.shared + SHARED else None
+            if promise in promised:
+                waiting.append(row)
+                continue
+            lease = self._cache.lease(match)
+            if lease is None:
+                waiting += self._queue[position:]
+                break
+            if promise is not None:
+                promised.add(promise)
+            row.slot, row.filled = lease.slot, lease.filled
+            copies.append((lease.source, lease.filled, lease.slot))
+            admitted.append(row)
+        self._queue = waiting
+        self.rows += admitted
+        return admitted, list(_grouped(copies))
+
+    def groups(self) -> list[list[Row]]:
+        """The passes that take every admitted row one token further; rows of a pass are in order of their slots."""
+        groups: list[list[Row]] = []
+        widest = 0
+        for row in sorted(self.rows, key=attrgetter("num_new")):
+            group = groups[-1] if groups else []
+            padded = (row.num_new - widest) * len(group)
+            if not group or padded > PASS_COST or row.num_new * (len(group) + 1) > PASS_TOKENS:
+                groups.append(group := [])
+            group.append(row)
+            widest = row.num_new
+        return [sorted(group, key=attrgetter("slot")) for group in groups]
+
+    def remember(self, row: Row) -> None:
+        """Let others find what a row has read."""
+        if row.filled > row.kept:
+            self._cache.keep(row.slot, row.job.ids[: row.filled])
+            row.kept = row.filled
+
+    def finish(self) -> list[Row]:
+        """Take out the rows that are done or no longer wanted, and return them."""
+        self._queue = [row for row in self._queue if not row.future.done()]
+        finished = [row for row in self.rows if row.job.is_done or row.future.done()]
+        if finished:
+            self.rows = [row for row in self.rows if not (row.job.is_done or row.future.done())]
+        for row in finished:
+            self.remember(row)
+            self._cache.release(row.slot)
+        return finished
+
+    def drain(self) -> list[Row]:
+        """Give up on everything."""
+        rows = [*self.rows, *self._queue, *self._arrived]
+        for row in self.rows:
+            self._cache.release(row.slot)
+        self.rows, self._queue, self._arrived = [], [], []
+        return rows
+
+
+def _grouped(copies: list[tuple[int | None, int, int]]) -> Iterator[Copy]:
+    """Copies from one slot are done at once where they follow each other.
+
+    Their order is kept: a slot may first be copied from and then be given up to another stream.
+    """
+    for (source, length), group in groupby(copies, key=lambda copy: copy[:2]):
+        if source is not None:
+            yield Copy(source, length, tuple(target for _, _, target in group))

@@ -1,0 +1,1 @@
+"""Learning: samples become gradients. Torch lives here."""

@@ -1,0 +1,126 @@
+"""The parts of a training run, built from its config."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+
+from mage.build import check, draw_tasks, language_seating, members_of, settings
+from mage.credit.estimators import Estimator, make_estimator
+from mage.credit.returns import Goal
+from mage.credit.steps import CreditGroup, agent_turns, credit_group
+from mage.engines.local import LocalEngine
+from mage.errors import ConfigError
+from mage.evaluate.splits import Split, load_split, refuse_held_out
+from mage.games.world import OpenSpielWorld
+from mage.learn.learner import Learner, LearnerSettings
+from mage.learn.samples import to_samples
+from mage.models.load import Loaded, load_model
+from mage.players.table import family
+from mage.protocols import Seating, World
+from mage.rollout.group import play_groups
+from mage.schema import Config
+from mage.types import Group, Memory, Task, Trial
+
+LEARNER = "main"
+"""The name of the only learner, in the keys of statistics."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a step works with."""
+
+    config: Config
+    world: World
+    loaded: Loaded
+    engine: LocalEngine
+    learner: Learner
+    estimator: Estimator
+    seating: Seating
+    control: Seating
+    """The same weights without memory."""
+    splits: tuple[Split, ...]
+
+    async def publish(self, step: int) -> None:
+        """Let the engine play with the learner's weights, and forget what it remembers of others."""
+        await self.engine.publish(self.learner.weights(), step)
+        self.engine.reset_cache()
+
+    def tasks(self, num: int, *path: str | int) -> list[Task]:
+        """The first tasks of a named stream."""
+        return list(islice(draw_tasks(self.config, *path), num))
+
+    async def play(self, tasks: Sequence[Task], size: int) -> list[Group]:
+        """Siblings of every task."""
+        return await play_groups(self.world, tasks, size, self.seating, concurrency=self.config.batch.concurrency)
+
+    def credit(self, groups: Sequence[Group]) -> list[CreditGroup]:
+        """Groups as plain numbers, with values where the estimator uses them."""
+        credit = self.config.credit
+        goal = Goal(credit.objective, credit.turn, credit.episode, credit.invalid_penalty, credit.cut_penalty)
+        return [credit_group(group, goal, opponent_name(group.task), LEARNER, self._values(group)) for group in groups]
+
+    def _values(self, group: Group) -> list[list[float]] | None:
+        return [self._trial_values(trial) for trial in group.trials] if self.learner.has_values else None
+
+    def _trial_values(self, trial: Trial) -> list[float]:
+        """What the value head expects at each turn; a turn that decided nothing has the next one's value."""
+        turns = agent_turns(trial)
+        samples = to_samples(trial, turns, [0.0] * len(turns), [0.0] * len(turns))
+        by_turn: dict[int, float] = {}
+        for sample, values in zip(samples, self.learner.values(samples), strict=True):
+            for turn, value in zip(sample.turns, values, strict=True):
+                by_turn.setdefault(turn, value)
+        found: list[float] = []
+        for number in reversed(range(len(turns))):
+            found.append(by_turn.get(number, found[-1] if found else 0.0))
+        return found[::-1]
+
+
+def opponent_name(task: Task) -> str:
+    """Whom a task is played against, as statistics know them: members that never come back go by their family."""
+    return " + ".join(family(spec) for spec in task.opponents)
+
+
+def build_parts(config: Config) -> Parts:
+    """Load the model, seat it, and make everything a step needs."""
+    check(config)
+    refuse_held_out(members_of(config))
+    torch.set_num_threads(config.threads)
+    torch.use_deterministic_algorithms(True)
+    # Nothing here reads what nobody wrote, so filling fresh memory would only cost time.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    estimator = make_estimator(config.credit.estimator, config.credit.options)
+    splits = tuple(load_split(name) for name in config.evaluation.splits)
+    loaded = load_model(config.agent.model, seed=config.seed)
+    learner = Learner(loaded.model, learner_settings(config), with_values=config.credit.estimator == "ppo")
+    engine = LocalEngine(loaded)
+    world = OpenSpielWorld()
+    if config.agent.context > engine.length:
+        raise ConfigError(f"agent.context = {config.agent.context}: {loaded.name} has room for {engine.length} tokens")
+    how = settings(config.agent)
+    without = settings(config.agent.model_copy(update={"memory": Memory.NONE}))
+    gc.collect()
+    gc.freeze()  # what is built now lives as long as the run: collections need not look at it again
+    return Parts(
+        config=config,
+        world=world,
+        loaded=loaded,
+        engine=engine,
+        learner=learner,
+        estimator=estimator,
+        seating=language_seating(world, engine, loaded.codec, how),
+        control=language_seating(world, engine, loaded.codec, without),
+        splits=splits,
+    )
+
+
+def learner_settings(config: Config) -> LearnerSettings:
+    """How to learn, from the config."""
+    return LearnerSettings(
+        **config.learner.model_dump(), temperature=config.agent.temperature, steps=config.steps, seed=config.seed
+    )

@@ -1,0 +1,42 @@
+"""Figures gathered over the micro-batches of one update. `docs/metrics.md` defines every key."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from torch import Tensor
+
+
+class Tally:
+    """Sums and counts by name; means are taken at the end, over all rows alike."""
+
+    def __init__(self) -> None:
+        self._totals: Counter[str] = Counter()
+        self._sums: dict[str, tuple[float, int]] = {}
+
+    def add(self, name: str, amount: float) -> None:
+        """Count something."""
+        self._totals[name] += amount  # type: ignore[assignment]
+
+    def mean(self, name: str, total: float, count: int) -> None:
+        """Add `count` rows that sum to `total` to a mean."""
+        before, num = self._sums.get(name, (0.0, 0))
+        self._sums[name] = (before + total, num + count)
+
+    def tensor(self, name: str, values_N: Tensor) -> None:
+        """Add the rows of a tensor to a mean."""
+        if len(values_N):
+            self.mean(name, values_N.detach().sum().item(), len(values_N))
+
+    def engine_gap(self, difference_N: Tensor) -> None:
+        """How far the learner's log-probabilities are from the engine's, before the weights change."""
+        ratio_N = difference_N.exp()
+        self.tensor("gap/mean_ratio", ratio_N)
+        self.tensor("gap/mean_difference", difference_N.abs())
+        self.tensor("gap/outside_0.9_1.1", ((ratio_N < 0.9) | (ratio_N > 1.1)).float())
+        self.tensor("gap/outside_0.8_1.25", ((ratio_N < 0.8) | (ratio_N > 1.25)).float())
+
+    def report(self) -> dict[str, float]:
+        """All figures, in order of their names."""
+        means = {name: total / count for name, (total, count) in self._sums.items()}
+        return dict(sorted({**means, **self._totals}.items()))

@@ -1,0 +1,93 @@
+"""`nano`: a tiny Llama with a word-level vocabulary, small enough to learn on two CPU cores.
+
+It is a model like any other: a transformers class, a tokenizer with a chat template, Hugging Face layout on disk.
+Its glue is as short as can be, one token before a message and one before an answer.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from mage.errors import ConfigError
+from mage.models.vocabulary import DROPPED, piece_pattern, vocabulary
+
+PAD, UNKNOWN, END = "<pad>", "<unk>", "<|end|>"
+ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
+CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "{{ '<|' + message['role'] + '|>' + message['content'] }}"
+    "{% if message['role'] == 'assistant' %}{{ '<|end|>' }}{% endif %}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+_EMBEDDING_STD = 0.02
+"""Small, and tied to the head: the first policy is close to uniform."""
+
+
+def build_tokenizer(extra: tuple[str, ...] = ()) -> PreTrainedTokenizerFast:
+    """A tokenizer of whole words. Ids are fixed by the words of the games, and `extra` ones."""
+    words = vocabulary(extra)
+    ids = {word: number for number, word in enumerate((PAD, UNKNOWN, END, *ROLES, *words))}
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token=UNKNOWN))
+    tokenizer.normalizer = normalizers.Replace(Regex(DROPPED), "")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(piece_pattern(words)), "removed", invert=True)
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        unk_token=UNKNOWN,
+        eos_token=END,
+        extra_special_tokens=list(ROLES),
+        chat_template=CHAT_TEMPLATE,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def build_model(
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    seed: int,
+    hidden: int,
+    layers: int,
+    heads: int,
+    feedforward: int,
+    context: int,
+) -> Any:
+    """Random weights fixed by `seed` alone; the process's own generator is left as it was."""
+    if hidden % heads or (hidden // heads) % 2:
+        raise ConfigError(f"hidden must be an even multiple of heads, not {hidden} and {heads}")
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=hidden,
+        intermediate_size=feedforward,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        max_position_embeddings=context,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=None,  # padding is known by lengths; a padding id would freeze its embedding
+    )
+    with torch.random.fork_rng(devices=[]):
+        model: Any = LlamaForCausalLM(config)  # type: ignore[no-untyped-call]
+    generator = torch.Generator().manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
+    for name, weight in model.named_parameters():
+        _initialise(name, weight, layers, generator)
+    return model.eval()
+
+
+@torch.no_grad()
+def _initialise(name: str, weight: torch.Tensor, layers: int, generator: torch.Generator) -> None:
+    """Matrices keep the scale of what goes through them; what is added to the residual stream starts small."""
+    if weight.dim() < 2:
+        weight.fill_(1.0)
+        return
+    std = _EMBEDDING_STD if "embed_tokens" in name else 1.0 / math.sqrt(weight.shape[1])
+    if name.endswith(("o_proj.weight", "down_proj.weight")):
+        std /= math.sqrt(2 * layers)
+    weight.normal_(0.0, std, generator=generator)

@@ -1,0 +1,93 @@
+"""Training, as the method section of the paper would have it.
+
+tasks are drawn from the population; siblings play each of them;
+returns and advantages say who did better than expected;
+streams become samples, samples a gradient, and the new weights are published to the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mage.credit.dead import split_dead
+from mage.credit.estimators.base import Advantages
+from mage.credit.stats import Stats
+from mage.credit.steps import CreditGroup, agent_turns, trained_only
+from mage.evaluate.suite import SplitReport, evaluation_tasks, judge
+from mage.learn.parts import Parts
+from mage.learn.progress import Progress
+from mage.learn.samples import to_samples
+from mage.record.figures import step_figures
+from mage.schema import Config
+from mage.types import Failure, Group, Sample, Trial
+
+
+async def train(config: Config, parts: Parts, progress: Progress) -> None:
+    """Run the steps that are left, saving and judging on the way."""
+    if progress.step == 0:
+        progress.keep(await showcase(parts, 0))
+    while progress.step < config.steps and not progress.is_stopped:
+        groups, figures = await collect(config, parts, progress.step, progress.stats)
+        credited = parts.credit(groups)
+        advantages, stats = parts.estimator.estimate(credited, progress.stats)
+        live, dead = split_dead(advantages)
+        figures["groups/dead_share"] = len(dead) / len(groups)
+        if live:
+            figures |= parts.learner.update(to_batch(groups, credited, advantages, live))
+        progress.complete(stats, figures, groups)
+        if progress.is_evaluation_due:
+            progress.judged(await evaluate(config, parts, progress.step, config.evaluation.trials))
+        progress.save_if_due()
+    if progress.is_finished and not progress.is_judged:
+        progress.keep(await showcase(parts, progress.step))
+        progress.finish(await evaluate(config, parts, progress.step, config.evaluation.final_trials))
+
+
+async def collect(config: Config, parts: Parts, step: int, stats: Stats) -> tuple[list[Group], dict[str, float]]:
+    """Play a step's groups. Dead ones are replaced, within a bound, by tasks from a stream of their own."""
+    batch = config.batch
+    await parts.publish(step)
+    drawn = await parts.play(parts.tasks(batch.groups, "tasks", step), batch.size)
+    groups, latest = list(drawn), drawn
+    for attempt in range(batch.replacements):
+        dead = split_dead(parts.estimator.estimate(parts.credit(latest), stats)[0])[1]
+        if not dead:
+            break
+        latest = await parts.play(parts.tasks(len(dead), "replacements", step, attempt), batch.size)
+        groups += latest
+    return groups, step_figures(drawn, groups)
+
+
+def to_batch(
+    groups: Sequence[Group], credited: Sequence[CreditGroup], advantages: Advantages, live: Sequence[int]
+) -> list[Sample]:
+    """Samples of the groups that carry a signal."""
+    samples: list[Sample] = []
+    for number in live:
+        for trial, steps, found in zip(groups[number].trials, credited[number].trials, advantages[number], strict=True):
+            returns = [step.ret for step in steps]
+            samples += to_samples(trial, agent_turns(trial), trained_only(steps, found), returns)
+    return samples
+
+
+async def showcase(parts: Parts, step: int) -> Trial | Failure:
+    """One trial of a task that is the same before and after training."""
+    await parts.publish(step)
+    (group,) = await parts.play(parts.tasks(1, "showcase"), 1)
+    return group.trials[0] if group.trials else group.failures[0]
+
+
+async def evaluate(config: Config, parts: Parts, step: int, trials: int) -> list[SplitReport]:
+    """Judge the current weights on every split, with memory and without, on tasks that never change."""
+    reports: list[SplitReport] = []
+    for split in parts.splits:
+        await parts.publish(step)
+        tasks = evaluation_tasks(
+            split,
+            episodes=config.trial.episodes,
+            seats=config.trial.seats,
+            trials=trials,
+            seed=config.evaluation.seed,
+        )
+        reports.append(await judge(parts.world, parts.seating, parts.control, split, tasks))
+    return reports

@@ -1,0 +1,178 @@
+"""The tiny model: its words, its weights, and the door all models come through."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from mage.checks.engines import LOOKALIKES
+from mage.errors import ConfigError
+from mage.games.openspiel import OpenSpielEnv, load_game
+from mage.games.words.base import NEUTRAL
+from mage.models.load import MODELS, load_model
+from mage.models.nano import build_tokenizer
+from mage.models.vocabulary import vocabulary
+from mage.prompts.chat import TemplateCodec
+from mage.prompts.messages import episode_heading, outcome_message, reflect_message, system_message, turn_message
+from mage.seeds import stream
+from mage.types import Memory, Observation, ReplyMode, Task
+
+GAMES = (
+    "rps(rounds=7)",
+    "rps(reworded=11)",
+    "pd",
+    "pennies(reworded=3)",
+    "matrix([[2,0],[0,1]],columns=[[1,0],[0,2]],rounds=2)",
+    "kuhn_poker",
+    "kuhn_poker(players=3)",
+    "kuhn_poker(reworded=9)",
+    "tic_tac_toe",
+    "tic_tac_toe(reworded=4)",
+)
+
+
+def told(spec: str, play: int) -> list[tuple[str, tuple[str, ...]]]:
+    """All that is said in one game of random moves, with the actions that may be answered."""
+    game = load_game(spec)
+    task = Task(spec, ("uniform",) * (game.num_seats - 1), 0, play, 12, False, False, 1000)
+    env, rng = OpenSpielEnv(game, task, 11), stream(play, "test", spec)
+    said: list[tuple[str, tuple[str, ...]]] = []
+    for memory in Memory:
+        system = system_message(game.words.rules(play % game.num_seats), 12, memory, ReplyMode.CHOICE)
+        said += [(system, ()), (episode_heading(11, 12, memory), ())]
+    while (seat := env.to_move()) is not None:
+        observation = env.observe(seat)
+        said.append((turn_message(observation, ()), observation.actions))
+        env.step(rng.choice(observation.actions))
+    for seat, text in enumerate(env.result().outcomes):
+        outcome = Observation(seat, 11, 0, text, (), (), "", {})
+        said += [(outcome_message(outcome), ()), (reflect_message(outcome), ())]
+    return said
+
+
+@pytest.mark.parametrize("spec", GAMES)
+def test_nano_knows_every_word_of_the_games(spec: str) -> None:
+    tokenizer = build_tokenizer()
+    codec = TemplateCodec(tokenizer)
+    for play in range(20):
+        for text, actions in told(spec, play):
+            assert tokenizer.unk_token_id not in codec.user(text), text
+            for action in actions:
+                ids = codec.choice(action)
+                assert len(ids) == 2, f"{action!r} should be one token"
+                assert codec.decode(ids) == action
+
+
+def test_the_vocabulary_is_sorted_and_the_same_every_time() -> None:
+    words = vocabulary()
+    vocabulary.cache_clear()
+    assert vocabulary() == words == tuple(sorted(set(words)))
+    assert {*NEUTRAL, *"0123456789", "+", "-", "<action>", "</action>"} <= set(words)
+    assert len(words) < 400
+
+
+def test_numbers_are_one_token_where_games_say_them_and_digits_elsewhere() -> None:
+    codec = TemplateCodec(build_tokenizer())
+    read = [codec.decode((token,)) for token in codec.user("+0.33 -1 +0.77 12 0.")[1:-1]]
+    assert read == ["+0.33", "-1", "+", "0", ".", "7", "7", "1", "2", "0"]
+
+
+def test_marks_that_close_a_clause_cost_nothing_and_empty_cells_are_kept() -> None:
+    codec = TemplateCodec(build_tokenizer())
+    assert codec.user("You won: +1.\n\nRound 2, of 3.") == codec.user("You won +1 Round 2 of 3")
+    board = codec.user("  a b c\n1 . X .\n2 . . .\n3 O . .")
+    assert len(board) == 2 + 3 + 12
+
+
+def test_a_tagged_action_can_be_written() -> None:
+    codec = TemplateCodec(build_tokenizer())
+    assert codec.decode(codec.user("Think. <action>rock</action>")) == "Think <action> rock </action>"
+
+
+def test_no_text_becomes_a_control_token_and_words_read_back() -> None:
+    tokenizer = build_tokenizer()
+    control = [i for i in tokenizer.added_tokens_decoder if i != tokenizer.unk_token_id]
+    codec = TemplateCodec(tokenizer)
+    for text in LOOKALIKES:
+        assert not {*control} & {*codec.user(text)[1:-1]}, f"{text!r} opens or ends a turn"
+    for text in ("rock", "bet 2", "tic-tac-toe", "+0.33", "you play rock"):
+        assert codec.decode(codec.choice(text)) == text
+
+
+def test_extra_words_can_be_given() -> None:
+    codec = load_model("nano(hidden=16,heads=2,words=[hawk,20])").codec
+    for action in ("hawk", "bet 20"):
+        assert codec.decode(codec.choice(action)) == action
+
+
+def test_the_seed_alone_fixes_the_weights() -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    one, two, other = (load_model("nano", seed=seed).model.state_dict() for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), before), "the process's own generator was used"
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert not torch.equal(one["model.embed_tokens.weight"], other["model.embed_tokens.weight"])
+
+
+def test_sizes_are_parameters() -> None:
+    default, small = load_model("nano"), load_model("nano(hidden=32,layers=1,heads=2,context=256)")
+    assert 80_000 < default.model.num_parameters() < 130_000
+    assert small.model.num_parameters() < 30_000
+    assert small.model.config.max_position_embeddings == 256
+    assert default.model.get_input_embeddings().weight is default.model.get_output_embeddings().weight
+
+
+def test_the_first_policy_is_close_to_uniform() -> None:
+    loaded = load_model("nano", seed=3)
+    ids = torch.tensor([loaded.codec.opening("The game is rock-paper-scissors.") + loaded.codec.user("Round 1 of 3.")])
+    with torch.no_grad():
+        logits = loaded.model(ids).logits[0, -1]
+    assert float(logits.softmax(-1).max()) < 3 / len(loaded.tokenizer)
+
+
+def test_a_saved_model_comes_back_through_the_same_door(tmp_path: Path) -> None:
+    loaded = load_model("nano(hidden=32,heads=2)", seed=4)
+    loaded.save(tmp_path)
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= {path.name for path in tmp_path.iterdir()}
+    again = load_model(str(tmp_path), seed=99)
+    for name, weight in loaded.model.state_dict().items():
+        assert torch.equal(again.model.state_dict()[name], weight)
+    text = "Round 2 of 3. Last round: you rock, opponent paper."
+    assert again.codec.user(text) == loaded.codec.user(text)
+    assert again.codec.opening("The game is Kuhn poker.") == loaded.codec.opening("The game is Kuhn poker.")
+    assert (again.codec.end, again.codec.close) == (loaded.codec.end, loaded.codec.close)
+
+
+def test_models_have_a_description() -> None:
+    assert all(make.__doc__ for make in MODELS.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nano(hiden=3)", "unknown parameter 'hiden'"),
+        ("nano(hidden=30)", "even multiple of heads"),
+        ("nano(layers=0)", "layers must be a whole number"),
+        ("nano(words=hawk)", "must be a list"),
+        ("no such model", "unknown model 'no such model'; known: nano"),
+        ("nobody/no-such-model", "cannot load the model 'nobody/no-such-model': the hub cannot be reached"),
+    ],
+)
+def test_what_cannot_be_loaded_is_said_in_one_line(name: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ConfigError, match=message.replace("(", r"\(")) as caught:
+        load_model(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_directory_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"has no config\.json"):
+        load_model(str(tmp_path))
+
+
+def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mage.models.load.find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"needs the extra train: pip install 'mage-rl\[train\]'"):
+        load_model("nano")
