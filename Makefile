@@ -21,7 +21,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 demo: install
-	$(BIN)/mage trials demo
+	$(BIN)/mage train rps
 
 test: install
 	$(PYTEST)

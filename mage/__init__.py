@@ -1,3 +1,110 @@
-"""Train language-model agents that learn while they play."""
+"""Train language-model agents that learn while they play.
+
+import mage
+run = mage.train("rps", {"learner.lr": 1e-3})
+report = mage.evaluate(run)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mage.api import Report, Run
 
 __version__ = "0.1.0"
+
+__all__ = ["evaluate", "open_run", "register_estimator", "register_game", "register_player", "train"]
+
+
+def train(
+    recipe: str,
+    overrides: Mapping[str, object] | None = None,
+    *,
+    folder: str | Path | None = None,
+    max_minutes: float | None = None,
+    quiet: bool = False,
+) -> Run:
+    """Train by a recipe, shipped or the path of a TOML file, and return the run.
+
+    `overrides` are dotted keys and values. `folder` is a new directory, under `runs/` by default. `max_minutes` ends
+    the run cleanly after the step that passes it; `open_run(folder).resume()` goes on. In a notebook it works too.
+    """
+    from mage import api
+
+    return api.train(recipe, overrides or {}, folder=folder, max_minutes=max_minutes, quiet=quiet)
+
+
+def evaluate(run: Run | str | Path, *, trials: int | None = None) -> Report:
+    """Judge a run's newest weights on its splits, beside the no-memory control and the exact references."""
+    from mage import api
+
+    return api.evaluate(run, trials=trials)
+
+
+def open_run(folder: str | Path) -> Run:
+    """A training run that exists already."""
+    from mage import api
+
+    return api.open_run(folder)
+
+
+def register_game(name: str, builder: Callable[..., tuple[Any, Any, float]]) -> None:
+    """Let `name` be a game in specs and recipes.
+
+    `builder(…parameters)` returns an OpenSpiel game, its words (`mage.games.words.base.Words`) and what its returns
+    are divided by to give scores.
+    """
+    from mage.games.openspiel import WORDED
+
+    WORDED.add(name, builder)
+
+
+def register_player(
+    name: str,
+    maker: Callable[..., Any],
+    *,
+    games: str = "any game",
+    fits: Callable[[Any], bool] = lambda _: True,
+    is_family: bool = False,
+) -> None:
+    """Let `name` be an opponent in specs and recipes.
+
+    `maker(game, seat, rng, …parameters)` returns a policy: a pure function from an observation to probabilities over
+    its actions. `fits` says which games it can play, `games` says so in words. `is_family` is for procedural members
+    that are too many for statistics about each.
+    """
+    from mage.players.table import OPPONENTS, Fits, Opponent
+
+    OPPONENTS.add(name, Opponent(maker, Fits(games, fits), is_family))
+
+
+def register_estimator(name: str, kind: type) -> None:
+    """Let `name` be an estimator in recipes: a frozen `msgspec.Struct` with a method `estimate(groups, stats)`."""
+    from mage.credit.estimators import ALL
+
+    ALL.add(name, kind)
+
+
+class _Verb(ModuleType):
+    """A submodule that has the name of a function of this package, and can be called like it."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _VERBS[self.__name__](*args, **kwargs)
+
+
+class _Package(ModuleType):
+    """Importing `mage.train` puts that module where the function was: it must do what the function does."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if isinstance(value, ModuleType) and value.__name__ in _VERBS:
+            value.__class__ = _Verb
+        super().__setattr__(name, value)
+
+
+_VERBS: Mapping[str, Callable[..., Any]] = {"mage.train": train, "mage.evaluate": evaluate}
+sys.modules[__name__].__class__ = _Package

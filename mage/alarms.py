@@ -15,24 +15,32 @@ class Watch(msgspec.Struct, frozen=True):
     streaks: Mapping[str, int]
     best: Mapping[str, float]
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether no figure is bad now."""
+        return not any(self.streaks.values())
+
 
 NOTHING_SEEN = Watch({}, {})
 
 
 def watch_step(config: AlarmConfig, watch: Watch, metrics: Mapping[str, float]) -> tuple[Watch, list[str]]:
     """Look at the metrics of a step; return the alarms that sound, in sentences."""
-    limits = {
-        "entropy/play": (metrics.get("entropy/play", 1.0) < config.entropy, f"is under {config.entropy}"),
-        "play/invalid_share": (metrics.get("play/invalid_share", 0.0) > config.invalid, f"is over {config.invalid}"),
-        "groups/dead_share": (metrics.get("groups/dead_share", 0.0) > config.dead, f"is over {config.dead}"),
-        "play/seat_gap": (metrics.get("play/seat_gap", 0.0) > config.asymmetry, f"is over {config.asymmetry}"),
-    }
-    streaks = {name: watch.streaks.get(name, 0) + 1 if bad else 0 for name, (bad, _) in limits.items()}
-    alarms = [
-        f"{name} {limits[name][1]} for {length} steps ({metrics[name]:.3g})"
-        for name, length in streaks.items()
-        if length and length % config.patience == 0
-    ]
+    limits = (
+        ("entropy/play", "under", config.entropy),
+        ("play/invalid_share", "over", config.invalid),
+        ("groups/dead_share", "over", config.dead),
+        ("play/seat_gap", "over", config.asymmetry),
+    )
+    streaks, alarms = dict(watch.streaks), []
+    for name, side, limit in limits:
+        if name not in metrics:
+            continue  # A step without an update has no entropy: it says nothing, good or bad.
+        value = metrics[name]
+        is_bad = value < limit if side == "under" else value > limit
+        streaks[name] = length = streaks.get(name, 0) + 1 if is_bad else 0
+        if length and length % config.patience == 0:
+            alarms.append(f"{name} is {side} {limit} for {length} steps ({value:.3g})")
     return Watch(streaks, watch.best), alarms
 
 

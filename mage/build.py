@@ -9,7 +9,7 @@ from mage.errors import ConfigError, pick
 from mage.evaluate.splits import load_split
 from mage.games.openspiel import load_game
 from mage.games.world import OpenSpielWorld
-from mage.players.agent import AgentSettings, LanguageAgent
+from mage.players.agent import AgentSettings, LanguageAgent, Rewrite, as_written
 from mage.players.table import check_opponent
 from mage.prompts.plain import PlainCodec
 from mage.protocols import Agent, Codec, Engine, Seating, World
@@ -90,11 +90,13 @@ def scripted_engine(model: str) -> tuple[Engine, Codec]:
     return ScriptedEngine(pick("scripted model", MODELS, name)), PlainCodec()
 
 
-def language_seating(world: World, engine: Engine, codec: Codec, how: AgentSettings) -> Seating:
-    """Seats a fresh language agent for each trial."""
+def language_seating(
+    world: World, engine: Engine, codec: Codec, how: AgentSettings, rewrite: Rewrite = as_written
+) -> Seating:
+    """Seats a fresh language agent for each trial; `rewrite` says what it remembers of its reflections."""
 
     def seat(task: Task, sibling: int) -> Agent:
-        return LanguageAgent(engine, codec, how, world.rules(task), task, sibling)
+        return LanguageAgent(engine, codec, how, world.rules(task), task, sibling, rewrite)
 
     return seat
 

@@ -187,6 +187,8 @@ def train(
 
     if (recipe is None) is (resume is None):
         raise ConfigError("give a recipe to train by, or --resume RUN to go on with a run, and not both")
+    if resume is not None and (run is not None or dry_run):
+        raise ConfigError("--run and --dry-run go with a recipe; a resumed run has its directory and its config")
     config = None if recipe is None else load_config(recipe, overrides or ())
     if dry_run and config is not None:
         print(to_toml(config), end="")
@@ -203,12 +205,15 @@ def train(
 def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A train run.")],
     trials: Annotated[int | None, typer.Option(min=1, help="Trials per member and seat.")] = None,
+    reflections: Annotated[
+        bool, typer.Option("--reflections", help="Judge what reflections do: kept, removed, or another trial's.")
+    ] = False,
 ) -> None:
     """Judge a run's newest weights on its splits, beside the no-memory control and the exact references."""
     _needs_torch()
-    from mage.commands.train import run_evaluation
+    from mage.commands.train import run_evaluation, run_reflections
 
-    raise typer.Exit(run_evaluation(run, trials, _console()))
+    raise typer.Exit((run_reflections if reflections else run_evaluation)(run, trials, _console()))
 
 
 def _needs_torch() -> None:

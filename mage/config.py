@@ -96,7 +96,7 @@ def _read(recipe: str) -> dict[str, Any]:
 
 
 def _merged(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables are merged, everything else is replaced.
+    """Tables are merged, everything else is replaced, and so are an estimator's options: they belong to it alone.
 
     >>> _merged({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}})
     {'a': {'x': 1, 'y': 3}}
@@ -104,7 +104,10 @@ def _merged(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     result = dict(base)
     for key, value in top.items():
         old = result.get(key)
-        result[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        if isinstance(old, dict) and isinstance(value, dict) and key != "options":
+            result[key] = _merged(old, value)
+        else:
+            result[key] = value
     return result
 
 

@@ -13,13 +13,15 @@ from mage.credit.dead import split_dead
 from mage.credit.estimators.base import Advantages
 from mage.credit.stats import Stats
 from mage.credit.steps import CreditGroup, agent_turns, trained_only
+from mage.evaluate.reflections import ReflectionReport, judge_reflections
+from mage.evaluate.splits import Split
 from mage.evaluate.suite import SplitReport, evaluation_tasks, judge
 from mage.learn.parts import Parts
 from mage.learn.progress import Progress
 from mage.learn.samples import to_samples
 from mage.record.figures import step_figures
 from mage.schema import Config
-from mage.types import Failure, Group, Sample, Trial
+from mage.types import Failure, Group, Sample, Task, Trial
 
 
 async def train(config: Config, parts: Parts, progress: Progress) -> None:
@@ -82,12 +84,23 @@ async def evaluate(config: Config, parts: Parts, step: int, trials: int) -> list
     reports: list[SplitReport] = []
     for split in parts.splits:
         await parts.publish(step)
-        tasks = evaluation_tasks(
-            split,
-            episodes=config.trial.episodes,
-            seats=config.trial.seats,
-            trials=trials,
-            seed=config.evaluation.seed,
-        )
+        tasks = judging_tasks(config, split, trials)
         reports.append(await judge(parts.world, parts.seating, parts.control, split, tasks))
     return reports
+
+
+async def reflections(config: Config, parts: Parts, step: int, trials: int) -> list[ReflectionReport]:
+    """Judge the current weights on the same tasks with their own reflections, with none and with others'."""
+    reports: list[ReflectionReport] = []
+    for split in parts.splits:
+        await parts.publish(step)
+        tasks = judging_tasks(config, split, trials)
+        reports.append(await judge_reflections(parts.world, parts.seated, split, tasks))
+    return reports
+
+
+def judging_tasks(config: Config, split: Split, trials: int) -> list[Task]:
+    """The tasks of a split, as this config plays them."""
+    return evaluation_tasks(
+        split, episodes=config.trial.episodes, seats=config.trial.seats, trials=trials, seed=config.evaluation.seed
+    )

@@ -161,6 +161,27 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
     RunWriter.reopen(path).close()
 
 
+def test_a_run_cut_back_goes_on_as_if_the_rest_had_never_been_written(tmp_path: Path) -> None:
+    early: list[Trial | Failure] = [failure(str(n)) for n in range(3)]
+    late: list[Trial | Failure] = [failure(str(n)) for n in range(3, 5)]
+    run, whole = write(tmp_path / "run", early), write(tmp_path / "whole", early[:1] + late)
+    before = (run / TRIALS).read_bytes().splitlines(keepends=True)
+    with (run / TRIALS).open("ab") as file:
+        file.write(b'{"half')
+    with RunWriter.reopen(run) as writer:
+        writer.cut_back(1)
+        assert [writer.append(outcome) for outcome in late] == [1, 2]
+        with pytest.raises(RecordError, match="being written by another process"):
+            RunWriter.reopen(run)
+    for name in (TRIALS, INDEX):
+        assert (run / name).read_bytes() == (whole / name).read_bytes()
+    assert RunReader(run).damage == ()
+    assert (run / f"{TRIALS}.superseded").read_bytes() == b"".join(before[1:])
+    with RunWriter.reopen(run) as writer:
+        writer.cut_back(9)
+        assert writer.append(early[0]) == 3
+
+
 def test_a_run_that_is_being_written_can_be_read(tmp_path: Path) -> None:
     with RunWriter.create(tmp_path / "run", kind="test", config={}, seed=0) as writer:
         for n in range(3):

@@ -10,13 +10,11 @@ from mage.commands.tables import Entry, entries
 
 def games(everything: bool) -> RenderableType:
     """Games with words of their own; `everything` adds those that OpenSpiel's strings can tell."""
-    from mage.games.openspiel import known_games
-    from mage.games.table import GAMES
-    from mage.spec import show_parameters
+    from mage.games.openspiel import WORDED, known_games
 
-    worded = [Entry(name, show_parameters(make, 0), _first_line(make)) for name, make in sorted(GAMES.items())]
+    worded = [_game(name) for name in WORDED]
     table = entries("Games with words of their own", worded)
-    others = [name for name in known_games() if name not in GAMES]
+    others = [name for name in known_games() if name not in WORDED]
     if not everything:
         more = f"and {len(others)} more of OpenSpiel's, with generic words: mage list games --all"
         return Group(table, Text(), Text(more, "dim"))
@@ -41,6 +39,17 @@ def recipes() -> RenderableType:
     from mage.config import recipe_names
 
     return entries("Recipes", [Entry(name, "", about) for name, about in recipe_names()])
+
+
+def _game(name: str) -> Entry:
+    """One game; of a plugin that cannot be loaded, why."""
+    from mage.games.openspiel import WORDED
+    from mage.spec import show_parameters
+
+    trouble = WORDED.trouble(name)
+    if trouble is not None:
+        return Entry(name, "", trouble)
+    return Entry(name, show_parameters(WORDED[name], 0), _first_line(WORDED[name]))
 
 
 def _first_line(function: object) -> str:

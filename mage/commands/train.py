@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
 from mage.errors import ConfigError
+from mage.evaluate.reflections import ReflectionReport
+from mage.evaluate.report import evaluation_report, read_report, to_json
 from mage.evaluate.suite import SplitReport
-from mage.evaluate.table import evaluation_table
+from mage.evaluate.table import evaluation_table, reflections_table
 from mage.games.words.base import signed
-from mage.learn.run import go, judge_run, start
+from mage.learn.run import config_of, go, judge_reflections_of, judge_run, start
 from mage.record.draw import shown
 from mage.record.files import write_atomically
 from mage.record.store import RunReader
@@ -43,20 +45,37 @@ def run_training(config: Config | None, folder: Path, max_minutes: float | None,
 
 def run_evaluation(folder: Path, trials: int | None, console: Console) -> int:
     """Judge a run's newest weights, save the report and print it."""
-    step, reports = judge_run(folder, trials)
-    if not reports:
-        raise ConfigError(f"{folder} names no splits to judge by; set evaluation.splits")
-    path = folder / "evaluations" / f"step-{step:06d}.json"
-    path.parent.mkdir(exist_ok=True)
-    write_atomically(path, msgspec.json.format(msgspec.json.encode(reports), indent=1))
-    console.print(evaluation_table(reports))
+    console.print(evaluation_table(judged_and_saved(folder, trials)[1]))
     return 0
 
 
-def saved_reports(folder: Path) -> list[SplitReport]:
+def run_reflections(folder: Path, trials: int | None, console: Console) -> int:
+    """Judge what the reflections of a run's newest weights do, save the report and print it."""
+    step, reports = judge_reflections_of(folder, trials)
+    _save(folder, "reflections", step, reports)
+    console.print(reflections_table(reports))
+    return 0
+
+
+def judged_and_saved(folder: Path, trials: int | None) -> tuple[int, list[SplitReport]]:
+    """Judge a run's newest weights and save the report; the step they are from comes first."""
+    step, reports = judge_run(folder, trials)
+    _save(folder, "step", step, reports)
+    return step, reports
+
+
+def _save(folder: Path, kind: str, step: int, reports: Sequence[SplitReport | ReflectionReport]) -> None:
+    if not reports:
+        raise ConfigError(f"{folder} names no splits to judge by; set evaluation.splits")
+    path = folder / "evaluations" / f"{kind}-{step:06d}.json"
+    path.parent.mkdir(exist_ok=True)
+    write_atomically(path, to_json(evaluation_report(reports, config_of(folder), step)))
+
+
+def saved_reports(folder: Path) -> Sequence[SplitReport]:
     """The last evaluation of a run; empty where there was none."""
     path = folder / "evaluations" / "final.json"
-    return msgspec.json.decode(path.read_bytes(), type=list[SplitReport]) if path.exists() else []
+    return read_report(path, SplitReport).reports if path.exists() else ()
 
 
 def short_trial(trial: Trial, title: str) -> Table:

@@ -13,7 +13,7 @@ from importlib import resources
 import msgspec
 
 from mage.errors import ConfigError, RecordError, listing
-from mage.spec import parse_spec
+from mage.spec import Spec, parse_spec
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -62,18 +62,26 @@ def load_split(name: str) -> Split:
     text = (resources.files("mage") / "splits" / f"{name}.json").read_bytes()
     try:
         split = msgspec.json.decode(text, type=Split)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RecordError(f"the split {name!r} cannot be read: {error}") from None
     if fingerprint(split.game, split.members) != split.sha256:
         raise RecordError(f"the split {name!r} was changed: its members do not have the hash {split.sha256[:12]}…")
     return split
 
 
-def refuse_held_out(members: tuple[str, ...]) -> None:
-    """Fail when a member to train against is held out by a shipped split."""
-    training = {str(parse_spec(m)) for m in members}
+def refuse_held_out(game: str, members: tuple[str, ...]) -> None:
+    """Fail when a member to train against in `game`, whatever its parameters, is held out by a shipped split."""
+    training = {str(spec) for member in members for spec in _everyone(parse_spec(member))}
     for name in split_names():
         split = load_split(name)
-        caught = sorted(training & set(split.members)) if split.held_out else []
+        if not split.held_out or parse_spec(split.game).name != parse_spec(game).name:
+            continue
+        caught = sorted(training & set(split.members))
         if caught:
             raise ConfigError(f"population.members: {caught[0]!r} is held out by the split {name!r}; train without it")
+
+
+def _everyone(spec: Spec) -> list[Spec]:
+    """A member, and who is met on the way: a switch is each of its members for whole episodes."""
+    inner = spec.args if spec.name == "switch" else ()
+    return [spec, *(other for member in inner if isinstance(member, Spec) for other in _everyone(member))]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mage.credit.steps import agent_turns
+from mage.errors import PlayError
 from mage.evaluate.exact import References, references
 from mage.evaluate.metrics import Estimate, mean
 from mage.evaluate.splits import Split, load_split
@@ -52,7 +53,7 @@ class SplitReport(msgspec.Struct, frozen=True):
     over_control: Estimate
     """Adaptation minus the control's, paired by trial: the evidence of adaptation."""
     by_member: tuple[tuple[str, tuple[Estimate, ...]], ...]
-    """score@k against each member."""
+    """score@k against each member that at least two trials were played against."""
     references: tuple[tuple[int, References], ...]
     """Exact values by seat."""
 
@@ -65,7 +66,7 @@ def evaluation_tasks(split: Split, *, episodes: int, seats: Sequence[int], trial
             game=split.game,
             opponents=(member,) * num_others,
             seat=seat,
-            seed=derive(seed, split.name, member, trial),
+            seed=derive(seed, split.name, member, seat, trial),
             episodes=episodes,
             replay_deal=False,
             early_stop=False,
@@ -84,9 +85,7 @@ async def judge(
     jobs = [(task, 0) for task in tasks]
     with_memory = [o async for o in play_trials(world, jobs, agent, concurrency=concurrency)]
     without = [o async for o in play_trials(world, jobs, control, concurrency=concurrency)]
-    pairs = [(a, c) for a, c in zip(with_memory, without, strict=True) if _played(a) and _played(c)]
-    trials = [a for a, _ in pairs if isinstance(a, Trial)]
-    controls = [c for _, c in pairs if isinstance(c, Trial)]
+    trials, controls = complete(with_memory, without)
     seats = tuple(sorted({task.seat for task in tasks}))
     return SplitReport(
         split=split.name,
@@ -99,16 +98,26 @@ async def judge(
         agent=figures(trials),
         control=figures(controls),
         over_control=mean([gained(t) - gained(c) for t, c in zip(trials, controls, strict=True)]),
-        by_member=tuple((m, _scores([t for t in trials if m in t.task.opponents])) for m in split.members),
-        references=tuple((seat, _references(split, seat, tasks[0].episodes)) for seat in seats),
+        by_member=tuple((m, mean_scores(found)) for m in split.members if len(found := against(m, trials)) > 1),
+        references=references_of(split, seats, tasks[0].episodes),
     )
+
+
+def complete(*arms: Sequence[Trial | Failure]) -> list[list[Trial]]:
+    """The trials of each arm, without the tasks that failed in any: what is left is paired."""
+    failures = [o for arm in arms for o in arm if isinstance(o, Failure)]
+    rows = [row for row in zip(*arms, strict=True) if not any(isinstance(o, Failure) for o in row)]
+    if len(rows) < 2:
+        why = f"; the first failure is {failures[0].error}: {failures[0].message}" if failures else ""
+        raise PlayError(f"{len(rows)} of {len(arms[0])} tasks could be played, and an interval needs 2{why}")
+    return [[o for o in arm if isinstance(o, Trial)] for arm in zip(*rows, strict=True)]
 
 
 def figures(trials: Sequence[Trial]) -> Figures:
     """Everything that is measured on a set of trials."""
     calls = [c for t in trials for turn in agent_turns(t) for c in turn.calls]
     return Figures(
-        scores=_scores(trials),
+        scores=mean_scores(trials),
         adaptation=mean([gained(t) for t in trials]),
         invalid=sum(c.problem is not None for c in calls),
         cut=sum(c.sampled.cut for c in calls),
@@ -124,14 +133,18 @@ def gained(trial: Trial) -> float:
     return trial.scores[-1] - trial.scores[0]
 
 
-def _scores(trials: Sequence[Trial]) -> tuple[Estimate, ...]:
+def against(member: str, trials: Sequence[Trial]) -> list[Trial]:
+    """The trials in which a member sat opposite."""
+    return [t for t in trials if member in t.task.opponents]
+
+
+def mean_scores(trials: Sequence[Trial]) -> tuple[Estimate, ...]:
+    """score@k, for every k."""
     return tuple(mean(scores) for scores in zip(*(t.scores for t in trials), strict=True))
 
 
-def _played(outcome: Trial | Failure) -> bool:
-    return isinstance(outcome, Trial)
-
-
-def _references(split: Split, seat: int, episodes: int) -> References:
+def references_of(split: Split, seats: Sequence[int], episodes: int) -> tuple[tuple[int, References], ...]:
+    """The exact values for each seat against whom a player may expect in this split."""
     members = load_split(split.pool).members
-    return references(split.game, [(member, 1.0 / len(members)) for member in members], seat, episodes)
+    pool = [(member, 1.0 / len(members)) for member in members]
+    return tuple((seat, references(split.game, pool, seat, episodes)) for seat in seats)

@@ -6,7 +6,7 @@ drawn from named streams, so a task and an episode fix the deal whatever else is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,9 +14,10 @@ import pyspiel
 
 from mage.errors import ConfigError, PlayError
 from mage.games.rules import is_known, load_rules, playable_names
-from mage.games.table import GAMES
+from mage.games.table import GAMES, Built
 from mage.games.words.base import State, Words
 from mage.games.words.generic import GenericWords
+from mage.plugins import Plugins
 from mage.seeds import derive, pick_index, uniform
 from mage.spec import Spec, call_with, parse_spec
 from mage.types import Ending, Fact, Observation, Result, Task
@@ -28,6 +29,16 @@ _SHORT = 16
 """Games of at most so many moves repeat their histories, so what was said about one is kept for the next time."""
 _KEPT = 4096
 """How many histories of a game are kept."""
+
+
+def _builder(given: object) -> Callable[..., Built]:
+    if not callable(given):
+        raise TypeError(f"a game is a function that returns (rules, words, scale), not {given!r}")
+    return given
+
+
+WORDED: Plugins[Callable[..., Built]] = Plugins("game", GAMES, _builder, is_known)
+"""Games with words of their own: ours, and those of plugins."""
 
 
 class View(NamedTuple):
@@ -224,12 +235,14 @@ def load_game(spec: str) -> Game:
     2
     """
     parsed = parse_spec(spec)
-    if parsed.name in GAMES:
-        rules, words, scale = call_with("game", parsed, GAMES[parsed.name])
-        return Game(str(parsed), rules, words, scale)
+    if parsed.name in WORDED:
+        built = call_with("game", parsed, WORDED[parsed.name])
+        if not (isinstance(built, tuple) and len(built) == 3 and isinstance(built[0], pyspiel.Game)):
+            raise ConfigError(f"the game {parsed.name!r} must return an OpenSpiel game, its words and a scale")
+        return Game(str(parsed), *built)
     if not is_known(parsed.name):
         raise ConfigError(
-            f"unknown game {parsed.name!r}; with words: {', '.join(GAMES)}; `mage list games --all` names OpenSpiel's"
+            f"unknown game {parsed.name!r}; with words: {', '.join(WORDED)}; `mage list games --all` names OpenSpiel's"
         )
     return generic_game(parsed, load_rules(parsed))
 
@@ -241,4 +254,4 @@ def generic_game(spec: Spec, rules: Any) -> Game:
 
 def known_games() -> tuple[str, ...]:
     """Names of all games that can be played, those with words of their own included."""
-    return tuple(sorted({*playable_names(), *GAMES}))
+    return tuple(sorted({*playable_names(), *WORDED}))

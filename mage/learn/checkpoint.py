@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from mage.alarms import Watch
@@ -27,6 +28,7 @@ from mage.learn.learner import Learner
 from mage.record.files import write_atomically
 
 _PREFIX = "step-"
+_WRITING, _DELETING = ".writing-", ".deleting-"
 
 
 class TrainState(msgspec.Struct, frozen=True):
@@ -41,14 +43,16 @@ class TrainState(msgspec.Struct, frozen=True):
     """How long each log was, so that a resumed run writes the rest anew."""
     best: tuple[float, int] | None
     """The best mean score on the splits, and its step."""
+    healthy: int | None
+    """The step of the checkpoint that an alarm goes back to."""
     watch: Watch
     rollbacks: int
 
 
 def save_checkpoint(folder: Path, model: Any, tokenizer: Any, learner: Learner, state: TrainState, card: str) -> Path:
     """Write everything, then give it its name."""
-    target = folder / f"{_PREFIX}{state.step:06d}"
-    scratch = folder / f".writing-{target.name}"
+    target = checkpoint_path(folder, state.step)
+    scratch = folder / f"{_WRITING}{target.name}"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     model.save_pretrained(scratch)
@@ -57,20 +61,21 @@ def save_checkpoint(folder: Path, model: Any, tokenizer: Any, learner: Learner, 
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, scratch / "optimizer.safetensors")
     (scratch / "README.md").write_text(card, encoding="utf-8")
     write_atomically(scratch / "state.json", msgspec.json.format(msgspec.json.encode(state), indent=1))
-    for path in scratch.iterdir():
-        _sync(path)
-    if target.exists():
-        shutil.rmtree(target)
+    for path in (*scratch.iterdir(), scratch):
+        force_to_disk(path)
     scratch.rename(target)
-    _sync(folder)
+    force_to_disk(folder)
     return target
 
 
 def load_checkpoint(path: Path, learner: Learner) -> TrainState:
     """Put a checkpoint's weights and optimizer into the learner and return the rest."""
     state = read_state(path)
-    weights = load_file(path / "model.safetensors")
-    learner.restore(weights, load_file(path / "optimizer.safetensors"), state.learner)
+    try:
+        weights, tensors = load_file(path / "model.safetensors"), load_file(path / "optimizer.safetensors")
+    except (OSError, SafetensorError) as error:
+        raise RecordError(f"{path} cannot be read: {error}") from None
+    learner.restore(weights, tensors, state.learner)
     return state
 
 
@@ -82,23 +87,30 @@ def read_state(path: Path) -> TrainState:
         raise RecordError(f"{path} is not a checkpoint: {error}") from None
 
 
+def checkpoint_path(folder: Path, step: int) -> Path:
+    """Where the checkpoint of a step is, or will be."""
+    return folder / f"{_PREFIX}{step:06d}"
+
+
 def checkpoints(folder: Path) -> list[Path]:
     """Complete checkpoints, oldest first."""
-    return sorted(p for p in folder.glob(f"{_PREFIX}*") if (p / "state.json").is_file())
+    found = [p for p in folder.glob(f"{_PREFIX}*") if (p / "state.json").is_file()]
+    return sorted(found, key=lambda path: int(path.name.removeprefix(_PREFIX)))
 
 
-def prune(folder: Path, keep: int, best: Path | None) -> None:
-    """Delete all but the newest `keep` checkpoints and the best one."""
+def prune(folder: Path, keep: int, others: Collection[int | None]) -> None:
+    """Delete all but the newest `keep` checkpoints and those of the steps in `others`, and what a kill left behind."""
+    spared = [checkpoint_path(folder, step) for step in others if step is not None]
     for path in checkpoints(folder)[:-keep]:
-        if path != best:
-            doomed = path.with_name(f".deleting-{path.name}")
-            path.rename(doomed)
-            shutil.rmtree(doomed)
-    for leftover in folder.glob(".writing-*"):
+        if path not in spared:
+            # Renamed first, so that a kill in between leaves no checkpoint that lacks a file.
+            path.rename(path.with_name(f"{_DELETING}{path.name}"))
+    for leftover in (*folder.glob(f"{_WRITING}*"), *folder.glob(f"{_DELETING}*")):
         shutil.rmtree(leftover)
 
 
-def _sync(path: Path) -> None:
+def force_to_disk(path: Path) -> None:
+    """Let what was written to a file or a folder outlive a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -11,7 +11,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from mage.errors import MageError
+from mage.errors import ConfigError, MageError
 from mage.learn.batch import MicroBatch, micro_batches
 from mage.learn.losses import divergence, floor_factor, policy_loss, read_logits
 from mage.learn.tally import Tally
@@ -68,8 +68,10 @@ class Learner:
     """Clipped policy gradient on a causal language model. Parameters are float32."""
 
     def __init__(self, model: Any, settings: LearnerSettings, *, with_values: bool = False) -> None:
+        _check(settings)
         self.model = model
         self._settings = settings
+        self._has_plain_head = _has_plain_head(model)
         self._device = next(model.parameters()).device
         needs_reference = settings.divergence is not Divergence.NONE
         self._reference = copy.deepcopy(model).requires_grad_(False) if needs_reference else None
@@ -195,8 +197,11 @@ class Learner:
         return hidden_ND
 
     def _read(self, model: Any, hidden_ND: Tensor, batch: MicroBatch) -> tuple[Tensor, Tensor]:
-        logits_NV = model.lm_head(hidden_ND).float() / self._settings.temperature
-        return read_logits(logits_NV, batch.targets_N, batch.allowed_NK)
+        if self._has_plain_head:
+            logits_NV = model.lm_head(hidden_ND)
+        else:
+            logits_NV = model(input_ids=batch.tokens_BT, use_cache=False).logits[batch.rows_N, batch.before_N]
+        return read_logits(logits_NV.float() / self._settings.temperature, batch.targets_N, batch.allowed_NK)
 
     def _bonus(self) -> float:
         """The entropy bonus now: annealed over the run, raised while entropy is under its floor."""
@@ -231,13 +236,39 @@ class Learner:
         load_weights(self.model, weights)
         if self._value_head is not None:
             self._value_head.load_state_dict({n: tensors[f"value_head.{n}"] for n in self._value_head.state_dict()})
+        self._optimizer.state.clear()
         for name, parameter in self._named():
-            saved = {k.split("/", 1)[0]: t.clone() for k, t in tensors.items() if k.split("/", 1)[-1] == name}
+            saved = {k.removesuffix(f"/{name}"): t.clone() for k, t in tensors.items() if k.endswith(f"/{name}")}
             if saved:
                 self._optimizer.state[parameter] = saved
         self.num_updates = int(numbers["num_updates"])
         self._factor = numbers["entropy_factor"]
         self._skips = int(numbers["skips"])
+
+
+def _check(settings: LearnerSettings) -> None:
+    """Refuse settings under which nothing, or not what was asked for, would be learned."""
+    if settings.temperature == 0.0:
+        raise ConfigError("agent.temperature = 0: a certain policy has no gradient; train at a temperature above 0")
+    if settings.entropy_floor > 0.0 and not (settings.entropy_start > 0.0 and settings.entropy_end > 0.0):
+        raise ConfigError(
+            f"learner.entropy_floor = {settings.entropy_floor} raises the entropy bonus, "
+            "so learner.entropy_start and learner.entropy_end must be above 0"
+        )
+
+
+@torch.no_grad()
+def _has_plain_head(model: Any) -> bool:
+    """Whether logits are the head's output and nothing more; caps and scales need a plain forward pass.
+
+    A cap hardly shows while logits are small, so the config is asked as well.
+    """
+    if getattr(model.config, "final_logit_softcapping", None) is not None:
+        return False
+    ids_BT = torch.arange(min(8, model.config.vocab_size), device=next(model.parameters()).device)[None]
+    states_BTD = model.model(input_ids=ids_BT, use_cache=False).last_hidden_state
+    logits_BTV = model(input_ids=ids_BT, use_cache=False).logits
+    return torch.allclose(model.lm_head(states_BTD), logits_BTV, rtol=1e-4, atol=1e-5)
 
 
 def load_weights(model: Any, weights: Mapping[str, Tensor]) -> None:
@@ -248,4 +279,8 @@ def load_weights(model: Any, weights: Mapping[str, Tensor]) -> None:
     missing = [name for name, tensor in own.items() if name not in weights and tensor.data_ptr() not in given]
     if unknown or missing:
         raise LearnError(f"the weights do not fit the model: unknown {unknown[:3]}, missing {missing[:3]}")
+    for name, tensor in weights.items():
+        if tensor.shape != own[name].shape:
+            found, needed = tuple(tensor.shape), tuple(own[name].shape)
+            raise LearnError(f"the weights do not fit the model: {name} has shape {found}, not {needed}")
     model.load_state_dict(weights, strict=False)

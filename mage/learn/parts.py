@@ -20,6 +20,7 @@ from mage.games.world import OpenSpielWorld
 from mage.learn.learner import Learner, LearnerSettings
 from mage.learn.samples import to_samples
 from mage.models.load import Loaded, load_model
+from mage.players.agent import Rewrite
 from mage.players.table import family
 from mage.protocols import Seating, World
 from mage.rollout.group import play_groups
@@ -53,6 +54,10 @@ class Parts:
     def tasks(self, num: int, *path: str | int) -> list[Task]:
         """The first tasks of a named stream."""
         return list(islice(draw_tasks(self.config, *path), num))
+
+    def seated(self, rewrite: Rewrite) -> Seating:
+        """The agent with its reflections rewritten."""
+        return language_seating(self.world, self.engine, self.loaded.codec, settings(self.config.agent), rewrite)
 
     async def play(self, tasks: Sequence[Task], size: int) -> list[Group]:
         """Siblings of every task."""
@@ -89,7 +94,7 @@ def opponent_name(task: Task) -> str:
 def build_parts(config: Config) -> Parts:
     """Load the model, seat it, and make everything a step needs."""
     check(config)
-    refuse_held_out(members_of(config))
+    refuse_held_out(config.game, members_of(config))
     torch.set_num_threads(config.threads)
     torch.use_deterministic_algorithms(True)
     # Nothing here reads what nobody wrote, so filling fresh memory would only cost time.
@@ -97,7 +102,7 @@ def build_parts(config: Config) -> Parts:
     estimator = make_estimator(config.credit.estimator, config.credit.options)
     splits = tuple(load_split(name) for name in config.evaluation.splits)
     loaded = load_model(config.agent.model, seed=config.seed)
-    learner = Learner(loaded.model, learner_settings(config), with_values=config.credit.estimator == "ppo")
+    learner = Learner(loaded.model, learner_settings(config), with_values=getattr(estimator, "needs_values", False))
     engine = LocalEngine(loaded)
     world = OpenSpielWorld()
     if config.agent.context > engine.length:

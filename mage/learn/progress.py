@@ -7,13 +7,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-
 from mage.alarms import NOTHING_SEEN, Watch, watch_score, watch_step
 from mage.credit.stats import EMPTY, Stats
+from mage.evaluate.report import evaluation_report, to_json
 from mage.evaluate.suite import SplitReport
 from mage.learn.card import model_card
-from mage.learn.checkpoint import TrainState, checkpoints, load_checkpoint, prune, save_checkpoint
+from mage.learn.checkpoint import (
+    TrainState,
+    checkpoint_path,
+    checkpoints,
+    force_to_disk,
+    load_checkpoint,
+    prune,
+    save_checkpoint,
+)
 from mage.learn.parts import Parts
 from mage.record.files import JsonLines, count_lines, cut_lines, write_atomically
 from mage.record.store import RunWriter
@@ -21,8 +28,12 @@ from mage.record.tracker import Trackers
 from mage.schema import Config
 from mage.types import AlarmAction, Failure, Group, Trial
 
-LOGS = ("metrics.jsonl", "events.jsonl", "trials.jsonl")
+METRICS, EVENTS, TRIALS, TIMINGS = "metrics.jsonl", "events.jsonl", "trials.jsonl", "timings.jsonl"
+CHECKPOINTS = "checkpoints"
+LOGS = (METRICS, EVENTS, TRIALS)
 """Written anew from the checkpoint on when a run is resumed."""
+MAX_ROLLBACKS = 3
+"""Going back more often mends nothing: the draws are new, what makes the run collapse is not."""
 
 
 class Display(Protocol):
@@ -50,14 +61,16 @@ class Progress:
         self._watch: Watch = NOTHING_SEEN
         self._best: tuple[float, int] | None = None
         """The best mean score of the last episode over all splits, and its step."""
+        self._healthy: int | None = None
+        """The step of the newest checkpoint on schedule that was saved while no figure was bad."""
         self._rollbacks = 0
         self._steps_done = 0
         self.is_stopped = False
+        self._trials = RunWriter.reopen(folder)  # First: it holds the lock, and what follows cuts the logs.
         self._restore()
-        self._trials = RunWriter.reopen(folder)
         self._trackers = Trackers(folder, config.trackers)
-        self._events = JsonLines(folder / "events.jsonl")
-        self._timings = JsonLines(folder / "timings.jsonl")
+        self._events = JsonLines(folder / EVENTS)
+        self._timings = JsonLines(folder / TIMINGS)
 
     def complete(self, stats: Stats, figures: Mapping[str, float], groups: Sequence[Group]) -> None:
         """Write down a step that is done."""
@@ -73,7 +86,7 @@ class Progress:
         self._watch, alarms = watch_step(self._config.alarms, self._watch, figures)
         timings = self._time(figures)
         self._display.step(self.step, figures, timings)
-        self._sound(alarms)
+        self._sound(alarms, self._config.alarms.action, self._healthy)
 
     @property
     def is_evaluation_due(self) -> bool:
@@ -85,6 +98,16 @@ class Progress:
         """Write down an evaluation, keep the best weights, and sound an alarm when a score fell."""
         if not reports:
             return
+        alarms = self._judge(reports)
+        # Scores are seen only now and then: of the checkpoints since the best one, nobody knows which are good.
+        healthy = self._healthy if self._best is None else self._best[1]
+        self._sound(alarms, self._config.alarms.action, healthy)
+        overall = sum(report.agent.scores[-1].value for report in reports) / len(reports)
+        if not alarms and (self._best is None or overall > self._best[0]):
+            self._best = (overall, self.step)
+            self._save(is_scheduled=True)
+
+    def _judge(self, reports: Sequence[SplitReport]) -> list[str]:
         figures: dict[str, float] = {}
         for report in reports:
             for k, (score, control) in enumerate(zip(report.agent.scores, report.control.scores, strict=True)):
@@ -98,25 +121,26 @@ class Progress:
             last = report.agent.scores[-1].value
             self._watch, fell = watch_score(self._config.alarms, self._watch, report.split, last)
             alarms += fell
-        self._sound(alarms)
-        overall = sum(report.agent.scores[-1].value for report in reports) / len(reports)
-        if not alarms and (self._best is None or overall > self._best[0]):
-            self._best = (overall, self.step)
-            self._save()
+        return alarms
 
     def save_if_due(self) -> None:
         """Save on schedule, and before stopping for whatever reason."""
-        if self._max_s is not None and time.perf_counter() - self._started > self._max_s and not self.is_stopped:
-            self.stop(f"stopped after {self._max_s / 60:g} minutes")
-        if self.step % self._config.checkpoint.every == 0 or self.is_stopped or self.step == self._config.steps:
-            self._save()
+        if self._is_late and not self.is_stopped and not self.is_finished:
+            self.stop(f"stopped after {time.perf_counter() - self._started:.0f} seconds, as told")
+        is_scheduled = self.step % self._config.checkpoint.every == 0 or self.is_finished
+        if is_scheduled or self.is_stopped:
+            self._save(is_scheduled=is_scheduled)
+
+    @property
+    def _is_late(self) -> bool:
+        return self._max_s is not None and time.perf_counter() - self._started > self._max_s
 
     def finish(self, reports: Sequence[SplitReport]) -> None:
-        """Write the last evaluation down."""
-        self.judged(reports)
-        content = msgspec.json.format(msgspec.json.encode(reports), indent=1)
+        """Write the last evaluation down; its alarms sound, but there is nothing left to stop."""
+        if reports:
+            self._sound(self._judge(reports), AlarmAction.PRINT, None)
         self._final.parent.mkdir(exist_ok=True)
-        write_atomically(self._final, content)
+        write_atomically(self._final, to_json(evaluation_report(reports, self._config, self.step)))
 
     @property
     def is_finished(self) -> bool:
@@ -146,59 +170,75 @@ class Progress:
         for log in (self._trials, self._trackers, self._events, self._timings):
             log.close()
 
-    def _sound(self, alarms: Sequence[str]) -> None:
+    def _sound(self, alarms: Sequence[str], action: AlarmAction, healthy: int | None) -> None:
+        """Say and record alarms, and act on them; `healthy` is the checkpoint to go back to."""
         for alarm in alarms:
             self._display.say(f"alarm at step {self.step}: {alarm}")
-            self._events.append({"step": self.step, "alarm": alarm, "action": self._config.alarms.action})
-        if alarms and self._config.alarms.action is AlarmAction.STOP:
-            self.stop("stopped by an alarm; alarms.action=print goes on regardless")
-        elif alarms and self._config.alarms.action is AlarmAction.ROLLBACK:
-            self._roll_back()
-
-    def _roll_back(self) -> None:
-        """Take the weights, optimizer and statistics of the last checkpoint; steps and their draws go on."""
-        saved = checkpoints(self._folder / "checkpoints")
-        self._rollbacks += 1
-        if not saved or self._rollbacks > 3:
-            self.stop(
-                "stopped by an alarm: " + ("rolled back three times already" if saved else "nothing to go back to")
-            )
+            self._events.append({"step": self.step, "alarm": alarm, "action": action})
+        if not alarms or action is AlarmAction.PRINT:
             return
-        state = load_checkpoint(saved[-1], self._parts.learner)
+        if action is AlarmAction.STOP:
+            self.stop("stopped by an alarm; resumed, the run goes on until the next one")
+        elif healthy is None:
+            self.stop("stopped by an alarm: there is no healthy checkpoint to go back to yet")
+        elif self._rollbacks == MAX_ROLLBACKS:
+            self.stop(f"stopped by an alarm: the run has gone back {MAX_ROLLBACKS} times already")
+        else:
+            self._roll_back(healthy)
+
+    def _roll_back(self, healthy: int) -> None:
+        """Take the weights, optimizer and statistics of a checkpoint; steps and their draws go on."""
+        state = load_checkpoint(checkpoint_path(self._folder / CHECKPOINTS, healthy), self._parts.learner)
         self.stats = state.stats
         self._watch = Watch({}, self._watch.best)
-        self._display.say(f"rolled back to the weights of step {state.step}")
-        self._events.append({"step": self.step, "rollback": state.step})
+        self._healthy = healthy
+        self._rollbacks += 1
+        self._display.say(f"rolled back to the weights of step {healthy}")
+        self._events.append({"step": self.step, "rollback": healthy})
 
-    def _save(self) -> None:
-        folder = self._folder / "checkpoints"
-        if any(path.name.endswith(f"{self.step:06d}") for path in checkpoints(folder)):
+    def _save(self, *, is_scheduled: bool) -> None:
+        """Save once a step. What a later rollback may go back to must not depend on when a run was interrupted."""
+        folder = self._folder / CHECKPOINTS
+        if checkpoint_path(folder, self.step).exists():
             return
+        if is_scheduled and self._watch.is_calm:
+            self._healthy = self.step
+        for name in LOGS:
+            force_to_disk(self._folder / name)
         state = TrainState(
             step=self.step,
             stats=self.stats,
             learner=self._parts.learner.state()[1],
             lines={name: count_lines(self._folder / name) for name in LOGS},
             best=self._best,
+            healthy=self._healthy,
             watch=self._watch,
             rollbacks=self._rollbacks,
         )
         loaded = self._parts.loaded
         card = model_card(self._config, self.step, loaded.name)
         save_checkpoint(folder, self._parts.learner.model, loaded.tokenizer, self._parts.learner, state, card)
-        best = None if self._best is None else folder / f"step-{self._best[1]:06d}"
-        prune(folder, self._config.checkpoint.keep, best)
+        self._prune()
+
+    def _prune(self) -> None:
+        needed = (self._healthy, self._best[1] if self._best else None)
+        prune(self._folder / CHECKPOINTS, self._config.checkpoint.keep, needed)
 
     def _restore(self) -> None:
         """Go on from the newest checkpoint; what the logs have beyond it is set aside and written anew."""
-        saved = checkpoints(self._folder / "checkpoints")
+        saved = checkpoints(self._folder / CHECKPOINTS)
         lines: Mapping[str, int] = {}
         if saved:
             state = load_checkpoint(saved[-1], self._parts.learner)
             self.step, self.stats, self._watch = state.step, state.stats, state.watch
-            self._best, self._rollbacks, lines = state.best, state.rollbacks, state.lines
-        for name in LOGS:
-            cut_lines(self._folder / name, lines.get(name, 0), "superseded")
+            self._best, self._healthy = state.best, state.healthy
+            self._rollbacks, lines = state.rollbacks, state.lines
+        self._prune()
+        if not (self.is_finished and self.is_judged):
+            self._trials.cut_back(lines.get(TRIALS, 0))
+            for name in (METRICS, EVENTS):
+                cut_lines(self._folder / name, lines.get(name, 0), "superseded")
+        cut_lines(self._folder / TIMINGS, count_lines(self._folder / TIMINGS), "superseded")
 
     def _time(self, figures: Mapping[str, float]) -> dict[str, float]:
         now = time.perf_counter()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -23,6 +24,13 @@ from mage.types import AgentInfo, Call, Memory, Observation, Reply, ReplyMode, S
 
 Choices = Sequence[tuple[int, ...]]
 """The ids of each legal action, in the order of the actions."""
+Rewrite = Callable[[Task, int, Reply], Reply | None]
+"""Takes a task, an episode and the reflection that followed it; returns the one to remember, or None for none."""
+
+
+def as_written(task: Task, episode: int, reflection: Reply) -> Reply | None:
+    """The usual memory: an agent remembers what it wrote."""
+    return reflection
 
 
 class AgentSettings(msgspec.Struct, frozen=True):
@@ -46,13 +54,21 @@ class LanguageAgent:
     """Plays one seat for one trial. Its memory is a `Context`; its engine knows nothing of games."""
 
     def __init__(
-        self, engine: Engine, codec: Codec, settings: AgentSettings, rules: str, task: Task, sibling: int
+        self,
+        engine: Engine,
+        codec: Codec,
+        settings: AgentSettings,
+        rules: str,
+        task: Task,
+        sibling: int,
+        rewrite: Rewrite = as_written,
     ) -> None:
         system = system_message(rules, task.episodes, settings.memory, settings.reply)
         self.info = AgentInfo(settings.name, settings.memory, settings.reply)
         self._engine = engine
         self._codec = codec
         self._settings = settings
+        self._rewrite = partial(rewrite, task)
         self._num_episodes = task.episodes
         self._context = Context(codec, system, settings.context)
         self._seed = derive(task.seed, "sample", task.seat, sibling)
@@ -90,12 +106,20 @@ class LanguageAgent:
         seed = derive(self._seed, outcome.episode, "reflect")
         start, sampled = await self._ask(outcome.episode, reflect_message(outcome), room, seed, None)
         said = self._codec.decode(sampled.tokens)
-        note = parse_reflection(said)
-        self._context.notes.append((outcome.episode, note))
-        return Reply(note, said, (Call(self._context.stream, start, sampled, None),))
+        written = Reply(parse_reflection(said), said, (Call(self._context.stream, start, sampled, None),))
+        self._remember(outcome, written)
+        return written
 
     def memory(self) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
         return self._context.streams(), tuple(self._context.overflows)
+
+    def _remember(self, outcome: Observation, written: Reply) -> None:
+        """Keep a reflection, or the one that takes its place, for the episodes that follow."""
+        kept = self._rewrite(outcome.episode, written)
+        if kept is not None:
+            self._context.notes.append((outcome.episode, kept.action or ""))
+        if kept is not written and self._settings.memory is Memory.BOTH:
+            self._context.reword(None if kept is None else kept.calls[-1].sampled, outcome_message(outcome) + "\n\n")
 
     def _enter(self, episode: int) -> None:
         """Cross an episode boundary: rewrite the memory where the mode asks for it."""

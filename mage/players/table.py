@@ -21,6 +21,7 @@ from mage.players.scripted import always, mixture, switch, uniform
 from mage.players.search import mcts, minimax
 from mage.players.solver import best_response, cfr
 from mage.players.tictactoe import preferred
+from mage.plugins import Plugins
 from mage.seeds import derive, pick_index, stream
 from mage.seeds import uniform as uniform_number
 from mage.spec import Spec, call_with, parse_spec, show_parameters
@@ -105,10 +106,34 @@ COMBINERS: Mapping[str, tuple[Maker, Fits]] = {
 }
 """Players made of other players: `maker(make_policy, game, seat, rng, …parameters)`."""
 
-_ALL = {**MAKERS, **COMBINERS}
-
 FAMILIES = frozenset({"automaton", "behaviour", "memory-one"})
 """Procedural families: too many members for statistics about each."""
+
+
+class Opponent(NamedTuple):
+    """What a name of the table stands for."""
+
+    maker: Maker
+    fits: Fits = _ANY
+    is_family: bool = False
+    """Too many members for statistics about each."""
+
+
+def _opponent(given: object) -> Opponent:
+    if isinstance(given, Opponent):
+        return given
+    if not callable(given):
+        raise TypeError(f"a player is a function maker(game, seat, rng, …) or an Opponent, not {given!r}")
+    return Opponent(given)
+
+
+OPPONENTS: Plugins[Opponent] = Plugins(
+    "player",
+    {name: Opponent(*entry, name in FAMILIES) for name, entry in {**MAKERS, **COMBINERS}.items()},
+    _opponent,
+    lambda _: False,
+)
+"""All opponents: ours, and those of plugins."""
 
 
 class Listed(NamedTuple):
@@ -149,12 +174,16 @@ def check_opponent(spec: str, game: Game, seat: int) -> None:
 
 def describe_opponents() -> list[Listed]:
     """Every opponent: its name, its parameters, what it does and which games it plays."""
-    lines = [
-        Listed(name, show_parameters(maker, num_context), (maker.__doc__ or "").split("\n")[0], fits.games)
-        for table, num_context in ((MAKERS, 3), (COMBINERS, 4))
-        for name, (maker, fits) in table.items()
-    ]
-    return sorted(lines)
+    return sorted(_listed(name) for name in OPPONENTS)
+
+
+def _listed(name: str) -> Listed:
+    trouble = OPPONENTS.trouble(name)
+    if trouble is not None:
+        return Listed(name, "", trouble, "no game")
+    maker, fits, _ = OPPONENTS[name]
+    num_context = 4 if name in COMBINERS else 3
+    return Listed(name, show_parameters(maker, num_context), (maker.__doc__ or "").split("\n")[0], fits.games)
 
 
 def family(spec: str) -> str:
@@ -169,7 +198,8 @@ def family(spec: str) -> str:
 
 
 def _generic(spec: Spec) -> Spec:
-    if spec.name in FAMILIES:
+    known = OPPONENTS.loaded(spec.name)
+    if known is not None and known.is_family:
         return Spec(spec.name)
     args = tuple(_generic(a) if isinstance(a, Spec) else a for a in spec.args)
     return Spec(spec.name, args, spec.kwargs)
@@ -187,7 +217,7 @@ def _ways(spec: str, game: Game, seat: int) -> tuple[tuple[float, ...], tuple[Po
 
 
 def _build(spec: Spec, game: Game, seat: int, rng: random.Random) -> Policy:
-    maker, fits = pick("opponent", _ALL, spec.name)
+    maker, fits, _ = pick("opponent", OPPONENTS, spec.name)
     if not fits.check(game):
         raise ConfigError(f"opponent {spec.name!r} cannot play {game.spec}; it plays {fits.games}")
     context = (make_policy, game, seat, rng) if spec.name in COMBINERS else (game, seat, rng)

@@ -1,8 +1,8 @@
 """The memory of one agent in one trial: token streams that only grow.
 
 A stream begins with the system message and goes on by user messages and sampled answers; nothing in it is
-encoded twice. Memory that is rewritten (reflections only, none, or a full context) begins a new stream, in
-which earlier answers are mere context.
+encoded twice. Memory that is rewritten (reflections only, none, a full context, or another's reflection) begins
+a new stream, in which earlier answers are mere context.
 """
 
 from __future__ import annotations
@@ -96,6 +96,21 @@ class Context:
         ids = (*sampled.tokens, self._codec.end) if sampled.cut else sampled.tokens
         self._pieces.append(_Answer(episode, ids))
         self.prompt.extend(ids)
+
+    def reword(self, sampled: Sampled | None, instead: str) -> None:
+        """Begin a new stream that differs in its last answer; without one its question goes too, `instead` is told."""
+        *pieces, message, answer = self._pieces
+        assert isinstance(message, _Message)
+        assert isinstance(answer, _Answer)
+        before = self.prompt[: -len(answer.ids)]
+        if sampled is None:
+            # What a stream opens with is encoded with its first message: without any, only the opening is left.
+            before = before[: -len((*self._codec.close, *message.ids))] if pieces else list(self._opening)
+            self.tell(instead)
+        self._pieces = pieces if sampled is None else [*pieces, message]
+        self._begin(before)
+        if sampled is not None:
+            self.answer(answer.episode, sampled)
 
     def _begin(self, ids: list[int]) -> None:
         """Make `ids` the current stream. One in which nothing was said is replaced, so that numbers stay true."""

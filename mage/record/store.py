@@ -14,12 +14,12 @@ import fcntl
 import os
 import platform
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from io import FileIO
-from itertools import count
+from itertools import count, islice
 from math import isfinite
 from pathlib import Path
 from typing import Any, Self
@@ -117,6 +117,19 @@ class RunWriter:
         self._offset += len(line)
         return summary.number
 
+    def cut_back(self, num_lines: int) -> None:
+        """Keep the first lines alone; what follows is moved to a file whose name ends in `superseded`."""
+        summaries = [s for s in scan(self.path).summaries if s.number < num_lines]
+        with (self.path / TRIALS).open("rb") as file:
+            kept = [len(line) for line in islice(file, num_lines)]
+            rest = file.read()
+        if rest:
+            with (self.path / f"{TRIALS}.superseded").open("ab") as aside:
+                aside.write(rest)
+            self._number, self._offset = len(kept), sum(kept)
+            self._write_index(summaries)  # First: an index that lags is no damage, one that runs ahead is.
+            self._trials.truncate(self._offset)
+
     def close(self) -> None:
         """Force everything to the disk. More than one call does no harm."""
         for file in (self._trials, self._index):
@@ -156,7 +169,10 @@ class RunWriter:
             aside = self._move_tail(found.end)
             repairs.append(f"the incomplete line was moved to {aside.name}")
         self.repairs = tuple(repairs)
-        lines = [self._encoder.encode(s) + b"\n" for s in found.summaries]
+        self._write_index(found.summaries)
+
+    def _write_index(self, summaries: Iterable[Summary]) -> None:
+        lines = [self._encoder.encode(s) + b"\n" for s in summaries]
         self._index.close()
         write_atomically(self.path / INDEX, b"".join(lines))
         self._index = FileIO(self.path / INDEX, "ab")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
 from mage.errors import ConfigError, pick
 from mage.record.files import JsonLines
+from mage.record.store import read_info
 
 
 class Tracker(Protocol):
@@ -57,7 +59,7 @@ class ServiceTracker:
             self._service: Any = __import__(name)
         except ImportError:
             raise _missing(name) from None
-        self._run = self._service.init(project="mage", name=folder.name)
+        self._service.init(project="mage", name=folder.resolve().name, config=dict(read_info(folder).config))
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         self._service.log(dict(metrics), step=step)
@@ -87,6 +89,14 @@ class Trackers:
     def close(self) -> None:
         for tracker in self._trackers:
             tracker.close()
+
+
+def check_trackers(names: Sequence[str]) -> None:
+    """Fail now, with one line, on a tracker that is unknown or not installed."""
+    for name in names:
+        pick("tracker", TRACKERS, name)
+        if find_spec(name) is None:
+            raise _missing(name)
 
 
 def _missing(name: str) -> ConfigError:

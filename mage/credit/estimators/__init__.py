@@ -16,8 +16,9 @@ from mage.credit.estimators.ppo import Ppo
 from mage.credit.estimators.reinforce import Reinforce
 from mage.credit.estimators.rloo import Rloo
 from mage.errors import ConfigError, pick
+from mage.plugins import Plugins
 
-__all__ = ["ESTIMATORS", "Advantages", "Estimator", "make_estimator"]
+__all__ = ["ALL", "ESTIMATORS", "Advantages", "Estimator", "make_estimator"]
 
 ESTIMATORS: Mapping[str, type[Estimator]] = {
     "agent": AgentNormalised,
@@ -29,8 +30,18 @@ ESTIMATORS: Mapping[str, type[Estimator]] = {
 }
 
 
+def _estimator(given: object) -> type[Estimator]:
+    if not (isinstance(given, type) and issubclass(given, msgspec.Struct) and hasattr(given, "estimate")):
+        raise TypeError(f"an estimator is a frozen msgspec.Struct with a method estimate, not {given!r}")
+    return cast(type[Estimator], given)
+
+
+ALL: Plugins[type[Estimator]] = Plugins("estimator", ESTIMATORS, _estimator, lambda _: False)
+"""All estimators: ours, and those of plugins."""
+
+
 def make_estimator(
-    name: str, parameters: Mapping[str, object], table: Mapping[str, type[Estimator]] = ESTIMATORS
+    name: str, parameters: Mapping[str, object], table: Mapping[str, type[Estimator]] = ALL
 ) -> Estimator:
     """An estimator from plain values, as a recipe has them, or one line that says what it takes.
 

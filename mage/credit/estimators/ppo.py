@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -20,12 +20,13 @@ class Ppo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     not tokens, are the steps: the discounts are the game's. The trial is one chain. An episode boundary is a
     step like any other, with the discount that the objective gives it: 0 under `single`, so nothing crosses; 1
     from a reflection to the move after it. Rewards are defined so that the chain reproduces the return under
-    every objective: with lambda = 1 the advantage is `ret - value` exactly. The head is fitted to advantage +
-    value.
+    every objective: with lambda = 1 the advantage is `ret - value` exactly. The head is fitted to the return.
 
     Rewards 0 and 1, discount 1, values 1/2 and 1/4, lambda 1/2: the last surprise is 3/4, the first 0 + 1/4 -
     1/2 = -1/4, so the advantages are -1/4 + 1/2 x 3/4 = 1/8 and 3/4.
     """
+
+    needs_values: ClassVar[bool] = True
 
     lam: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.95
     """0 trusts the value head alone, 1 the return alone."""

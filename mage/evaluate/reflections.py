@@ -1,0 +1,130 @@
+"""What reflections do: the same tasks with an agent's own reflections, with none, and with those of other trials.
+
+Tasks, deals, opponents' draws and the seeds of sampling are the same throughout; only what the agent remembers of
+its reflections differs. An agent that is as good without them, or with someone else's, does not use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from mage.errors import ConfigError
+from mage.evaluate.exact import References
+from mage.evaluate.metrics import Estimate, mean
+from mage.evaluate.splits import Split
+from mage.evaluate.suite import complete, mean_scores, references_of
+from mage.players.agent import Rewrite, as_written
+from mage.protocols import Seating, World
+from mage.rollout.group import play_trials
+from mage.seeds import uniform
+from mage.types import Failure, Reply, Task, Trial, Turn
+
+Seats = Callable[[Rewrite], Seating]
+"""Seats the agent that is judged, with its reflections rewritten."""
+
+
+class ReflectionReport(msgspec.Struct, frozen=True):
+    """An agent judged on a split with its own reflections, without any, and with another trial's."""
+
+    split: str
+    sha256: str
+    game: str
+    episodes: int
+    seats: tuple[int, ...]
+    num_trials: int
+    failures: int
+    """Tasks that could not be played in one of the three ways; they are left out of all."""
+    kept: tuple[Estimate, ...]
+    """score@k with what the agent wrote."""
+    removed: tuple[Estimate, ...]
+    """score@k when it remembers no reflection."""
+    swapped: tuple[Estimate, ...]
+    """score@k when it remembers what was written in a trial against other opponents."""
+    over_removed: tuple[Estimate, ...]
+    """Kept minus removed in each episode, paired by trial. The first episode has nothing to remember."""
+    over_swapped: tuple[Estimate, ...]
+    """Kept minus swapped in each episode, paired by trial."""
+    references: tuple[tuple[int, References], ...]
+    """Exact values by seat."""
+
+
+async def judge_reflections(
+    world: World, seated: Seats, split: Split, tasks: Sequence[Task], *, concurrency: int = 4096
+) -> ReflectionReport:
+    """Play the tasks three times and report what the reflections were worth."""
+
+    async def played(some: Sequence[Task], rewrite: Rewrite) -> list[Trial | Failure]:
+        jobs = [(task, 0) for task in some]
+        return [o async for o in play_trials(world, jobs, seated(rewrite), concurrency=concurrency)]
+
+    (own,) = complete(await played(tasks, as_written))
+    if any(len(t.reflections) < max(1, t.task.episodes - 1) for t in own):
+        raise ConfigError(
+            "there are no reflections to judge; they need agent.memory=reflections or both, and at least 2 episodes"
+        )
+    again = [trial.task for trial in own]
+    lent = {task: own[place].reflections for task, place in zip(again, partners(again), strict=True)}
+    kept, removed, swapped = complete(own, await played(again, forgotten), await played(again, borrowed(lent)))
+    seats = tuple(sorted({task.seat for task in tasks}))
+    return ReflectionReport(
+        split=split.name,
+        sha256=split.sha256,
+        game=split.game,
+        episodes=tasks[0].episodes,
+        seats=seats,
+        num_trials=len(kept),
+        failures=len(tasks) - len(kept),
+        kept=mean_scores(kept),
+        removed=mean_scores(removed),
+        swapped=mean_scores(swapped),
+        over_removed=_differences(kept, removed),
+        over_swapped=_differences(kept, swapped),
+        references=references_of(split, seats, tasks[0].episodes),
+    )
+
+
+def forgotten(task: Task, episode: int, reflection: Reply) -> Reply | None:
+    """Remember no reflection."""
+    return None
+
+
+def borrowed(lent: Mapping[Task, Sequence[Turn]]) -> Rewrite:
+    """Remember, in each task, the reflections that are lent to it."""
+
+    def instead(task: Task, episode: int, reflection: Reply) -> Reply | None:
+        turn = lent[task][episode]
+        return Reply(turn.action, turn.text, turn.calls)
+
+    return instead
+
+
+def partners(tasks: Sequence[Task]) -> list[int]:
+    """For each task the place of one with the same seat and other opponents, the same whenever the tasks are.
+
+    Where every opponent is met equally often each task is lent to exactly one other. How far apart the two
+    opponents stand in the list is drawn anew for every repetition: neighbours in a list are often alike.
+    """
+    places: dict[int, dict[tuple[str, ...], list[int]]] = {}
+    for place, task in enumerate(tasks):
+        places.setdefault(task.seat, {}).setdefault(task.opponents, []).append(place)
+    found = [0] * len(tasks)
+    for seat, by_opponents in places.items():
+        lists = list(by_opponents.values())
+        if len(lists) < 2:
+            raise ConfigError(f"reflections are swapped between opponents, and seat {seat} has met only one")
+        for number, own in enumerate(lists):
+            for repetition, place in enumerate(own):
+                apart = 1 + int(uniform(seat, "swap", repetition) * (len(lists) - 1))
+                others = lists[(number + apart) % len(lists)]
+                found[place] = others[repetition % len(others)]
+    return found
+
+
+def _differences(some: Sequence[Trial], others: Sequence[Trial]) -> tuple[Estimate, ...]:
+    """Per episode the mean difference of scores, paired by trial."""
+    by_trial = [
+        [a - b for a, b in zip(one.scores, other.scores, strict=True)] for one, other in zip(some, others, strict=True)
+    ]
+    return tuple(mean(differences) for differences in zip(*by_trial, strict=True))

@@ -1,0 +1,43 @@
+"""Waiting for a coroutine from code that does not wait, also inside a loop that runs already, as in a notebook."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from threading import Event, Thread
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def finish(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end and return what it returns."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    return _in_a_thread(work)
+
+
+def _in_a_thread(work: Coroutine[Any, Any, T]) -> T:
+    """A loop cannot run inside another, so this one has a thread of its own; an interrupt here cancels it."""
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(work)
+    done = Event()  # an interrupted Thread.join believes that the thread has ended
+
+    def run() -> None:
+        try:
+            loop.run_until_complete(asyncio.wait([task]))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            done.set()
+
+    Thread(target=run, name="mage", daemon=True).start()
+    try:
+        done.wait()
+    finally:
+        if not done.is_set():
+            loop.call_soon_threadsafe(task.cancel)
+            done.wait()
+        loop.close()
+    return task.result()

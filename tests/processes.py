@@ -1,0 +1,132 @@
+"""Real `mage` processes that can be killed. They are forked from one that has imported everything, so each is quick."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple
+
+_FORK = """
+import gc, json, os, sys
+import transformers.models.llama.modeling_llama, mage.commands.train
+from mage.cli import main
+gc.freeze()
+for line in sys.stdin:
+    argv, out = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        for fd in (1, 2):
+            os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND), fd)
+        sys.argv = ["mage", *argv]
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code or 0
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)  # Taking the interpreter apart is slow in a fork.
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+class Ended(NamedTuple):
+    """How a process ended and what it said; a code below zero is a signal."""
+
+    code: int
+    said: str
+
+
+class Mage:
+    """Runs one `mage` process after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self._said = folder / "said.txt"
+        self._server = subprocess.Popen(
+            [sys.executable, "-c", _FORK],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=quiet_environment(),
+        )
+
+    def __call__(self, *argv: str | Path, meanwhile: Callable[[int], None] | None = None) -> Ended:
+        """Run a command to its end; `meanwhile` gets its process id and may do it harm."""
+        self._said.unlink(missing_ok=True)
+        self._pipe(self._server.stdin).write(json.dumps([[*map(str, argv)], str(self._said)]) + "\n")
+        self._pipe(self._server.stdin).flush()
+        pid = self._number()
+        if meanwhile is not None:
+            meanwhile(pid)
+        return Ended(self._number(), self._said.read_text(encoding="utf-8") if self._said.exists() else "")
+
+    def close(self) -> None:
+        """End the server."""
+        self._pipe(self._server.stdin).close()
+        self._server.wait()
+        self._pipe(self._server.stdout).close()
+
+    def _number(self) -> int:
+        return int(self._pipe(self._server.stdout).readline())
+
+    def _pipe(self, pipe: IO[str] | None) -> IO[str]:
+        assert pipe is not None
+        return pipe
+
+
+def quiet_environment(**more: str) -> dict[str, str]:
+    """One thread, no looking on the hub, and an order of sets that differs from process to process."""
+    return {**os.environ, "PYTHONHASHSEED": "random", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **more}
+
+
+def alone(*argv: str | Path, **environment: str) -> Ended:
+    """A process that shares nothing with any other."""
+    code = "from mage.cli import main; main()"
+    command: Sequence[str] = [sys.executable, "-c", code, *map(str, argv)]
+    done = subprocess.run(command, capture_output=True, text=True, env=quiet_environment(**environment), check=False)
+    return Ended(done.returncode, done.stdout + done.stderr)
+
+
+def kill_after(seconds: float) -> Callable[[int], None]:
+    """Kill after a while."""
+
+    def kill(pid: int) -> None:
+        time.sleep(seconds)
+        _send(pid, signal.SIGKILL)
+
+    return kill
+
+
+def when(condition: Callable[[], bool], *signals: signal.Signals) -> Callable[[int], None]:
+    """Send signals, a moment apart, as soon as a condition holds; do nothing once the process has ended."""
+
+    def watch(pid: int) -> None:
+        while not condition():
+            if not _is_alive(pid):
+                return
+            time.sleep(0.0001)
+        for number, sent in enumerate(signals):
+            time.sleep(0.05 * number)
+            _send(pid, sent)
+
+    return watch
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    if _is_alive(pid):
+        os.kill(pid, number)

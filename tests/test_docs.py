@@ -1,0 +1,212 @@
+"""The documentation is true: its code runs, its commands work, and it defines every key that is logged, once.
+
+The info string of a fenced block says how it is checked. `python run` is run, with fewer and smaller steps; `sh run`
+is run as it stands; `sh tiny` is run with smaller numbers; `sh parse` has to be a command with these options; a block
+with a file name is that file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+import mage
+from mage.cli import app
+from mage.evaluate.exact import References
+from mage.evaluate.metrics import Estimate
+from mage.evaluate.reflections import ReflectionReport
+from mage.evaluate.report import EvaluationReport
+from mage.evaluate.suite import Figures, SplitReport
+from mage.record.files import read_lines
+from tests.tree import ROOT
+
+DOCS = ROOT / "docs"
+MODEL = "nano(hidden=16,layers=1,heads=2,context=512)"
+SMALL: dict[str, object] = {"batch.groups": 2, "batch.size": 2}
+JUDGED: dict[str, object] = {"evaluation.splits": ["rps-seven"], "evaluation.final_trials": 2}
+OPEN = ("config", "versions", "best_response", "missing")
+"""Keys of a report whose values have names of their own inside."""
+
+
+class Block(NamedTuple):
+    """A fenced block: its info string and what is in it."""
+
+    info: str
+    text: str
+
+
+def blocks(page: str) -> list[Block]:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return [Block(*found) for found in re.findall(r"^```([^\n]+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)]
+
+
+def commands(page: str) -> list[tuple[str, list[str]]]:
+    """How each command of a page is checked, and the command."""
+    return [
+        (block.info.removeprefix("sh "), shlex.split(line))
+        for block in blocks(page)
+        if block.info.startswith("sh")
+        for line in block.text.splitlines()
+    ]
+
+
+def code_of(page: str) -> str:
+    """The only Python of a page."""
+    (code,) = [block.text for block in blocks(page) if block.info == "python run"]
+    return code
+
+
+def made_tiny(code: str) -> str:
+    sizes = {**SMALL, **(JUDGED if "mage.evaluate" in code else {})}
+    smaller, num = re.subn(r'"steps": \d+', f'"steps": 2, **{sizes!r}', code)
+    assert num == 1, "the code trains for a number of steps that can be made smaller"
+    return smaller
+
+
+def test_the_code_of_extending_runs(tmp_path: Path) -> None:
+    """In a process of its own: the names that it registers last as long as the process."""
+    for block in blocks("extending.md"):
+        file = re.fullmatch(r"toml (\S+)", block.info)
+        if file:
+            (tmp_path / file[1]).write_text(block.text)
+    command = [sys.executable, "-c", made_tiny(code_of("extending.md"))]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout.splitlines()[-1])) == 2
+
+
+def test_the_code_of_the_quickstart_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(made_tiny(code_of("quickstart.md")), "quickstart.md", "exec"), {})
+    assert "best memoryless" in capsys.readouterr().out
+
+
+def test_a_game_an_opponent_and_an_estimator_take_forty_lines() -> None:
+    assert len(code_of("extending.md").splitlines()) <= 40
+
+
+def test_the_commands_of_the_quickstart_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = [f"{key}={json.dumps(value)}" for key, value in {**SMALL, **JUDGED, "agent.model": MODEL}.items()]
+    tiny = {"train": ["steps=2", "agent.context=512", *small], "evaluate": ["--trials", "2"]}
+    parsed = {"play"}
+    assert {how for how, _ in commands("quickstart.md")} == {"run", "tiny", "parse"}
+    for how, (program, verb, *arguments) in commands("quickstart.md"):
+        assert program == "mage"
+        if how == "parse":
+            assert verb in parsed
+            arguments.append("--help")
+        elif how == "tiny":
+            arguments += tiny[verb]
+        done = CliRunner().invoke(app, [verb, *arguments], catch_exceptions=False)
+        assert done.exit_code == 0, (verb, arguments, done.output)
+        assert done.output
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
+def test_links_and_paths_lead_somewhere(page: str) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!http)([^)#]+)", text):
+        assert (DOCS / target).exists(), target
+    for path in re.findall(r"`(mage/[\w/.]+)`", text):
+        assert (ROOT / path).exists(), path
+
+
+def documented(section: str) -> list[str]:
+    """The keys that docs/metrics.md defines for a file."""
+    text = (DOCS / "metrics.md").read_text(encoding="utf-8")
+    (found,) = re.findall(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    keys = re.findall(r"^\| `([^`]+)` \|", found, re.MULTILINE)
+    assert keys
+    return keys
+
+
+def fits(pattern: str, key: str) -> bool:
+    """Whether a key is what a documented one, with names in angle brackets, stands for."""
+    pieces = [re.escape(p) for p in re.split(r"<\w+>", pattern)]
+    return re.fullmatch(".+".join(pieces), key) is not None
+
+
+def keys_of(values: Any) -> Iterator[str]:
+    """All keys of a JSON value, at any depth, but not the names inside open ones."""
+    if isinstance(values, dict):
+        for key, value in values.items():
+            yield key
+            yield from () if key in OPEN else keys_of(value)
+    elif isinstance(values, list):
+        for value in values:
+            yield from keys_of(value)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Three small runs that together write everything there is to write."""
+    folder = tmp_path_factory.mktemp("runs")
+    common: dict[str, object] = {
+        **SMALL,
+        "steps": 2,
+        "agent.model": MODEL,
+        "agent.context": 512,
+        "credit.options": {},
+        "evaluation.splits": [],
+    }
+    everything = {
+        **JUDGED,
+        "evaluation.every": 1,
+        "evaluation.trials": 2,
+        "agent.memory": "both",
+        "agent.reflection_tokens": 4,
+        "credit.estimator": "ppo",
+        "learner.divergence": "k3",
+        "learner.divergence_weight": 0.1,
+    }
+    collapsing = {
+        "checkpoint.every": 1,
+        "learner.lr": 1.0,
+        "alarms.entropy": 0.9,
+        "alarms.patience": 1,
+        "alarms.action": "rollback",
+    }
+    exploding = {"steps": 1, "learner.lr": 1e30, "learner.epochs": 2}
+    made: list[Path] = []
+    for name, special in (("everything", everything), ("collapsing", collapsing), ("exploding", exploding)):
+        made.append(mage.train("rps", {**common, **special}, folder=folder / name, quiet=True).path)
+    mage.evaluate(made[0], trials=2)
+    done = CliRunner().invoke(app, ["evaluate", str(made[0]), "--trials", "2", "--reflections"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return made
+
+
+def test_no_key_is_defined_twice() -> None:
+    for section in ("metrics.jsonl", "timings.jsonl", "events.jsonl", "evaluations"):
+        keys = documented(section)
+        assert len(set(keys)) == len(keys), section
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "timings.jsonl", "events.jsonl"])
+def test_what_is_logged_is_documented_and_what_is_documented_is_logged(name: str, runs: list[Path]) -> None:
+    logged = {key for run in runs for line in read_lines(run / name) for key in line}
+    patterns = documented(name)
+    assert sorted(key for key in logged if sum(fits(p, key) for p in patterns) != 1) == [], "not documented, or twice"
+    assert [p for p in patterns if not any(fits(p, key) for key in logged)] == [], "never logged"
+
+
+def test_the_keys_of_evaluations_are_documented(runs: list[Path]) -> None:
+    files = sorted((runs[0] / "evaluations").iterdir())
+    assert [path.name for path in files] == ["final.json", "reflections-000002.json", "step-000002.json"]
+    written = {key for path in files for key in keys_of(msgspec.json.decode(path.read_bytes()))}
+    assert written == set(documented("evaluations"))
+    kinds = (EvaluationReport, SplitReport, ReflectionReport, Figures, Estimate, References)
+    assert written == {field.name for kind in kinds for field in msgspec.structs.fields(kind)}

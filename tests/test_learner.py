@@ -1,0 +1,393 @@
+"""The learner on a tiny model: it reads what the engine sampled, and moves it the right way."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, Gemma2Config, GraniteConfig, PretrainedConfig
+
+from mage.errors import ConfigError
+from mage.learn.batch import micro_batches
+from mage.learn.learner import Learner, LearnError, load_weights
+from mage.learn.parts import Parts, learner_settings
+from mage.types import Divergence, Phase, Sample, Weight
+from tests.tiny import logprobs, play, read, samples_of, sharpen, tiny_config, tiny_parts, with_advantage
+
+MODES = {
+    "choice": (),
+    "choice, notes": ("agent.memory=both", "agent.reflection_tokens=6"),
+    "choice, notes only": ("agent.memory=reflections", "agent.reflection_tokens=5"),
+    "text": ("agent.reply=text", "agent.max_tokens=6"),
+    "text, notes": ("agent.reply=text", "agent.max_tokens=6", "agent.memory=both", "agent.reflection_tokens=4"),
+}
+
+
+SHAPE: dict[str, Any] = {
+    "vocab_size": 11,
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+}
+
+
+def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in tensors.items()}
+
+
+def fresh(parts: Parts, *overrides: str, with_values: bool = False) -> Learner:
+    """A learner with the same weights and other settings."""
+    model = copy.deepcopy(parts.learner.model)
+    return Learner(model, learner_settings(tiny_config(*overrides)), with_values=with_values)
+
+
+@pytest.fixture(scope="module")
+def notes() -> tuple[Parts, list[Sample]]:
+    """Trials with moves of one token and reflections of several, and advantages that differ."""
+    kuhn = ("game=kuhn_poker", 'population.members=["conservative", "aggressive", "uniform"]', "trial.episodes=3")
+    parts = sharpen(tiny_parts(*MODES["choice, notes"], *kuhn, "batch.groups=3", "seed=3"))
+    samples = samples_of(parts)
+    assert {phase for s in samples for phase in s.phases} == set(Phase)
+    assert len({a for s in samples for a in s.advantages}) > 4
+    assert len({len(s.tokens) for s in samples}) > 2
+    return parts, sorted(samples, key=lambda s: -len(s.tokens))
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6, 1.7])
+@pytest.mark.parametrize("mode", MODES)
+def test_before_an_update_the_learner_agrees_with_the_engine(mode: str, temperature: float) -> None:
+    parts = sharpen(tiny_parts(*MODES[mode], f"agent.temperature={temperature}", "learner.lr=0.01"))
+    for step in range(2):
+        samples = samples_of(parts, step)
+        report = parts.learner.update([with_advantage(s, 1.0) for s in samples])
+        assert report["gap/mean_difference"] < 1e-4
+        assert report["gap/mean_ratio"] == pytest.approx(1.0, abs=1e-4)
+        assert report["gap/outside_0.9_1.1"] == report["gap/outside_0.8_1.25"] == 0.0
+        assert report["entropy/play"] < 0.99, "a uniform policy would hide a wrong temperature"
+    later = parts.learner.update(samples)
+    assert later["gap/mean_difference"] > 1e-3, "the weights did change"
+
+
+@pytest.mark.parametrize("weight", list(Weight))
+def test_the_size_of_micro_batches_changes_no_update(notes: tuple[Parts, list[Sample]], weight: Weight) -> None:
+    parts, samples = notes
+    found = []
+    budgets = 1, 1000, 100_000
+    assert [len(micro_batches(samples, weight, budget)) for budget in budgets] == [12, 4, 1]
+    for budget in budgets:
+        learner = fresh(
+            parts, f"learner.token_budget={budget}", f"learner.weight={weight}", "learner.entropy_start=0.1"
+        )
+        report = learner.update(samples)
+        gradients = {n: p.grad.clone() for n, p in learner.model.named_parameters()}
+        found.append((gradients, copied(learner.weights()), report))
+    for gradients, weights, report in found[1:]:
+        for name, gradient in gradients.items():
+            torch.testing.assert_close(gradient, found[0][0][name], atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(weights[name], found[0][1][name], atol=1e-5, rtol=1e-5)
+        assert report == pytest.approx(found[0][2], abs=1e-5)
+
+
+def test_changing_one_sequence_leaves_the_others_bit_equal(notes: tuple[Parts, list[Sample]]) -> None:
+    parts, samples = notes
+    before, _ = read(parts.learner, samples)
+    for changed in (0, 3, len(samples) - 1):
+        other = msgspec.structs.replace(samples[changed], tokens=samples[changed].tokens[::-1])
+        after, _ = read(parts.learner, [*samples[:changed], other, *samples[changed + 1 :]])
+        assert after[changed] != before[changed]
+        assert [row for i, row in enumerate(after) if i != changed] == [
+            row for i, row in enumerate(before) if i != changed
+        ]
+
+
+def test_logits_where_trained_equal_a_plain_forward(notes: tuple[Parts, list[Sample]]) -> None:
+    parts, samples = notes
+    for sample in samples:
+        with torch.no_grad():
+            logits_TV = parts.learner.model(torch.tensor([sample.tokens])).logits[0]
+        plain = []
+        for position, allowed in zip(sample.positions, sample.allowed, strict=True):
+            row = logits_TV[position - 1]
+            total = torch.logsumexp(row if allowed is None else row[list(allowed)], dim=0)
+            plain.append((row[sample.tokens[position]] - total).item())
+        assert logprobs(parts.learner, sample)[0] == pytest.approx(plain, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        Gemma2Config(**SHAPE, final_logit_softcapping=0.5, head_dim=8),  # a cap on the logits
+        GraniteConfig(**SHAPE, logits_scaling=4.0),  # a divisor
+    ],
+    ids=["cap", "scale"],
+)
+def test_where_logits_are_more_than_the_head_they_are_read_from_a_plain_forward(config: PretrainedConfig) -> None:
+    model: Any = AutoModelForCausalLM.from_config(config).eval()  # type: ignore[no-untyped-call]
+    for weight in model.parameters():
+        weight.data.normal_(0.0, 0.5, generator=torch.Generator().manual_seed(weight.numel()))
+    learner = Learner(model, learner_settings(tiny_config()))
+    one = (Phase.PLAY,), (0.0,), (1.0,), (0.0,), (None,)
+    sample = Sample((1, 2, 3, 4), (2,), (0,), *one, 0)
+    with torch.no_grad():
+        plain = model(torch.tensor([[1, 2, 3, 4]])).logits[0, 1].log_softmax(0)[3].item()
+        bare = model.lm_head(model.model(torch.tensor([[1, 2, 3, 4]])).last_hidden_state)[0, 1].log_softmax(0)[3].item()
+    assert logprobs(learner, sample)[0] == pytest.approx([plain], abs=1e-5)
+    assert abs(plain - bare) > 0.01
+    learner.update([sample])
+    assert learner.model.lm_head.weight.grad.abs().sum() > 0
+
+
+def test_settings_that_cannot_learn_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"agent\.temperature = 0: a certain policy has no gradient"):
+        tiny_parts("agent.temperature=0")
+    with pytest.raises(ConfigError, match=r"learner\.entropy_floor = 0\.2 raises the entropy bonus, so"):
+        tiny_parts("learner.entropy_floor=0.2")
+
+
+def test_what_did_better_becomes_likelier_and_what_did_worse_less_likely(notes: tuple[Parts, list[Sample]]) -> None:
+    parts, samples = notes
+    for phase in Phase:
+        for sign in (1.0, -1.0):
+            sample = samples[0]
+            chosen = sample.phases.index(phase)
+            advantages = [sign if i == chosen else 0.0 for i in range(len(sample.positions))]
+            learner = fresh(parts, "learner.lr=0.001")
+            before = logprobs(learner, sample)[0][chosen]
+            learner.update([with_advantage(sample, *advantages)])
+            assert sign * (logprobs(learner, sample)[0][chosen] - before) > 1e-3
+
+
+def test_siblings_with_opposite_advantages_part_ways(notes: tuple[Parts, list[Sample]]) -> None:
+    parts, samples = notes
+    pair = [with_advantage(samples[0], 1.0), with_advantage(samples[-1], -1.0)]
+    learner = fresh(parts, "learner.lr=0.001")
+    before = logprobs(learner, *pair)
+    learner.update(pair)
+    after = logprobs(learner, *pair)
+    assert sum(after[0]) > sum(before[0])
+    assert sum(after[1]) < sum(before[1])
+
+
+def gradient(parts: Parts, samples: list[Sample], weight: Weight) -> Tensor:
+    learner = fresh(parts, f"learner.weight={weight}", "learner.grad_clip=1000000.0")
+    learner.update(samples)
+    return torch.cat([p.grad.flatten() for p in learner.model.parameters()])
+
+
+def test_what_counts_equally(notes: tuple[Parts, list[Sample]]) -> None:
+    """The gradient of a batch is the weighted mean of the gradients of its parts."""
+    parts, samples = notes
+    sample = with_advantage(samples[0], 1.0)
+    move = sample.phases.index(Phase.PLAY)
+    first = sample.turns[sample.phases.index(Phase.REFLECT)]
+    note = [i for i, turn in enumerate(sample.turns) if turn == first]
+    assert len(note) > 1
+    short, long = only(sample, [move]), only(sample, note)
+    g_move, g_note = (gradient(parts, [s], Weight.TOKEN) for s in (short, long))
+    n = len(note)
+    both = only(sample, [move, *note])
+    for batch, weight, expected in [
+        ([both], Weight.TURN, (g_move + g_note) / 2),
+        ([both], Weight.TOKEN, (g_move + n * g_note) / (1 + n)),
+        ([both], Weight.SEQUENCE, (g_move + n * g_note) / (1 + n)),
+        ([short, long], Weight.TURN, (g_move + g_note) / 2),
+        ([short, long], Weight.TOKEN, (g_move + n * g_note) / (1 + n)),
+        ([short, long], Weight.SEQUENCE, (g_move + g_note) / 2),
+        ([both, short], Weight.TURN, (2 * g_move + g_note) / 3),
+        ([both, short], Weight.SEQUENCE, ((g_move + n * g_note) / (1 + n) + g_move) / 2),
+    ]:
+        torch.testing.assert_close(gradient(parts, batch, weight), expected, atol=1e-5, rtol=1e-4)
+
+
+def only(sample: Sample, chosen: list[int]) -> Sample:
+    """The sample with some of its trained tokens alone."""
+    aligned = ("positions", "turns", "phases", "logprobs", "advantages", "returns", "allowed")
+    kept = {name: tuple(getattr(sample, name)[i] for i in sorted(chosen)) for name in aligned}
+    return msgspec.structs.replace(sample, **kept)
+
+
+@pytest.mark.parametrize("kind", [Divergence.K1, Divergence.K2, Divergence.K3])
+def test_the_divergence_is_zero_at_first(notes: tuple[Parts, list[Sample]], kind: Divergence) -> None:
+    parts, samples = notes
+    learner = fresh(parts, f"learner.divergence={kind}", "learner.lr=0.01")
+    assert learner.update(samples)["learner/kl"] == 0.0
+    assert learner.update(samples)["learner/kl"] != 0.0
+
+
+def test_the_divergence_grows_and_pulls_back(notes: tuple[Parts, list[Sample]]) -> None:
+    parts, samples = notes
+    pushed = [with_advantage(s, 1.0) for s in samples]
+    neutral = [with_advantage(s, 0.0) for s in samples]
+    learner = fresh(parts, "learner.divergence=k3", "learner.divergence_weight=1.0", "learner.lr=0.01")
+    for _ in range(5):
+        learner.update(pushed)
+    away = learner.update(neutral)["learner/kl"]
+    for _ in range(40):
+        back = learner.update(neutral)["learner/kl"]
+    assert away > 0.01
+    assert back < away / 4
+    free = fresh(parts, "learner.divergence=k3", "learner.divergence_weight=0.0", "learner.lr=0.01")
+    for _ in range(5):
+        free.update(pushed)
+    assert free.update(neutral)["learner/kl"] > away, "the penalty held back from the start"
+
+
+def test_the_entropy_bonus_raises_entropy_where_it_counts(notes: tuple[Parts, list[Sample]]) -> None:
+    parts, samples = notes
+    neutral = [with_advantage(s, 0.0) for s in samples]
+    changes = {}
+    for reflect in (0.0, 1.0):
+        overrides = ("learner.entropy_start=0.5", "learner.entropy_end=0.5", f"learner.entropy_reflect={reflect}")
+        learner = fresh(parts, *overrides, "learner.lr=0.003")
+        first = learner.update(neutral)
+        for _ in range(10):
+            last = learner.update(neutral)
+        changes[reflect] = {phase: last[f"entropy/{phase}"] - first[f"entropy/{phase}"] for phase in Phase}
+        assert changes[reflect][Phase.PLAY] > 0.01
+    assert changes[1.0][Phase.REFLECT] > changes[0.0][Phase.REFLECT] + 0.01
+
+
+def test_the_entropy_bonus_goes_from_start_to_end(notes: tuple[Parts, list[Sample]]) -> None:
+    parts, samples = notes
+    learner = fresh(parts, "steps=3", "learner.entropy_start=0.4", "learner.entropy_end=0.1")
+    found = [learner.update(samples)["learner/entropy_bonus"] for _ in range(4)]
+    assert found == pytest.approx([0.4, 0.25, 0.1, 0.1])
+
+
+def test_the_entropy_floor_raises_the_bonus_update_by_update(notes: tuple[Parts, list[Sample]]) -> None:
+    parts, samples = notes
+    bonus = ("learner.entropy_start=0.2", "learner.entropy_end=0.2", "learner.entropy_rate=0.5", "learner.lr=1e-9")
+    learner = fresh(parts, *bonus, "learner.entropy_floor=1.0")
+    first, second, third = (learner.update(samples) for _ in range(3))
+    shortfall = 1.0 - first["entropy/play"]
+    assert 0.01 < shortfall < 1.0
+    assert first["learner/entropy_bonus"] == pytest.approx(0.2)
+    assert second["learner/entropy_bonus"] == pytest.approx(0.2 * math.exp(0.5 * shortfall), rel=1e-5)
+    assert third["learner/entropy_bonus"] == pytest.approx(0.2 * math.exp(shortfall), rel=1e-5)
+    content = fresh(parts, *bonus, "learner.entropy_floor=0.01")
+    assert [content.update(samples)["learner/entropy_bonus"] for _ in range(3)] == pytest.approx([0.2] * 3)
+
+
+def test_the_learning_rate_rises_and_falls(notes: tuple[Parts, list[Sample]]) -> None:
+    parts, samples = notes
+    learner = fresh(parts, "steps=4", "learner.lr=0.008", "learner.warmup=2", "learner.decay=true")
+    found = [learner.update(samples)["learner/lr"] for _ in range(4)]
+    assert found == pytest.approx([0.004, 0.006, 0.004, 0.002])
+
+
+def test_the_value_head_learns_the_returns_and_its_values_are_aligned(notes: tuple[Parts, list[Sample]]) -> None:
+    parts, samples = notes
+    learner = fresh(parts, "learner.lr=0.02", "learner.value_weight=1.0", with_values=True)
+    flat = [with_advantage(s, 0.0) for s in samples]
+    errors = [learner.update(flat)["learner/value_error"] for _ in range(80)]
+    returns = [x for s in samples for x in s.returns]
+    assert errors[0] == pytest.approx(sum(x * x for x in returns) / len(returns), rel=1e-5), "the head starts at zero"
+    assert errors[-1] < 0.2 * errors[0]
+    values = learner.values(samples[::-1])
+    assert [len(row) for row in values] == [len(s.positions) for s in samples[::-1]]
+    squares = [
+        (v - r) ** 2 for row, s in zip(values, samples[::-1], strict=True) for v, r in zip(row, s.returns, strict=True)
+    ]
+    assert sum(squares) / len(squares) == pytest.approx(learner.update(flat)["learner/value_error"], rel=1e-3)
+
+
+@pytest.mark.parametrize("with_values", [False, True])
+@pytest.mark.parametrize("num_updates", [0, 2])
+def test_a_restored_learner_goes_on_bit_for_bit(
+    notes: tuple[Parts, list[Sample]], with_values: bool, num_updates: int
+) -> None:
+    parts, samples = notes
+    how = (
+        "learner.lr=0.01",
+        "learner.warmup=5",
+        "learner.entropy_start=0.1",
+        "learner.entropy_end=0.1",
+        "learner.entropy_floor=1.0",
+        "learner.minibatches=2",
+        "learner.epochs=2",
+        "learner.divergence=k3",
+        "learner.divergence_weight=0.1",
+    )
+    learner = fresh(parts, *how, with_values=with_values)
+    for _ in range(num_updates):
+        learner.update(samples)
+    tensors, numbers = learner.state()
+    kept = copied(learner.weights()), copied(tensors), dict(numbers)
+    other = fresh(parts, *how, with_values=with_values)
+    other.update(samples[:2])  # what a learner did before is forgotten when it is restored
+    other.restore(*kept)
+    assert set(other.state()[0]) == set(tensors)
+    assert other.update(samples) == learner.update(samples)
+    for name, tensor in learner.weights().items():
+        assert torch.equal(tensor, other.weights()[name]), name
+    for name, tensor in learner.state()[0].items():
+        assert torch.equal(tensor, other.state()[0][name]), name
+    assert other.state()[1] == learner.state()[1]
+
+
+def test_weights_that_do_not_fit_are_refused() -> None:
+    model = tiny_parts().loaded.model
+    weights = copied(model.state_dict())
+    head, embeddings, norm = "lm_head.weight", "model.embed_tokens.weight", "model.norm.weight"
+    with pytest.raises(LearnError, match=r"unknown \['new'\], missing \[\]"):
+        load_weights(model, {**weights, "new": torch.zeros(1)})
+    with pytest.raises(LearnError, match=r"missing \['model.norm.weight'\]"):
+        load_weights(model, {n: t for n, t in weights.items() if n != norm})
+    with pytest.raises(LearnError, match=r"model.norm.weight has shape \(3,\), not \(16,\)"):
+        load_weights(model, {**weights, norm: torch.zeros(3)})
+    with pytest.raises(LearnError, match="missing"):
+        load_weights(model, {n: t for n, t in weights.items() if n not in (head, embeddings)})
+    doubled = {n: 2 * t for n, t in weights.items() if n != head}
+    load_weights(model, doubled)
+    assert torch.equal(model.lm_head.weight, doubled[embeddings]), "tied weights may be given once"
+
+
+def test_an_update_that_is_not_finite_is_skipped_and_counted_until_it_repeats(
+    notes: tuple[Parts, list[Sample]],
+) -> None:
+    parts, samples = notes
+    learner = fresh(parts, "learner.max_skips=1")
+    before = copied(learner.weights())
+    broken = [with_advantage(samples[0], math.nan), *samples[1:]]
+    assert learner.update(broken)["learner/skipped_updates"] == 1.0
+    assert all(torch.equal(tensor, before[name]) for name, tensor in learner.weights().items())
+    assert "learner/skipped_updates" not in learner.update(samples), "a good update ends the row"
+    learner.update(broken)
+    with pytest.raises(LearnError, match=r"not finite in 2 updates in a row; lower learner\.lr"):
+        learner.update(broken)
+
+
+def test_every_sample_is_seen_once_per_epoch(notes: tuple[Parts, list[Sample]]) -> None:
+    parts, samples = notes
+    report = fresh(parts, "learner.minibatches=3", "learner.epochs=2").update(samples)
+    assert report["learner/tokens"] == 2 * sum(len(s.tokens) for s in samples)
+    assert report["learner/trained_tokens"] == 2 * sum(len(s.positions) for s in samples)
+
+
+def test_values_of_turns_are_those_before_their_first_token() -> None:
+    """Credit sees, for each turn, what the head expected when the turn was still to be made."""
+    parts = sharpen(tiny_parts(*MODES["choice, notes"], "credit.estimator=ppo", "credit.options={}"))
+    groups = play(parts)
+    with torch.no_grad():
+        parts.learner._value_head.weight.normal_(generator=torch.Generator().manual_seed(1))  # type: ignore[union-attr]
+    trial, steps = groups[0].trials[0], parts.credit(groups)[0].trials[0]
+    turns = [
+        turn for e, episode in enumerate(trial.episodes) for turn in (*episode.turns, *trial.reflections[e : e + 1])
+    ]
+    mine = [turn for turn in turns if turn.calls]
+    assert len(mine) == len(steps) == 5
+    for turn, step in zip(mine, steps, strict=True):
+        call = turn.calls[0]
+        ids = torch.tensor([trial.streams[call.stream][: call.start]])
+        with torch.no_grad():
+            state = parts.learner.model.model(ids).last_hidden_state[0, -1]
+            expected = parts.learner._value_head(state).item()  # type: ignore[misc]
+        assert step.value == pytest.approx(expected, abs=1e-5)

@@ -1,0 +1,262 @@
+"""What reflections do: kept, removed and swapped, on trials whose answer is known."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from mage.build import language_seating, scripted_engine
+from mage.commands.train import run_reflections
+from mage.engines.scripted import Answer, ScriptedEngine, counter
+from mage.errors import ConfigError
+from mage.evaluate.metrics import Estimate
+from mage.evaluate.reflections import ReflectionReport, Seats, borrowed, forgotten, judge_reflections, partners
+from mage.evaluate.report import read_report
+from mage.evaluate.splits import Split, make_split
+from mage.evaluate.suite import evaluation_tasks
+from mage.evaluate.table import interval, reflections_table
+from mage.learn.run import go, judge_reflections_of, start
+from mage.players.agent import AgentSettings, Rewrite, as_written
+from mage.prompts.plain import PlainCodec
+from mage.protocols import Engine, Seating
+from mage.types import Memory, Task, Trial
+from tests.seated import WORLD, GluedCodec, make_settings, make_task, play_all, prompt_text, saying
+from tests.tiny import tiny_config
+
+RPS = "rps(rounds=3)"
+CONSTANT = make_split(
+    "constant", "", RPS, ("always:rock", "always:paper", "always:scissors"), held_out=False, pool="rps-seven"
+)
+NOTES = [Memory.REFLECTIONS, Memory.BOTH]
+
+
+def tasks_of(split: Split, trials: int, seats: Sequence[int] = (0,)) -> list[Task]:
+    return evaluation_tasks(split, episodes=3, seats=seats, trials=trials, seed=5)
+
+
+def seats(engine: Engine, how: AgentSettings, codec: PlainCodec | None = None) -> Seats:
+    def seated(rewrite: Rewrite) -> Seating:
+        return language_seating(WORLD, engine, codec or PlainCodec(), how, rewrite)
+
+    return seated
+
+
+def judged(answer: Answer, memory: Memory, trials: int = 4) -> ReflectionReport:
+    how = make_settings(memory=memory, reflection_tokens=200)
+    seated = seats(ScriptedEngine(answer), how)
+    return asyncio.run(judge_reflections(WORLD, seated, CONSTANT, tasks_of(CONSTANT, trials)))
+
+
+def trial_of(task: Task, answer: Answer, memory: Memory, rewrite: Rewrite) -> Trial:
+    how = make_settings(memory=memory, reflection_tokens=40)
+    (trial,) = play_all([(task, 0)], seats(ScriptedEngine(answer), how, GluedCodec())(rewrite))
+    assert isinstance(trial, Trial)
+    return trial
+
+
+def test_own_notes_win_none_play_as_at_first_and_swapped_ones_mislead() -> None:
+    report = judged(counter, Memory.REFLECTIONS)
+    # Without a note `counter` plays rock throughout: it draws, loses and wins against the three. What beats the next
+    # of rock, paper, scissors loses to this one; what beats the one after that draws.
+    tasks, constants = tasks_of(CONSTANT, 4), CONSTANT.members
+    lenders = [tasks[place].opponents[0] for place in partners(tasks)]
+    apart = [(constants.index(b) - constants.index(a.opponents[0])) % 3 for a, b in zip(tasks, lenders, strict=True)]
+    misled = -apart.count(1) / len(tasks)
+    assert [e.value for e in report.kept] == [0.0, 1.0, 1.0]
+    assert [e.value for e in report.removed] == [0.0, 0.0, 0.0]
+    assert [e.value for e in report.swapped] == pytest.approx([0.0, misled, misled])
+    assert misled < 0
+    assert report.over_removed[0] == report.over_swapped[0] == Estimate(0.0, 0.0, 0.0)
+    assert report.over_removed[2].low > 0
+    assert report.over_swapped[2].low > 0
+    assert (report.num_trials, report.failures, report.seats) == (12, 0, (0,))
+
+
+def test_differences_are_paired() -> None:
+    report = judged(counter, Memory.REFLECTIONS, trials=8)
+    # Scores differ by opponent only, and kept ones not at all: the difference scatters as the other arm does.
+    assert report.kept[2] == Estimate(1.0, 1.0, 1.0)
+    for arm, difference in ((report.removed, report.over_removed), (report.swapped, report.over_swapped)):
+        assert difference[2].value == pytest.approx(1.0 - arm[2].value)
+        assert difference[2].high - difference[2].low == pytest.approx(arm[2].high - arm[2].low)
+
+
+def test_notes_that_are_not_used_change_nothing() -> None:
+    def first_action(prompt: str, choices: tuple[str, ...]) -> str:
+        return choices[0] if choices else f"note {len(prompt)}"
+
+    for memory in NOTES:
+        report = judged(first_action, memory)
+        assert report.kept == report.removed == report.swapped
+        assert {*report.over_removed, *report.over_swapped} == {Estimate(0.0, 0.0, 0.0)}
+
+
+@pytest.mark.parametrize("memory", NOTES)
+def test_with_history_in_memory_only_the_notes_are_exchanged(memory: Memory) -> None:
+    def trusting(prompt: str, choices: tuple[str, ...]) -> str:
+        """Believes the newest note, and nothing else."""
+        if not choices:
+            return "lesson: " + prompt.rpartition(", opponent ")[2].partition(".")[0]
+        lesson = prompt.rpartition("lesson: ")[2].split()[0] if "lesson: " in prompt else ""
+        return {"rock": "paper", "paper": "scissors", "scissors": "rock"}.get(lesson, choices[0])
+
+    report = judged(trusting, memory)
+    assert [e.value for e in report.kept] == [0.0, 1.0, 1.0]
+    assert [e.value for e in report.removed] == [0.0, 0.0, 0.0]
+    assert report.swapped[1].value < 0.0, "what beats another constant draws with this one or loses to it"
+    assert report.over_swapped[1].low > 0
+
+
+def lending(task: Task) -> Rewrite:
+    """Lends the reflections of a trial whose notes say `theirs`."""
+    lender = trial_of(task, saying("", note="theirs"), Memory.BOTH, as_written)
+    return borrowed({task: lender.reflections})
+
+
+@pytest.mark.parametrize("memory", NOTES)
+def test_what_an_agent_reads_when_its_notes_are_another_s(memory: Memory) -> None:
+    task = make_task("rps(rounds=1)", opponents=("always:rock",))
+    own = trial_of(task, saying("", note="mine"), memory, as_written)
+    swapped = trial_of(task, saying("", note="mine"), memory, lending(task))
+    for index, episode in enumerate(own.episodes):
+        for turn, other in zip(episode.turns[:1], swapped.episodes[index].turns[:1], strict=True):
+            read = prompt_text(swapped, other.calls[0])
+            assert read == prompt_text(own, turn.calls[0]).replace("mine", "theirs")
+            assert read.count("theirs") == index
+    assert [turn.action for turn in swapped.reflections] == ["mine"] * 2, "what was written stays on record"
+
+
+@pytest.mark.parametrize("memory", NOTES)
+def test_what_an_agent_reads_without_its_notes(memory: Memory) -> None:
+    task = make_task("rps(rounds=1)", opponents=("always:rock",))
+    removed = trial_of(task, saying("", note="mine"), memory, forgotten)
+    read = prompt_text(removed, removed.episodes[2].turns[0].calls[0])
+    assert "mine" not in read
+    assert "Write a short note" not in read
+    assert "Your notes" not in read
+    if memory is Memory.REFLECTIONS:
+        assert "Episode 1" not in read
+        return
+    history = trial_of(task, saying(""), Memory.HISTORY, as_written)
+    expected = prompt_text(history, history.episodes[2].turns[0].calls[0])
+    assert read.partition("<|user|>")[2] == expected.partition("<|user|>")[2], "without notes, both is history"
+
+
+@pytest.mark.parametrize("memory", NOTES)
+@pytest.mark.parametrize("rewrite", [as_written, forgotten, None])
+def test_calls_point_at_their_own_tokens_whatever_is_remembered(memory: Memory, rewrite: Rewrite | None) -> None:
+    task = make_task(opponents=("always:paper",))
+    trial = trial_of(task, saying("", note="mine"), memory, rewrite or lending(task))
+    turns = [t for e in trial.episodes for t in e.turns if t.observation.seat == 0] + list(trial.reflections)
+    for call in (call for turn in turns for call in turn.calls):
+        stream = trial.streams[call.stream]
+        assert stream[call.start : call.start + len(call.sampled.tokens)] == call.sampled.tokens
+    num_streams = 3 if memory is Memory.REFLECTIONS or rewrite is not as_written else 1
+    assert len(trial.streams) == num_streams
+
+
+def test_a_small_context_holds_other_notes_too() -> None:
+    how = make_settings(memory=Memory.BOTH, context=900)
+    task = make_task(opponents=("always:paper",), episodes=8)
+    lender = trial_of(task, saying("", note="theirs"), Memory.REFLECTIONS, as_written)
+    for rewrite in (forgotten, borrowed({task: lender.reflections})):
+        (trial,) = play_all([(task, 0)], seats(ScriptedEngine(saying("", note="mine")), how)(rewrite))
+        assert isinstance(trial, Trial)
+        assert trial.overflows
+        for index, episode in enumerate(trial.episodes):
+            for turn in episode.turns[::2]:
+                assert "mine" not in prompt_text(trial, turn.calls[0])
+                assert turn.observation.episode == index
+        last = prompt_text(trial, trial.episodes[7].turns[0].calls[0])
+        assert ("theirs" in last) == (rewrite is not forgotten)
+
+
+def test_partners_are_other_opponents_in_the_same_seat_and_each_lends_once() -> None:
+    members = ("always:rock", "always:paper", "copy", "cycle", "uniform")
+    split = make_split("five", "", RPS, members, held_out=False)
+    tasks = tasks_of(split, 12, seats=(0, 1))
+    places = partners(tasks)
+    assert places == partners(list(tasks))
+    assert sorted(places) == list(range(len(tasks)))
+    for task, place in zip(tasks, places, strict=True):
+        assert tasks[place].seat == task.seat
+        assert tasks[place].opponents != task.opponents
+    lenders = {tasks[place].opponents for task, place in zip(tasks, places, strict=True) if task.opponents[0] == "copy"}
+    assert len(lenders) == 4, "repetitions borrow from all others"
+
+
+def test_partners_are_found_when_some_opponents_were_met_less_often() -> None:
+    tasks = [t for i, t in enumerate(tasks_of(CONSTANT, 4, seats=(0, 1))) if i not in (1, 2, 3, 14, 21, 22)]
+    for task, place in zip(tasks, partners(tasks), strict=True):
+        assert tasks[place].opponents != task.opponents
+        assert tasks[place].seat == task.seat
+
+
+def test_a_task_that_fails_in_one_arm_is_left_out_of_all() -> None:
+    def fragile(prompt: str, choices: tuple[str, ...]) -> str:
+        if choices and "They play" in prompt and "rock" in prompt.rpartition("They play")[2].partition("\n")[0]:
+            return "nonsense"
+        return counter(prompt, choices)
+
+    report = judged(fragile, Memory.REFLECTIONS, trials=6)
+    # Six tasks fail with their own notes, and those among the others that borrow no rock are played thrice.
+    assert report.failures >= 6
+    assert report.num_trials + report.failures == 18
+    assert report.kept[2].value == 1.0
+
+
+@pytest.mark.parametrize("memory", [Memory.NONE, Memory.HISTORY])
+def test_agents_that_write_nothing_are_refused(memory: Memory) -> None:
+    with pytest.raises(ConfigError, match=r"no reflections to judge; they need agent\.memory=reflections or both"):
+        judged(counter, memory)
+
+
+def test_one_opponent_has_nobody_to_swap_with() -> None:
+    with pytest.raises(ConfigError, match="swapped between opponents, and seat 0 has met only one"):
+        partners([make_task(seed=seed) for seed in range(3)])
+
+
+def test_the_report_reads_back_and_its_table_fits_a_terminal() -> None:
+    engine, _ = scripted_engine("scripted:counter")
+    how = make_settings(memory=Memory.REFLECTIONS, reflection_tokens=200)
+    report = asyncio.run(judge_reflections(WORLD, seats(engine, how), CONSTANT, tasks_of(CONSTANT, 2)))
+    assert msgspec.json.decode(msgspec.json.encode(report), type=ReflectionReport) == report
+    console = Console(width=80, force_terminal=False)
+    with console.capture() as captured:
+        console.print(reflections_table([report]))
+    lines = captured.get().splitlines()
+    assert max(map(len, lines)) <= 80
+    rows = {line[:26].strip(): line[26:].strip() for line in lines}
+    assert rows["last score, own notes"] == "+1.000 ±0.000"
+    assert rows["best memoryless"] == "22/63 = 0.349"
+    assert rows["limit"] == "1"
+    assert rows["own over removed"].startswith(f"{report.over_removed[2].value:+.3f}")
+
+
+@pytest.mark.parametrize("memory", NOTES)
+def test_a_run_s_reflections_are_judged_saved_and_printed(tmp_path: Path, memory: Memory) -> None:
+    splits = 'evaluation.splits=["rps-seven"]'
+    config = tiny_config("steps=1", f"agent.memory={memory}", "agent.reflection_tokens=8", splits)
+    start(config, tmp_path / "run")
+    go(tmp_path / "run", Console(quiet=True))
+    console = Console(width=80, force_terminal=False)
+    with console.capture() as captured:
+        assert run_reflections(tmp_path / "run", 2, console) == 0
+    saved = read_report(tmp_path / "run" / "evaluations" / "reflections-000001.json", ReflectionReport)
+    (report,) = saved.reports
+    assert (report.split, report.episodes, report.num_trials, report.failures) == ("rps-seven", 2, 14, 0)
+    assert report.kept[0] == report.removed[0] == report.swapped[0], "nothing differs before the first reflection"
+    assert report.over_removed[0] == report.over_swapped[0] == Estimate(0.0, 0.0, 0.0)
+    assert f"own over swapped           {interval(report.over_swapped[1])}" in captured.get()
+    assert (saved.step, saved.config) == (1, config.model_dump(mode="json"))
+
+
+def test_a_run_that_writes_no_reflections_is_refused(tmp_path: Path) -> None:
+    start(tiny_config("agent.memory=history"), tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"agent\.memory = history: no reflections are written"):
+        judge_reflections_of(tmp_path / "run")

@@ -1,0 +1,185 @@
+"""What a run does when things go wrong: alarms that stop it or roll it back, losses that are not finite."""
+
+from __future__ import annotations
+
+import math
+import signal
+from importlib import import_module
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+
+from mage.errors import ConfigError, RecordError
+from mage.learn.checkpoint import checkpoints, read_state
+from mage.learn.learner import LearnError
+from mage.learn.progress import MAX_ROLLBACKS
+from mage.learn.run import config_of, go, interruptible, start, weights_of
+from mage.record.files import read_lines
+from mage.record.store import RunReader, RunWriter
+from tests.tiny import samples_of, tiny_config, tiny_parts, with_advantage
+
+
+def run(folder: Path, *overrides: str) -> str:
+    """Train, or go on, in this process; what was said comes back."""
+    if not folder.exists():
+        start(tiny_config("checkpoint.transcripts=1", *overrides), folder)
+    said = StringIO()
+    go(folder, Console(file=said, width=200))
+    return said.getvalue()
+
+
+def events(folder: Path) -> list[dict[str, Any]]:
+    return list(read_lines(folder / "events.jsonl"))
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in checkpoints(folder / "checkpoints")]
+
+
+def weights(folder: Path, step: int) -> bytes:
+    return (folder / "checkpoints" / f"step-{step:06d}" / "model.safetensors").read_bytes()
+
+
+ALWAYS = ("alarms.entropy=1.0", "learner.lr=0.01")
+"""Entropy is under one from the first step on."""
+
+
+def test_a_quiet_run_has_no_events_and_ends_with_its_newest_checkpoints(tmp_path: Path) -> None:
+    said = run(tmp_path / "run", "steps=5", "checkpoint.every=1", "checkpoint.keep=3")
+    assert "alarm" not in said
+    assert events(tmp_path / "run") == []
+    assert names(tmp_path / "run") == ["step-000003", "step-000004", "step-000005"]
+    assert len({weights(tmp_path / "run", step) for step in (3, 4, 5)}) == 3
+    assert {line["step"] for line in read_lines(tmp_path / "run" / "timings.jsonl")} == {1, 2, 3, 4, 5}
+    # The task shown before and after, and two siblings of each step's first group.
+    assert len(RunReader(tmp_path / "run").summaries()) == 2 + 2 * 5
+
+
+def test_an_alarm_that_prints_is_recorded_and_the_run_goes_on(tmp_path: Path) -> None:
+    said = run(tmp_path / "run", "steps=4", "alarms.patience=2", *ALWAYS)
+    assert said.count("alarm at step") == 2
+    assert [(event["step"], event["action"]) for event in events(tmp_path / "run")] == [(2, "print"), (4, "print")]
+    assert names(tmp_path / "run") == ["step-000004"]
+
+
+def test_an_alarm_that_stops_saves_first_and_the_run_can_be_resumed(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    said = run(folder, "steps=4", "alarms.patience=2", "alarms.action=stop", *ALWAYS)
+    assert said.splitlines()[-1] == "stopped by an alarm; resumed, the run goes on until the next one"
+    assert "alarm at step 2: entropy/play is under 1.0 for 2 steps" in said
+    assert names(folder) == ["step-000002"]
+    # The streak goes on where it was: the next alarm is two steps away, not one.
+    run(folder)
+    assert names(folder) == ["step-000002", "step-000004"]
+    assert [event["step"] for event in events(folder)] == [2, 4]
+
+
+def test_without_a_healthy_checkpoint_a_rollback_stops(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    said = run(folder, "steps=4", "checkpoint.every=1", "alarms.patience=2", "alarms.action=rollback", *ALWAYS)
+    assert said.splitlines()[-1] == "stopped by an alarm: there is no healthy checkpoint to go back to yet"
+    assert [set(event) for event in events(folder)] == [{"step", "alarm", "action"}]
+    assert names(folder)[-1] == "step-000002"
+    assert read_state(folder / "checkpoints" / "step-000002").healthy is None
+
+
+def test_rollbacks_take_the_weights_from_before_the_trouble_and_are_bounded(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    collapse = ("learner.lr=0.1", "alarms.entropy=0.8", "alarms.patience=2", "alarms.action=rollback")
+    said = run(folder, "steps=60", "checkpoint.every=1", "checkpoint.keep=100", *collapse)
+    assert said.splitlines()[-1] == f"stopped by an alarm: the run has gone back {MAX_ROLLBACKS} times already"
+    metrics = {line["step"]: line["entropy/play"] for line in read_lines(folder / "metrics.jsonl")}
+    rollbacks = [(event["step"], event["rollback"]) for event in events(folder) if "rollback" in event]
+    assert len(rollbacks) == MAX_ROLLBACKS
+    for step, healthy in rollbacks:
+        assert max(metrics[step], metrics[step - 1]) < 0.8 <= metrics[healthy] or healthy in dict(rollbacks)
+        assert healthy < step - 1
+        assert weights(folder, step) == weights(folder, healthy)
+        assert weights(folder, step) != weights(folder, step - 1)
+    # Two steps of patience had passed: the checkpoint of the first bad step is on file and was passed over.
+    assert weights(folder, rollbacks[0][0] - 1) != weights(folder, rollbacks[0][1])
+    state = read_state(checkpoints(folder / "checkpoints")[-1])
+    assert state.rollbacks == MAX_ROLLBACKS
+
+
+def test_a_score_that_fell_rolls_back_to_the_best(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    judged = ("evaluation.every=1", 'evaluation.splits=["rps-seven"]', "evaluation.trials=2", "game=rps(rounds=3)")
+    fall = ("alarms.drop=0.0001", "alarms.action=rollback", "learner.lr=0.1")
+    run(folder, "steps=8", "checkpoint.every=1", "checkpoint.keep=1", "evaluation.final_trials=2", *judged, *fall)
+    rollbacks = [(event["step"], event["rollback"]) for event in events(folder) if "rollback" in event]
+    assert rollbacks
+    scores = {
+        line["step"]: line["eval/rps-seven/score_2"]
+        for line in read_lines(folder / "metrics.jsonl")
+        if "eval/rps-seven/score_2" in line
+    }
+    for step, best in rollbacks:
+        assert scores[best] == max(scores[n] for n in range(1, step + 1))
+        assert scores[step] < scores[best]
+    state = read_state(checkpoints(folder / "checkpoints")[-1])
+    assert state.best is not None
+    assert f"step-{state.best[1]:06d}" in names(folder)  # kept, though only one is kept otherwise
+
+
+def test_an_update_that_is_not_finite_is_skipped_counted_and_in_the_end_refused() -> None:
+    parts = tiny_parts("learner.max_skips=2")
+    good = samples_of(parts)
+    bad = [with_advantage(sample, math.nan) for sample in good]
+    before = {name: tensor.clone() for name, tensor in parts.learner.weights().items()}
+    for _ in range(2):
+        assert parts.learner.update(bad)["learner/skipped_updates"] == 1
+    assert all(torch.equal(tensor, before[name]) for name, tensor in parts.learner.weights().items())
+    assert "learner/skipped_updates" not in parts.learner.update(good)
+    assert not all(torch.equal(tensor, before[name]) for name, tensor in parts.learner.weights().items())
+    for _ in range(2):
+        parts.learner.update(bad)
+    with pytest.raises(LearnError, match="not finite in 3 updates in a row; lower learner"):
+        parts.learner.update(bad)
+
+
+def test_a_run_whose_loss_is_never_finite_ends_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train = import_module("mage.train")
+    honest = train.to_batch
+    monkeypatch.setattr(train, "to_batch", lambda *a: [with_advantage(s, math.nan) for s in honest(*a)])
+    folder = tmp_path / "run"
+    with pytest.raises(LearnError, match="not finite in 3 updates in a row"):
+        run(folder, "steps=6", "learner.max_skips=2", "checkpoint.every=1")
+    assert [line["learner/skipped_updates"] for line in read_lines(folder / "metrics.jsonl")] == [1, 1]
+    assert weights(folder, 1) == weights(folder, 2)
+    # The count of skips is part of the checkpoint: the very next bad update ends the resumed run too.
+    with pytest.raises(LearnError, match="not finite in 3 updates in a row"):
+        run(folder)
+    monkeypatch.setattr(train, "to_batch", honest)
+    run(folder)
+    assert names(folder)[-1] == "step-000006"
+
+
+def test_the_second_interrupt_interrupts() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    heard: list[str] = []
+    with interruptible(lambda: heard.append("first")):
+        signal.raise_signal(signal.SIGINT)
+        assert heard == ["first"]
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert heard == ["first"]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_what_is_no_training_run_is_refused(tmp_path: Path) -> None:
+    RunWriter.create(tmp_path / "duel", kind="duel", config={}, seed=0).close()
+    with pytest.raises(RecordError, match="is a duel run; only train runs have weights"):
+        config_of(tmp_path / "duel")
+    start(tiny_config(), tmp_path / "new")
+    with pytest.raises(RecordError, match="has no checkpoint yet"):
+        weights_of(tmp_path / "new")
+    with pytest.raises(RecordError, match="is not empty"):
+        start(tiny_config(), tmp_path / "new")
+    with pytest.raises(ConfigError, match="unknown tracker 'paper'"):
+        start(tiny_config('trackers=["paper"]'), tmp_path / "never")
+    assert not (tmp_path / "never").exists()

@@ -1,0 +1,146 @@
+"""Splits: the shipped files, and what happens when one is changed, misspelt or trained on."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mage.build import check, members_of
+from mage.config import load_config, recipe_names
+from mage.errors import ConfigError, RecordError
+from mage.evaluate import splits
+from mage.evaluate.splits import Split, load_split, make_split, refuse_held_out, split_names
+from mage.games.openspiel import load_game
+from mage.learn.run import start
+from mage.players.table import check_opponent
+from mage.spec import parse_spec
+
+SHIPPED = Path(splits.__file__).parents[1] / "splits"
+HELD_OUT = [name for name in split_names() if load_split(name).held_out]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the shipped files that `load_split` reads instead."""
+    shutil.copytree(SHIPPED, tmp_path / "splits", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr("mage.evaluate.splits.resources.files", lambda _: tmp_path)
+    load_split.cache_clear()
+    yield tmp_path / "splits"
+    load_split.cache_clear()
+
+
+@pytest.mark.parametrize("name", split_names())
+def test_every_member_is_canonical_and_can_be_seated_anywhere(name: str) -> None:
+    split = load_split(name)
+    game = load_game(split.game)
+    assert split.members
+    assert len(set(split.members)) == len(split.members)
+    assert split.game == str(parse_spec(split.game))
+    for member in split.members:
+        assert member == str(parse_spec(member))
+        for seat in range(game.num_seats):
+            check_opponent(member, game, seat)
+    assert load_split(split.pool).game == split.game
+    assert set(split.members) <= set(load_split(split.pool).members)
+
+
+def test_105_players_are_80_to_train_with_and_25_to_judge_by() -> None:
+    everyone, trained, held_out = (
+        load_split(name).members for name in ("rps-memory-one", "rps-trained", "rps-held-out")
+    )
+    assert (len(everyone), len(trained), len(held_out)) == (105, 80, 25)
+    assert not set(trained) & set(held_out)
+    assert set(trained) | set(held_out) == set(everyone)
+
+
+@pytest.mark.parametrize("change", ["members", "game", "sha256"])
+def test_a_split_that_was_changed_is_refused_by_its_name(folder: Path, change: str) -> None:
+    path = folder / "rps-seven.json"
+    split = msgspec.json.decode(path.read_bytes(), type=Split)
+    values = {"members": split.members[1:], "game": "rps(rounds=4)", "sha256": "0" * 64}
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(split, **{change: values[change]})))
+    with pytest.raises(RecordError, match="the split 'rps-seven' was changed"):
+        load_split("rps-seven")
+    assert load_split("rps-held-out").held_out
+
+
+def test_words_about_a_split_may_change(folder: Path) -> None:
+    path = folder / "rps-seven.json"
+    split = msgspec.json.decode(path.read_bytes(), type=Split)
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(split, description="other words")))
+    assert load_split("rps-seven").description == "other words"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"name": "rps-seven"}', b"[1]", b"\xff"])
+def test_a_split_that_cannot_be_read_is_named(folder: Path, content: bytes) -> None:
+    (folder / "rps-seven.json").write_bytes(content)
+    with pytest.raises(RecordError, match="the split 'rps-seven' cannot be read") as caught:
+        load_split("rps-seven")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="unknown split 'rps-eight'; known: kuhn-behaviour-held-out, ") as caught:
+        load_split("rps-eight")
+    assert all(name in str(caught.value) for name in split_names())
+
+
+@pytest.mark.parametrize("name", HELD_OUT)
+def test_training_on_a_member_that_is_held_out_is_refused(name: str) -> None:
+    split = load_split(name)
+    for member in split.members:
+        with pytest.raises(ConfigError, match=f"is held out by the split '({name}|rps-held-out)'; train"):
+            refuse_held_out(split.game, ("uniform", member))
+
+
+def test_a_held_out_member_is_refused_however_it_is_written_or_wrapped() -> None:
+    for member in ("always( bet )", "always:bet", "switch(conservative,always:bet,at=1)"):
+        with pytest.raises(ConfigError, match=r"'always\(bet\)' is held out by the split 'kuhn-other-scripts'"):
+            refuse_held_out("kuhn_poker(reworded=3)", (member,))
+    with pytest.raises(ConfigError, match="is held out by the split 'rps-held-out'"):
+        refuse_held_out("rps(rounds=9)", load_split("rps-held-out").members[:1])
+
+
+def test_others_may_be_trained_with() -> None:
+    refuse_held_out("kuhn_poker", ("conservative", "aggressive", "behaviour(concentration=0.3)", "uniform"))
+    refuse_held_out("rps", load_split("rps-trained").members)
+    refuse_held_out("leduc_poker", ("cfr",))  # held out in another game
+
+
+def test_mage_train_refuses_held_out_members_in_one_line(tmp_path: Path) -> None:
+    main = "import sys; from mage.cli import main; sys.argv[0] = 'mage'; main()"
+    keys = ["population.members=['always:bet']", "population.weights=[]"]
+    command = [sys.executable, "-c", main, "train", "kuhn", *keys, "--run", str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("mage: population.members: 'always(bet)' is held out by the split")
+    assert not (tmp_path / "run").exists(), "nothing is left behind"
+
+
+def test_a_population_that_is_held_out_is_refused(tmp_path: Path) -> None:
+    config = load_config("kuhn", ["population.split=kuhn-other-scripts", "population.weights=[]"])
+    with pytest.raises(ConfigError, match="is held out by the split 'kuhn-other-scripts'"):
+        start(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", [name for name, _ in recipe_names()])
+def test_no_shipped_recipe_trains_on_what_is_held_out(name: str) -> None:
+    config = load_config(name)
+    check(config)
+    refuse_held_out(config.game, members_of(config))
+    for split in config.evaluation.splits:
+        assert load_split(split).game == str(parse_spec(config.game))
+
+
+def test_a_split_is_made_with_canonical_specs_and_its_own_pool() -> None:
+    split = make_split("mine", "", " rps( rounds = 3 )", ("mcts:100", "always( rock )"), held_out=True)
+    assert (split.game, split.members, split.pool) == ("rps(rounds=3)", ("mcts(100)", "always(rock)"), "mine")
+    assert split.sha256 == make_split("other", "words", split.game, split.members, held_out=False).sha256
+    assert split.sha256 != make_split("mine", "", split.game, split.members[::-1], held_out=True).sha256

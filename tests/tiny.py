@@ -1,0 +1,96 @@
+"""A tiny model at the table: real parts, small enough that a step takes a fraction of a second."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+import torch
+
+from mage.config import load_config
+from mage.credit.stats import EMPTY
+from mage.learn.batch import micro_batches
+from mage.learn.learner import Learner
+from mage.learn.parts import Parts, build_parts
+from mage.schema import Config
+from mage.train import to_batch
+from mage.types import Group, Sample, Weight
+
+MODEL = "nano(hidden=16,layers=1,heads=2,context=512)"
+_SMALL = (
+    f"agent.model={MODEL}",
+    "agent.context=512",
+    "game=rps(rounds=2)",
+    "population.split=",
+    'population.members=["always:rock", "cycle(step=1)"]',
+    "batch.groups=2",
+    "batch.size=4",
+    "batch.replacements=0",
+    "evaluation.splits=[]",
+    "trial.episodes=2",
+    "learner.entropy_start=0.0",
+    "learner.entropy_end=0.0",
+    "learner.token_budget=100000",
+)
+
+
+def tiny_config(*overrides: str) -> Config:
+    """The recipe `rps`, made small."""
+    return load_config("rps", (*_SMALL, *overrides))
+
+
+def tiny_parts(*overrides: str) -> Parts:
+    """The parts of a small run."""
+    return build_parts(tiny_config(*overrides))
+
+
+def sharpen(parts: Parts) -> Parts:
+    """Make the first policy, which is close to uniform, prefer some tokens to others."""
+    with torch.no_grad():
+        parts.learner.model.model.embed_tokens.weight.mul_(10.0)
+    return parts
+
+
+def play(parts: Parts, step: int = 0) -> list[Group]:
+    """A step's groups, played with the learner's weights."""
+
+    async def played() -> list[Group]:
+        await parts.publish(step)
+        return await parts.play(parts.tasks(parts.config.batch.groups, "tasks", step), parts.config.batch.size)
+
+    return asyncio.run(played())
+
+
+def judged(parts: Parts, groups: Sequence[Group]) -> list[Sample]:
+    """The samples of all groups, dead ones too, with the advantages of a first step."""
+    credited = parts.credit(groups)
+    advantages, _ = parts.estimator.estimate(credited, EMPTY)
+    return to_batch(groups, credited, advantages, range(len(groups)))
+
+
+def samples_of(parts: Parts, step: int = 0) -> list[Sample]:
+    """The samples of a step."""
+    return judged(parts, play(parts, step))
+
+
+def with_advantage(sample: Sample, *advantages: float) -> Sample:
+    """The same sample with other advantages, one for each trained token, or one for all."""
+    num = len(sample.positions)
+    return msgspec.structs.replace(sample, advantages=advantages if len(advantages) == num else advantages * num)
+
+
+def read(learner: Learner, samples: Sequence[Sample]) -> tuple[list[list[float]], list[float]]:
+    """The learner's log-probabilities by sample, and all entropies; samples must be given longest first."""
+    lengths = [len(sample.tokens) for sample in samples]
+    assert lengths == sorted(lengths, reverse=True)
+    (batch,) = micro_batches(samples, Weight.TOKEN, len(samples) * max(lengths))
+    with torch.no_grad():
+        logprobs_N, entropy_N = learner._read(learner.model, learner._hidden(learner.model, batch), batch)
+    sizes = [len(sample.positions) for sample in samples]
+    return [row.tolist() for row in torch.split(logprobs_N, sizes)], entropy_N.tolist()
+
+
+def logprobs(learner: Learner, *samples: Sample) -> list[list[float]]:
+    """The learner's log-probabilities of the trained tokens of each sample."""
+    return [read(learner, [sample])[0][0] for sample in samples]
