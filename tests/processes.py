@@ -94,18 +94,8 @@ def alone(*argv: str | Path, **environment: str) -> Ended:
     return Ended(done.returncode, done.stdout + done.stderr)
 
 
-def kill_after(seconds: float) -> Callable[[int], None]:
-    """Kill after a while."""
-
-    def kill(pid: int) -> None:
-        time.sleep(seconds)
-        _send(pid, signal.SIGKILL)
-
-    return kill
-
-
-def when(condition: Callable[[], bool], *signals: signal.Signals) -> Callable[[int], None]:
-    """Send signals, a moment apart, as soon as a condition holds; do nothing once the process has ended."""
+def when(condition: Callable[[], bool], *signals: signal.Signals, delay_s: float = 0.0) -> Callable[[int], None]:
+    """Send signals, a moment apart, when a condition holds, or a while later; nothing once the process has ended."""
 
     def watch(pid: int) -> None:
         while not condition():
@@ -113,7 +103,7 @@ def when(condition: Callable[[], bool], *signals: signal.Signals) -> Callable[[i
                 return
             time.sleep(0.0001)
         for number, sent in enumerate(signals):
-            time.sleep(0.05 * number)
+            time.sleep(delay_s if number == 0 else 0.05)
             _send(pid, sent)
 
     return watch

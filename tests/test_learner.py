@@ -134,11 +134,11 @@ def test_where_logits_are_more_than_the_head_they_are_read_from_a_plain_forward(
     for weight in model.parameters():
         weight.data.normal_(0.0, 0.5, generator=torch.Generator().manual_seed(weight.numel()))
     learner = Learner(model, learner_settings(tiny_config()))
-    one = (Phase.PLAY,), (0.0,), (1.0,), (0.0,), (None,)
-    sample = Sample((1, 2, 3, 4), (2,), (0,), *one, 0)
     with torch.no_grad():
         plain = model(torch.tensor([[1, 2, 3, 4]])).logits[0, 1].log_softmax(0)[3].item()
         bare = model.lm_head(model.model(torch.tensor([[1, 2, 3, 4]])).last_hidden_state)[0, 1].log_softmax(0)[3].item()
+    one = (Phase.PLAY,), (plain,), (1.0,), (0.0,), (None,)
+    sample = Sample((1, 2, 3, 4), (2,), (0,), *one, 0)
     assert logprobs(learner, sample)[0] == pytest.approx([plain], abs=1e-5)
     assert abs(plain - bare) > 0.01
     learner.update([sample])

@@ -12,37 +12,62 @@ import pytest
 
 from mage.record.files import count_lines, read_lines
 from mage.record.store import RunReader, RunWriter
-from tests.processes import Ended, Mage, alone, kill_after, when
+from tests.processes import Ended, Mage, alone, when
 
 LOGS = ("metrics.jsonl", "trials.jsonl", "index.jsonl", "events.jsonl")
 STEPS = 8
 # Everything that carries state from step to step is in use: statistics, optimizer, schedules, the entropy floor,
 # alarms that roll back, the best checkpoint.
-TINY = (
-    "rps",
-    "seed=4",
-    f"steps={STEPS}",
-    "batch.groups=2",
-    "batch.size=2",
-    "agent.model=nano(hidden=16,layers=1,heads=2,context=512)",
-    "agent.context=512",
-    "learner.lr=0.01",
-    "learner.decay=true",
-    "learner.epochs=2",
-    "learner.minibatches=2",
-    "learner.entropy_floor=0.9999",
-    "learner.entropy_rate=1.0",
-    "checkpoint.every=2",
-    "checkpoint.transcripts=1",
-    "evaluation.every=3",
-    'evaluation.splits=["rps-seven"]',
-    "evaluation.trials=2",
-    "evaluation.final_trials=2",
-    "alarms.entropy=0.985",
-    "alarms.patience=2",
-    "alarms.drop=0.05",
-    "alarms.action=rollback",
-)
+RECIPE = f"""
+seed = 4
+steps = {STEPS}
+game = "rps(rounds=3)"
+
+[trial]
+episodes = 3
+
+[population]
+split = "rps-trained"
+
+[agent]
+model = "nano(hidden=16,layers=1,heads=2,context=512)"
+memory = "history"
+context = 512
+
+[batch]
+groups = 2
+size = 2
+
+[credit]
+estimator = "agent"
+options = {{ scale = "none", unit = "turn" }}
+
+[learner]
+lr = 0.01
+decay = true
+epochs = 2
+minibatches = 2
+entropy_start = 0.1
+entropy_end = 0.02
+entropy_floor = 0.9999
+entropy_rate = 1.0
+
+[checkpoint]
+every = 2
+transcripts = 1
+
+[evaluation]
+every = 3
+splits = ["rps-seven"]
+trials = 2
+final_trials = 2
+
+[alarms]
+entropy = 0.985
+patience = 2
+drop = 0.05
+action = "rollback"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +78,17 @@ def mage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mage]:
 
 
 @pytest.fixture(scope="module")
-def unbroken(mage: Mage, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("recipes") / "small.toml"
+    path.write_text(RECIPE, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def unbroken(mage: Mage, recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Made by a process like any user's; the server that forks the others gets ready meanwhile."""
     folder = tmp_path_factory.mktemp("runs") / "unbroken"
-    ended = alone("train", *TINY, "--run", folder, PYTHONHASHSEED="12345")
+    ended = alone("train", recipe, "--run", folder, PYTHONHASHSEED="12345")
     assert ended.code == 0, ended.said
     return folder
 
@@ -97,15 +129,15 @@ def test_the_run_of_these_tests_uses_what_they_are_about(unbroken: Path) -> None
     assert f"step-{state['best'][1]:06d}" in checkpoints_of(unbroken)
 
 
-def test_the_same_config_and_seed_give_the_same_run(mage: Mage, unbroken: Path, tmp_path: Path) -> None:
-    ended = mage("train", *TINY, "--run", tmp_path / "run")
+def test_the_same_config_and_seed_give_the_same_run(mage: Mage, recipe: Path, unbroken: Path, tmp_path: Path) -> None:
+    ended = mage("train", recipe, "--run", tmp_path / "run")
     assert ended.code == 0, ended.said
     assert_equal(tmp_path / "run", unbroken)
     assert checkpoints_of(tmp_path / "run") == checkpoints_of(unbroken)
 
 
-def test_another_seed_gives_another_run(mage: Mage, unbroken: Path, tmp_path: Path) -> None:
-    assert mage("train", *TINY, "seed=5", "--run", tmp_path / "run").code == 0
+def test_another_seed_gives_another_run(mage: Mage, recipe: Path, unbroken: Path, tmp_path: Path) -> None:
+    assert mage("train", recipe, "seed=5", "--run", tmp_path / "run").code == 0
     found, wanted = everything(tmp_path / "run"), everything(unbroken)
     weights = f"checkpoints/step-{STEPS:06d}/model.safetensors"
     assert all(found[name] != wanted[name] for name in ("metrics.jsonl", "trials.jsonl", weights))
@@ -117,7 +149,7 @@ def go_on(mage: Mage, folder: Path) -> Ended:
     return ended
 
 
-def test_killed_where_it_hurts(mage: Mage, unbroken: Path, tmp_path: Path) -> None:
+def test_killed_where_it_hurts(mage: Mage, recipe: Path, unbroken: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     metrics, checkpoints = folder / "metrics.jsonl", folder / "checkpoints"
     moments = [
@@ -129,7 +161,7 @@ def test_killed_where_it_hurts(mage: Mage, unbroken: Path, tmp_path: Path) -> No
         lambda: any(checkpoints.glob(".deleting-*")) or count_lines(metrics) >= 8,
         lambda: (checkpoints / f"step-{STEPS:06d}").exists(),  # in the last evaluation
     ]
-    command: tuple[str | Path, ...] = ("train", *TINY, "--run", folder)
+    command: tuple[str | Path, ...] = ("train", recipe, "--run", folder)
     half_written = 0
     for moment in moments:
         assert mage(*command, meanwhile=when(moment, SIGKILL)).code == -SIGKILL
@@ -144,24 +176,26 @@ def test_killed_where_it_hurts(mage: Mage, unbroken: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
-def test_killed_at_random_moments(mage: Mage, unbroken: Path, tmp_path: Path, seed: int) -> None:
+def test_killed_at_random_moments(mage: Mage, recipe: Path, unbroken: Path, tmp_path: Path, seed: int) -> None:
     folder = tmp_path / "run"
+    timings = folder / "timings.jsonl"
     draws = random.Random(seed)
-    ended = mage("train", *TINY, "--run", folder, meanwhile=kill_after(draws.uniform(0.3, 1.5)))
+    command: tuple[str | Path, ...] = ("train", recipe, "--run", folder)
     kills = 0
-    while ended.code != 0 and kills < 8:
-        assert ended.code == -SIGKILL, ended.said
-        kills += 1
-        ended = mage("train", "--resume", folder, meanwhile=kill_after(draws.uniform(0.1, 1.5)))
+    for _ in range(8):
+        num_steps = max(1, count_lines(timings) + draws.choice((0, 1, 1, 2, 3)))
+        moment = when(lambda num=num_steps: count_lines(timings) >= num, SIGKILL, delay_s=draws.uniform(0, 0.15))  # type: ignore[misc]
+        kills += mage(*command, meanwhile=moment).code == -SIGKILL
+        command = ("train", "--resume", folder)
     assert kills > 0
     go_on(mage, folder)
     assert_equal(folder, unbroken)
 
 
-def test_an_interrupt_finishes_the_step_and_saves(mage: Mage, unbroken: Path, tmp_path: Path) -> None:
+def test_an_interrupt_finishes_the_step_and_saves(mage: Mage, recipe: Path, unbroken: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     timings = folder / "timings.jsonl"
-    command: tuple[str | Path, ...] = ("train", *TINY, "--run", folder)
+    command: tuple[str | Path, ...] = ("train", recipe, "--run", folder)
     for num_steps in (1, 4):
         ended = mage(*command, meanwhile=when(lambda num=num_steps: count_lines(timings) >= num, SIGINT))  # type: ignore[misc]
         assert ended.code == 0, ended.said
@@ -174,18 +208,18 @@ def test_an_interrupt_finishes_the_step_and_saves(mage: Mage, unbroken: Path, tm
     assert_equal(folder, unbroken)
 
 
-def test_a_second_interrupt_stops_at_once(mage: Mage, tmp_path: Path) -> None:
+def test_a_second_interrupt_stops_at_once(mage: Mage, recipe: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    long_steps = (*TINY, "batch.groups=200", "batch.size=8")
+    long_steps = (recipe, "batch.groups=200", "batch.size=8")
     begun = when(lambda: count_lines(folder / "trials.jsonl") == 1, SIGINT, SIGINT)
     ended = mage("train", *long_steps, "--run", folder, meanwhile=begun)
     assert ended == (130, "finishing this step; interrupt again to stop at once\n")
     assert count_lines(folder / "timings.jsonl") == 0
 
 
-def test_time_that_is_up_ends_a_run_after_its_step(mage: Mage, unbroken: Path, tmp_path: Path) -> None:
+def test_time_that_is_up_ends_a_run_after_its_step(mage: Mage, recipe: Path, unbroken: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    ended = mage("train", *TINY, "--run", folder, "--max-minutes", "0")
+    ended = mage("train", recipe, "--run", folder, "--max-minutes", "0")
     assert ended.code == 0, ended.said
     assert checkpoints_of(folder) == ["step-000001"]
     assert f"mage train --resume {folder}" in ended.said
@@ -205,9 +239,9 @@ def test_a_run_that_is_done_stays_as_it_is(mage: Mage, unbroken: Path) -> None:
     assert not list(unbroken.glob("*.superseded"))
 
 
-def test_a_run_that_is_being_written_is_left_alone(mage: Mage, tmp_path: Path) -> None:
+def test_a_run_that_is_being_written_is_left_alone(mage: Mage, recipe: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    assert mage("train", *TINY, "--run", folder, "--max-minutes", "0").code == 0
+    assert mage("train", recipe, "--run", folder, "--max-minutes", "0").code == 0
     (folder / "metrics.jsonl").open("a").write('{"step":2}\n')  # what the other process has written meanwhile
     before = {name: (folder / name).read_bytes() for name in LOGS}
     with RunWriter.reopen(folder):
@@ -250,9 +284,9 @@ def test_a_resumed_run_keeps_its_directory_and_its_config(mage: Mage, unbroken: 
         assert ended.said.count("\n") == 1
 
 
-def test_a_checkpoint_that_cannot_be_read_is_named_in_one_line(mage: Mage, tmp_path: Path) -> None:
+def test_a_checkpoint_that_cannot_be_read_is_named_in_one_line(mage: Mage, recipe: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    assert mage("train", *TINY, "--run", folder, "--max-minutes", "0").code == 0
+    assert mage("train", recipe, "--run", folder, "--max-minutes", "0").code == 0
     for name in ("optimizer.safetensors", "state.json"):
         path = folder / "checkpoints" / "step-000001" / name
         path.write_bytes(path.read_bytes()[:-10])

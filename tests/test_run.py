@@ -89,7 +89,13 @@ def test_without_a_healthy_checkpoint_a_rollback_stops(tmp_path: Path) -> None:
 
 def test_rollbacks_take_the_weights_from_before_the_trouble_and_are_bounded(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    collapse = ("learner.lr=0.1", "alarms.entropy=0.8", "alarms.patience=2", "alarms.action=rollback")
+    collapse = (
+        "learner.lr=0.1",
+        "credit.options={}",
+        "alarms.entropy=0.8",
+        "alarms.patience=2",
+        "alarms.action=rollback",
+    )
     said = run(folder, "steps=60", "checkpoint.every=1", "checkpoint.keep=100", *collapse)
     assert said.splitlines()[-1] == f"stopped by an alarm: the run has gone back {MAX_ROLLBACKS} times already"
     metrics = {line["step"]: line["entropy/play"] for line in read_lines(folder / "metrics.jsonl")}

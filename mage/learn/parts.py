@@ -14,7 +14,7 @@ from mage.credit.estimators import Estimator, make_estimator
 from mage.credit.returns import Goal
 from mage.credit.steps import CreditGroup, agent_turns, credit_group
 from mage.engines.local import LocalEngine
-from mage.errors import ConfigError
+from mage.errors import ConfigError, PlayError
 from mage.evaluate.splits import Split, load_split, refuse_held_out
 from mage.games.world import OpenSpielWorld
 from mage.learn.learner import Learner, LearnerSettings
@@ -60,8 +60,12 @@ class Parts:
         return language_seating(self.world, self.engine, self.loaded.codec, settings(self.config.agent), rewrite)
 
     async def play(self, tasks: Sequence[Task], size: int) -> list[Group]:
-        """Siblings of every task."""
-        return await play_groups(self.world, tasks, size, self.seating, concurrency=self.config.batch.concurrency)
+        """Siblings of every task. A trial may fail, but not all of them: then nothing could be learned."""
+        groups = await play_groups(self.world, tasks, size, self.seating, concurrency=self.config.batch.concurrency)
+        failures = [failure for group in groups for failure in group.failures]
+        if failures and not any(group.trials for group in groups):
+            raise PlayError(f"all {len(failures)} trials failed; the first: {failures[0].error}: {failures[0].message}")
+        return groups
 
     def credit(self, groups: Sequence[Group]) -> list[CreditGroup]:
         """Groups as plain numbers, with values where the estimator uses them."""
