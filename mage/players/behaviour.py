@@ -11,8 +11,9 @@ from mage.errors import ConfigError
 from mage.games.openspiel import Game
 from mage.players.draws import draw_seed
 from mage.players.policy import Policy
-from mage.players.values import number, whole
+from mage.players.values import number
 from mage.seeds import stream
+from mage.spec import whole
 from mage.types import Observation
 
 

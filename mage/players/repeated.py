@@ -15,9 +15,9 @@ from mage.games.openspiel import Game
 from mage.games.words.matrix import Matrix, MatrixWords
 from mage.players.draws import draw, draw_seed
 from mage.players.policy import Policy
-from mage.players.values import move, number, one_of, values, whole
+from mage.players.values import move, number, one_of, values
 from mage.seeds import stream
-from mage.spec import Spec, make_spec
+from mage.spec import Spec, make_spec, whole
 from mage.types import Observation
 
 _MAX_STATES = 1000

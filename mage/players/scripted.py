@@ -13,10 +13,10 @@ from mage.errors import ConfigError
 from mage.games.openspiel import Game
 from mage.players.draws import draw, draw_seed
 from mage.players.policy import Policy, evenly
-from mage.players.values import move, number, one_of, values, whole
+from mage.players.values import move, number, one_of, values
 from mage.seeds import pick_index
 from mage.seeds import uniform as uniform_number
-from mage.spec import Spec
+from mage.spec import Spec, whole
 from mage.types import Observation
 
 

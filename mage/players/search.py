@@ -17,8 +17,9 @@ from mage.games.openspiel import Game
 from mage.games.words.base import State
 from mage.players.draws import draw_seed
 from mage.players.policy import Policy, certainly
-from mage.players.values import number, whole
+from mage.players.values import number
 from mage.seeds import derive
+from mage.spec import whole
 from mage.types import Observation
 
 MAX_POSITIONS = 200_000

@@ -16,8 +16,7 @@ from mage.players.draws import InexactError, every_way
 from mage.players.policy import Policy, certainly
 from mage.players.scripted import Make
 from mage.players.search import Lookahead, Worth, position, refuse_long
-from mage.players.values import whole
-from mage.spec import Spec
+from mage.spec import Spec, whole
 from mage.types import Observation
 
 MAX_STATES = 200_000

@@ -1,4 +1,4 @@
-"""Parameters of opponents as a spec gives them, checked: whole numbers, numbers, words and moves."""
+"""Parameters of opponents as a spec gives them, checked: numbers, words and moves."""
 
 from __future__ import annotations
 
@@ -16,14 +16,6 @@ from mage.spec import Spec, make_spec, parse_spec
 _STATES_READ = 500
 """How many states are looked at to learn a game's action words."""
 _WORDS_LISTED = 20
-
-
-def whole(name: str, value: Any, low: int, high: int | None = None) -> int:
-    """A whole number within bounds."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < low or (high is not None and value > high):
-        bounds = f"from {low}" if high is None else f"from {low} to {high}"
-        raise ConfigError(f"{name} must be a whole number {bounds}, not {_shown(value)}")
-    return value
 
 
 def number(name: str, value: Any, low: float, high: float | None = None) -> float:

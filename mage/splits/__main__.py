@@ -25,6 +25,7 @@ def _rps() -> list[Split]:
     automata = tuple(f"automaton(states=3,noise=0.1,seed={seed})" for seed in range(900, 916))
     pairs = zip(members[5::21], members[16::21], strict=True)
     return [
+        make_split("rps-constants", "the same move always", _RPS, seven[:3], held_out=False),
         make_split("rps-memory-one", "all 105 distinct memory-one players", _RPS, tuple(members), held_out=False),
         make_split("rps-seven", "constants, cycles, copying and beating the last move", _RPS, seven, held_out=False),
         make_split(
