@@ -11,7 +11,7 @@ from typing import Any
 from mage.errors import ConfigError, listing
 from mage.games.openspiel import Game, load_game
 from mage.games.table import GAMES
-from mage.spec import Spec, make_spec, parse_spec
+from mage.spec import Spec, make_spec, parse_spec, whole
 
 _STATES_READ = 500
 """How many states are looked at to learn a game's action words."""
