@@ -324,7 +324,7 @@ def test_draws_without_number_are_not_listed() -> None:
         ("switch(uniform, copy, uniform)", "rps", "changes 2 times"),
         ("automaton(noise=1.5)", "rps", "noise must be a number from 0 to 1, not 1.5"),
         ("automaton(states=0)", "rps", "states must be a whole number from 1"),
-        ("automaton(seed=x)", "rps", "seed must be a whole number from 0, not 'x'"),
+        ("automaton(seed=x)", "rps", "seed must be a whole number from 0, not x"),
         ("behaviour(concentration=0)", "rps", "concentration must be a number above 0"),
         ("cycle(step=3)", "rps", "step must be a whole number from 1 to 2, not 3"),
         ("cycle(phase=lizard)", "rps", "phase of rps must be one of"),
