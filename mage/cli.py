@@ -40,6 +40,7 @@ class Kind(StrEnum):
     GAMES = "games"
     OPPONENTS = "opponents"
     RECIPES = "recipes"
+    MODELS = "models"
 
 
 def main() -> None:
@@ -75,15 +76,17 @@ def options(
 def list_(
     kind: Kind, everything: Annotated[bool, typer.Option("--all", help="Games: OpenSpiel's own too.")] = False
 ) -> None:
-    """List the games, opponents or recipes that exist."""
+    """List the games, opponents, recipes or models that exist."""
     from mage.commands import catalogue
 
     if kind is Kind.GAMES:
         _console().print(catalogue.games(everything))
     elif kind is Kind.OPPONENTS:
         _console().print(catalogue.opponents())
-    else:
+    elif kind is Kind.RECIPES:
         _console().print(catalogue.recipes())
+    else:
+        _console().print(catalogue.models())
 
 
 @app.command()

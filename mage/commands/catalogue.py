@@ -1,4 +1,4 @@
-"""What there is to choose from: games, opponents and recipes, as tables."""
+"""What there is to choose from: games, opponents, recipes and models, as tables."""
 
 from __future__ import annotations
 
@@ -50,6 +50,20 @@ def _game(name: str) -> Entry:
     if trouble is not None:
         return Entry(name, "", trouble)
     return Entry(name, show_parameters(WORDED[name], 0), _first_line(WORDED[name]))
+
+
+def models() -> RenderableType:
+    """Models by name; whatever Hugging Face layout holds is a model too."""
+    from mage.engines.scripted import MODELS as SCRIPTED
+    from mage.models.load import MODELS
+    from mage.spec import show_parameters
+
+    ours = [Entry(name, show_parameters(make, 1), _first_line(make)) for name, make in sorted(MODELS.items())]
+    scripted = [Entry(f"scripted:{name}", "", _first_line(answer)) for name, answer in sorted(SCRIPTED.items())]
+    more = "and any causal language model in Hugging Face layout: the path of a directory, or a name on the hub"
+    return Group(
+        entries("Models that learn", ours), Text(more, "dim"), Text(), entries("Scripted, for mage trials", scripted)
+    )
 
 
 def _first_line(function: object) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 
 from mage.engines.trie import Trie
 from mage.errors import EngineError
@@ -53,6 +54,7 @@ def _allowed(tokens: Sequence[int], choices: Sequence[Sequence[int]]) -> tuple[t
 def in_words(answer: Answer) -> Answer:
     """The same model for free text too: there it reads the actions in its prompt, and tags the one it takes."""
 
+    @wraps(answer)
     def speak(prompt: str, choices: tuple[str, ...]) -> str:
         if choices or REFLECT_REQUEST in prompt.rpartition("<|user|>")[2]:
             return answer(prompt, choices)
