@@ -51,11 +51,11 @@ async def collect(config: Config, parts: Parts, step: int, stats: Stats) -> tupl
     await parts.publish(step)
     drawn = await parts.play(parts.tasks(batch.groups, "tasks", step), batch.size)
     groups, latest = list(drawn), drawn
-    for attempt in range(batch.replacements):
+    for number in range(batch.replacements):
         dead = split_dead(parts.estimator.estimate(parts.credit(latest), stats)[0])[1]
         if not dead:
             break
-        latest = await parts.play(parts.tasks(len(dead), "replacements", step, attempt), batch.size)
+        latest = await parts.play(parts.tasks(len(dead), "replacements", step, number), batch.size)
         groups += latest
     return groups, step_figures(drawn, groups)
 

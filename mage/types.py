@@ -105,7 +105,10 @@ class Sampled(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One model call: `stream` and `start` locate its prompt, `trial.streams[stream][:start]`."""
+    """One model call: `stream` and `start` locate its prompt, `trial.streams[stream][:start]`.
+
+    Calls of a model in another seat point into streams of its own, which the trial does not hold.
+    """
 
     stream: int
     start: int

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from mage.engines.scripted import MODELS, ScriptedEngine
-from mage.errors import EngineError
+from mage.errors import ConfigError, EngineError
 from mage.protocols import Sampling
 from mage.rollout.group import Job, play_groups, play_trials
 from mage.types import Failure, Memory, Sampled, Task, Trial
@@ -160,6 +160,16 @@ def test_the_scripted_counter_adapts_where_it_remembers() -> None:
     for memory in (Memory.HISTORY, Memory.REFLECTIONS, Memory.BOTH):
         assert mean_scores(memory)[1:] == [1.0, 1.0]
     assert len(set(mean_scores(Memory.NONE))) == 1
+
+
+def test_nothing_under_way_is_refused_instead_of_playing_nothing() -> None:
+    seating = seat_engine(RandomEngine(), make_settings())
+
+    async def none_at_a_time() -> list[Trial | Failure]:
+        return [outcome async for outcome in play_trials(WORLD, [(make_task("rps"), 0)], seating, concurrency=0)]
+
+    with pytest.raises(ConfigError, match="concurrency = 0"):
+        asyncio.run(none_at_a_time())
 
 
 PEAK = """

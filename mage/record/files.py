@@ -26,7 +26,6 @@ class JsonLines:
     """A file of JSON values, one a line, appended to and flushed line by line."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
         self._file = path.open("ab")
 
     def append(self, value: object) -> None:

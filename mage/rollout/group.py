@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 
+from mage.errors import ConfigError
 from mage.protocols import Seating, World
 from mage.rollout.trial import play_trial
 from mage.types import Failure, Group, Task, Trial
@@ -18,12 +19,14 @@ async def play_trials(
     world: World, jobs: Iterable[Job], seating: Seating, *, concurrency: int = 1000
 ) -> AsyncIterator[Trial | Failure]:
     """Play jobs concurrently and yield their outcomes in the order of the jobs."""
+    if concurrency < 1:
+        raise ConfigError(f"concurrency = {concurrency}: at least one trial must be under way")
     waiting: deque[asyncio.Task[Trial | Failure]] = deque()
     source = iter(jobs)
     try:
         while True:
             while len(waiting) < concurrency and (job := next(source, None)) is not None:
-                waiting.append(asyncio.create_task(_attempt(world, *job, seating)))
+                waiting.append(asyncio.create_task(_outcome(world, *job, seating)))
             if not waiting:
                 return
             yield await waiting.popleft()
@@ -46,7 +49,7 @@ def _group(task: Task, outcomes: Sequence[Trial | Failure]) -> Group:
     return Group(task, trials, tuple(o for o in outcomes if isinstance(o, Failure)))
 
 
-async def _attempt(world: World, task: Task, sibling: int, seating: Seating) -> Trial | Failure:
+async def _outcome(world: World, task: Task, sibling: int, seating: Seating) -> Trial | Failure:
     try:
         return await play_trial(world, task, sibling, seating)
     except Exception as error:  # noqa: BLE001, the one boundary where failure becomes data
