@@ -8,11 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mage.engines.cache import SHARED, Ids, PrefixCache
+from mage.engines.cache import Ids, PrefixCache
 from mage.engines.trie import Trie, action_logprobs
 from mage.errors import EngineError
 
 END = 0
+
+SHARED = 32
+"""What a cache must save by a copy, unless told otherwise."""
 
 
 def test_words_with_different_first_tokens_are_one_decision() -> None:

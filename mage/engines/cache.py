@@ -7,11 +7,9 @@ long opening with another, gets a copy of what they share. Here are only the boo
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
-
-SHARED = 32
-"""A copy, or waiting for another call to read the same tokens, must save at least this many."""
 
 Ids = tuple[int, ...]
 
@@ -52,17 +50,20 @@ class Match(NamedTuple):
 class PrefixCache:
     """A radix tree over the ids that slots hold. Every leaf of it holds a slot."""
 
-    def __init__(self, num_slots: int) -> None:
+    def __init__(self, num_slots: int, share_tokens: int = 32) -> None:
+        self.share_tokens = share_tokens
+        """A copy, or waiting for another call to read the same tokens, must save at least this many."""
         self._free: dict[int, None] = dict.fromkeys(range(num_slots))
         """Slots that are not leased, least recently used first."""
-        self._root = _Node((), None)
+        self._roots: defaultdict[int, _Node] = defaultdict(lambda: _Node((), None))
+        """One tree for every adapter: what one has read is worth nothing to another."""
         self._node_by_slot: dict[int, _Node] = {}
 
-    def match(self, ids: Ids) -> Match:
-        """What is known of `ids`, leaving one id at least to be read."""
+    def match(self, ids: Ids, adapter: int = -1) -> Match:
+        """What an adapter knows of `ids`, leaving one id at least to be read."""
         usable = len(ids) - 1
         slots: tuple[int, ...] = ()
-        node, at, whole = self._root, 0, 0
+        node, at, whole = self._roots[adapter], 0, 0
         best = node
         while at < usable and (child := node.children.get(ids[at])) is not None:
             run, best = child.run, child
@@ -84,18 +85,18 @@ class PrefixCache:
         held = match.whole if own is not None else 0
         if own is None:
             self._forget(slot)
-        if match.shared - held < SHARED:
+        if match.shared - held < self.share_tokens:
             return Lease(slot, held, None)
         return Lease(slot, match.shared, None if match.donor == slot else match.donor)
 
-    def keep(self, slot: int, ids: Ids) -> None:
-        """Enter that a leased slot now holds `ids`, which go on from what it held before."""
+    def keep(self, slot: int, ids: Ids, adapter: int = -1) -> None:
+        """Enter that a leased slot now holds `ids` as an adapter read them, which go on from what it held before."""
         old = self._node_by_slot.get(slot)
         if old is not None and not old.children and len(old.slots) == 1:
             old.run += ids[old.depth :]
             old.depth = len(ids)
             return
-        node = _extended(old or self._root, ids)
+        node = _extended(old or self._roots[adapter], ids)
         node.slots[slot] = None
         self._node_by_slot[slot] = node
         if old is not None and old is not node:
@@ -106,10 +107,14 @@ class PrefixCache:
         """Give a slot back. What was kept in it can be found until the slot is needed."""
         self._free[slot] = None
 
-    def clear(self) -> None:
-        """Forget what slots hold that are not leased; fresh slots are then taken in order of their numbers."""
+    def clear(self, adapter: int | None = None) -> None:
+        """Forget what slots hold that are not leased, of all or of one adapter; fresh slots are then taken in order."""
+        of_adapter = None if adapter is None else self._roots[adapter]
         for slot in self._free:
-            self._forget(slot)
+            if of_adapter is None or (slot in self._node_by_slot and _root(self._node_by_slot[slot]) is of_adapter):
+                self._forget(slot)
+        if adapter is not None:
+            return
         self._free = dict.fromkeys(sorted(self._free))
 
     def _forget(self, slot: int) -> None:
@@ -117,6 +122,12 @@ class PrefixCache:
         if node is not None:
             del node.slots[slot]
             _prune(node)
+
+
+def _root(node: _Node) -> _Node:
+    while node.parent is not None:
+        node = node.parent
+    return node
 
 
 def _common(run: Ids, ids: Sequence[int]) -> int:

@@ -10,6 +10,8 @@ from torch import Tensor
 from mage.engines.jobs import Ask, Draw
 from mage.errors import EngineError
 
+_BLOCK = 128
+
 
 def draw_tokens(logits_RV: Tensor, asks: Sequence[Ask]) -> list[Draw]:
     """One token for each row of logits. Log-probabilities are of the distribution that was drawn from.
@@ -32,6 +34,36 @@ def draw_tokens(logits_RV: Tensor, asks: Sequence[Ask]) -> list[Draw]:
         for row, ids, index, logprob, values in zip(rows, allowed, picked, logprobs, all_RA.tolist(), strict=True):
             draws[row] = Draw(ids[index], logprob, tuple(values[: len(ids)]))
     return [draws[row] for row in range(len(asks))]
+
+
+def pick_free(logits_RV: Tensor, heat_R: Tensor, points_R: Tensor) -> tuple[Tensor, Tensor]:
+    """A token of the whole vocabulary for each row, and its log-probability, without asking the host for anything.
+
+    The distribution function is summed by blocks first, so that a wide vocabulary is read few times. A row whose
+    logits are not finite gets a log-probability that is not finite either.
+    """
+    is_greedy_R1 = heat_R[:, None] == 0
+    scaled_RV = logits_RV / torch.where(is_greedy_R1, 1.0, heat_R[:, None])
+    top_R1, likeliest_R1 = scaled_RV.max(dim=1, keepdim=True)
+    weights_RV = (scaled_RV - top_R1).exp()
+    spare = -weights_RV.shape[1] % _BLOCK
+    weights_RBW = torch.nn.functional.pad(weights_RV, (0, spare)).view(len(weights_RV), -1, _BLOCK)
+    upto_RB = weights_RBW.sum(dim=2, dtype=torch.float64).cumsum(dim=1)
+    total_R1 = upto_RB[:, -1:].contiguous()
+    target_R1 = points_R[:, None] * total_R1
+    block_R1 = _first_above(upto_RB, target_R1)
+    inside_RW = weights_RBW.gather(1, block_R1[:, :, None].expand(-1, -1, _BLOCK))[:, 0]
+    before_R1 = torch.where(block_R1 > 0, upto_RB.gather(1, (block_R1 - 1).clamp(min=0)), 0.0)
+    index_R1 = _first_above(inside_RW.cumsum(dim=1, dtype=torch.float64) + before_R1, target_R1)
+    token_R1 = torch.where(is_greedy_R1, likeliest_R1, block_R1 * _BLOCK + index_R1)
+    logprob_R1 = scaled_RV.gather(1, token_R1) - top_R1 - total_R1.log().float()
+    return token_R1[:, 0], torch.where(is_greedy_R1 & logprob_R1.isfinite(), 0.0, logprob_R1)[:, 0]
+
+
+def _first_above(cumulated_RA: Tensor, target_R1: Tensor) -> Tensor:
+    """The first column above the target; the last one that adds anything, where rounding leaves none."""
+    index_R1 = torch.searchsorted(cumulated_RA, target_R1, right=True)
+    return torch.minimum(index_R1, torch.searchsorted(cumulated_RA, cumulated_RA[:, -1:].contiguous()))
 
 
 def _only(logits_RV: Tensor, allowed: Sequence[tuple[int, ...]]) -> Tensor:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from mage.engines.trie import Trie
 from mage.errors import EngineError
 from mage.protocols import Sampling
-from mage.seeds import uniform
+from mage.seeds import nth_uniform
 from mage.types import Sampled
 
 Ids = tuple[int, ...]
@@ -44,6 +45,10 @@ class Job(Protocol):
     def order(self) -> tuple[int, Ids]:
         """Jobs are served in this order, whatever the order of their arrival."""
 
+    @property
+    def free_tokens(self) -> int:
+        """How many tokens may follow that are drawn from the whole vocabulary, if none of them is the end."""
+
     def ask(self) -> Ask: ...
 
     def take(self, draw: Draw) -> None: ...
@@ -73,12 +78,34 @@ class Reply:
 
     def ask(self) -> Ask:
         allowed = None if self._trie is None else self._trie.allowed
-        point = uniform(self._sampling.seed, len(self._tokens)) if self._sampling.temperature > 0 else 0.0
+        point = nth_uniform(self._sampling.seed, len(self._tokens)) if self._sampling.temperature > 0 else 0.0
         return Ask(allowed, self._sampling.temperature, point)
+
+    @property
+    def free_tokens(self) -> int:
+        return self._sampling.max_tokens - len(self._tokens) if self._trie is None else 0
+
+    @property
+    def sampling(self) -> Sampling:
+        return self._sampling
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens have been drawn or forced."""
+        return len(self._tokens)
 
     def take(self, draw: Draw) -> None:
         self._append(draw.token, draw.logprob)
         self._force()
+
+    def take_free(self, tokens: Sequence[int], logprobs: Sequence[float]) -> None:
+        """Take tokens of free text up to its end; those past it were drawn for nothing."""
+        num = min(self.free_tokens, len(tokens))
+        num = tokens.index(self._end, 0, num) + 1 if self._end in tokens[:num] else num
+        self.ids += tuple(tokens[:num])
+        self._tokens += tokens[:num]
+        self._logprobs += logprobs[:num]
+        self.is_done = self._tokens[-1] == self._end or self.free_tokens == 0
 
     def result(self, version: int) -> Sampled:
         allowed = None if self._trie is None else tuple(self._allowed)
@@ -115,6 +142,10 @@ class Question:
     @property
     def order(self) -> tuple[int, Ids]:
         return -1, self.ids
+
+    @property
+    def free_tokens(self) -> int:
+        return 0
 
     def ask(self) -> Ask:
         return Ask(self._allowed, self._temperature, 0.0)

@@ -8,29 +8,38 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from mage.engines.adapters import LowRank, Room
 from mage.engines.cache import PrefixCache
 from mage.engines.draw import draw_tokens
-from mage.engines.executor import Executor, Work, bytes_per_token, make_executor
+from mage.engines.executor import Executor, bytes_per_token, make_executor
+from mage.engines.flat import Burst, FlatExecutor
 from mage.engines.jobs import Job, Question, Reply, check_request
+from mage.engines.plan import Work
 from mage.engines.scheduler import Row, Scheduler
 from mage.engines.trie import Trie, action_logprobs
-from mage.errors import ConfigError, EngineError
+from mage.errors import ConfigError, EngineError, listing
 from mage.models.load import Loaded
 from mage.protocols import Sampling
+from mage.seeds import uniforms
 from mage.types import Sampled
 
 _QUIET_PASSES = 4
 """The event loop must go round this often without a new call: a trial that ends starts its successor in three."""
-_BUDGET_BYTES = 2**30
+_CPU_BYTES = 2**30
+_CUDA_SHARE = 0.4
+"""Of the memory that is free when the engine is made; the learner needs the rest."""
 _MAX_SLOTS = 1024
 _MAX_LENGTH = 4096
 _MIN_LENGTH = 16
+_BASE = -1
+"""The number of the model without an adapter."""
 
 _trie = lru_cache(maxsize=4096)(Trie)
 
@@ -40,10 +49,21 @@ class LocalEngine:
 
     `slots` is how many calls may run together and how many streams stay warm; `length` is the most tokens a
     prompt and its answer may have together. Both are derived from the model and a memory budget by default.
+    `executor` is how the model is run: auto, flat, ragged or plain. Without `reuse` every call reads its whole
+    prompt; that is for measuring what the prefix cache is worth. `adapters` makes room for LoRA adapters beside
+    the model's own weights: `publish_adapter` fills it, and `adapter` plays with one of them.
     """
 
     def __init__(
-        self, loaded: Loaded, *, slots: int | None = None, length: int | None = None, version: int = 0
+        self,
+        loaded: Loaded,
+        *,
+        slots: int | None = None,
+        length: int | None = None,
+        version: int = 0,
+        executor: str = "auto",
+        reuse: bool = True,
+        adapters: Room | None = None,
     ) -> None:
         config = loaded.model.config
         limit = getattr(config, "max_position_embeddings", None) or _MAX_LENGTH
@@ -51,34 +71,47 @@ class LocalEngine:
         if self.length < _MIN_LENGTH:
             raise ConfigError(f"the engine needs room for {_MIN_LENGTH} tokens at least, not {self.length}")
         if slots is None:
-            number_bytes = next(loaded.model.parameters()).element_size()
-            per_slot = bytes_per_token(config, number_bytes) * (self.length + 1)
-            slots = max(1, min(_MAX_SLOTS, _BUDGET_BYTES // per_slot))
+            weight = next(loaded.model.parameters())
+            per_slot = bytes_per_token(config, weight.element_size()) * (self.length + 1)
+            slots = max(1, min(_MAX_SLOTS, _budget(weight.device) // per_slot - 1))
         if slots < 1:
             raise ConfigError(f"the engine needs one slot at least, not {slots}")
-        self._executor: Executor = make_executor(loaded.model, slots, self.length)
+        self._executor: Executor = make_executor(loaded.model, slots, self.length, executor, adapters)
         self._end = loaded.codec.end
-        self._cache = PrefixCache(slots)
-        self._scheduler = Scheduler(self._cache)
-        self._version = version
+        self._cache = PrefixCache(slots, self._executor.share_tokens)
+        self._scheduler = Scheduler(
+            self._cache,
+            pass_tokens=self._executor.pass_tokens,
+            pass_cost=self._executor.pass_cost,
+            reuses=reuse and self._executor.reuses,
+        )
+        self._versions = {_BASE: version}
+        self._numbers: dict[str, int] = {}
+        """The adapters by name."""
+        self._room = adapters
         self._driver: asyncio.Task[None] | None = None
-        self._publishing: list[tuple[Mapping[str, Tensor], int | None, asyncio.Future[None]]] = []
+        self._publishing: list[tuple[Callable[[], None], asyncio.Future[None]]] = []
         self._counts: Counter[str] = Counter()
 
     @property
     def version(self) -> int:
         """The version of the weights it plays with."""
-        return self._version
+        return self._versions[_BASE]
 
     async def complete(
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
+    ) -> Sampled:
+        return await self._complete(_BASE, prompt, sampling, choices)
+
+    async def _complete(
+        self, adapter: int, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
     ) -> Sampled:
         options = None if choices is None else tuple(tuple(choice) for choice in choices)
         ids = tuple(prompt)
         check_request(ids, sampling, options, self.length)
         reply = Reply(ids, sampling, None if options is None else _trie(options), self._end)
         self._counts["calls"] += 1
-        sampled = reply.result(self._version) if reply.is_done else await self._run(reply)
+        sampled = reply.result(self._versions[adapter]) if reply.is_done else await self._run(reply, adapter)
         assert isinstance(sampled, Sampled)
         self._counts["forced"] += reply.num_forced
         self._counts["sampled"] += len(sampled.tokens) - reply.num_forced
@@ -88,13 +121,18 @@ class LocalEngine:
         self, prompt: Sequence[int], choices: Sequence[Sequence[int]], temperature: float = 1.0
     ) -> tuple[float, ...]:
         """The exact log-probability of each choice: the product along the trie."""
+        return await self._action_logprobs(_BASE, prompt, choices, temperature)
+
+    async def _action_logprobs(
+        self, adapter: int, prompt: Sequence[int], choices: Sequence[Sequence[int]], temperature: float
+    ) -> tuple[float, ...]:
         options = tuple(tuple(choice) for choice in choices)
         ids = tuple(prompt)
         check_request(ids, Sampling(temperature, self.length, 0), options, self.length)
         if temperature == 0:
             raise EngineError("at temperature 0 a choice is certain; ask for its log-probability at another one")
         decisions = list(_trie(options).decisions())
-        asked = [self._run(Question(ids + path, allowed, temperature)) for path, allowed in decisions]
+        asked = [self._run(Question(ids + path, allowed, temperature), adapter) for path, allowed in decisions]
         answers = await asyncio.gather(*asked)
         decided = {path: answer for (path, _), answer in zip(decisions, answers, strict=True)}
         return action_logprobs(options, decided)
@@ -104,12 +142,30 @@ class LocalEngine:
 
         Their version is the next number, or `version`, by which a resumed run goes on counting.
         """
+        await self._between_calls(partial(self._load, weights, version))
+
+    async def publish_adapter(self, name: str, factors: Mapping[str, LowRank], version: int | None = None) -> None:
+        """Give an adapter new matrices, by the names of the modules they belong to, as `publish` does."""
+        if self._room is None:
+            raise EngineError(f"the engine was made without room for adapters, so {name!r} cannot be published")
+        if name not in self._numbers and len(self._numbers) == self._room.places:
+            raise EngineError(f"the engine has room for {self._room.places} adapters, and {name!r} would be one more")
+        await self._between_calls(partial(self._load_adapter, name, factors, version))
+
+    def adapter(self, name: str) -> AdapterEngine:
+        """This engine with the adapter that was published under `name`."""
+        if name not in self._numbers:
+            raise EngineError(f"no adapter {name!r} was published; there are: {listing(self._numbers) or 'none'}")
+        return AdapterEngine(self, self._numbers[name])
+
+    async def _between_calls(self, load: Callable[[], None]) -> None:
+        """Change weights while no call is under way."""
         if self._scheduler.rows or self._publishing:
             served = asyncio.get_running_loop().create_future()
-            self._publishing.append((weights, version, served))
+            self._publishing.append((load, served))
             await served
         else:
-            self._load(weights, version)
+            load()
 
     def reset_cache(self) -> None:
         """Forget all prefixes, so that what follows does not depend on what came before."""
@@ -125,9 +181,9 @@ class LocalEngine:
         """Count from zero."""
         self._counts.clear()
 
-    async def _run(self, job: Job) -> Any:
+    async def _run(self, job: Job, adapter: int) -> Any:
         loop = asyncio.get_running_loop()
-        row = Row(job, loop.create_future())
+        row = Row(job, loop.create_future(), adapter)
         if self._driver is None or self._driver.get_loop() is not loop:
             self._scheduler.drain()  # calls of a loop that was stopped will never be waited for
             self._driver = loop.create_task(self._drive())
@@ -152,7 +208,7 @@ class LocalEngine:
         if not driver.cancelled() and error is None:
             return
         self._driver = None
-        waiting = [row.future for row in self._scheduler.drain()] + [future for *_, future in self._publishing]
+        waiting = [row.future for row in self._scheduler.drain()] + [future for _, future in self._publishing]
         self._publishing = []
         self._executor.wipe()
         self._cache.clear()
@@ -169,11 +225,16 @@ class LocalEngine:
             self._serve_publishing()
         if not self._publishing:
             self._admit()
-        for rows in self._scheduler.groups():
+        read = self._scheduler.rows
+        if isinstance(self._executor, FlatExecutor):
+            running = [row for row in read if row.job.free_tokens and row.num_new == 1]
+            read = [row for row in read if not (row.job.free_tokens and row.num_new == 1)]
+            self._burst(self._executor, running)
+        for rows in self._scheduler.groups(read):
             self._pass(rows)
         for row in self._scheduler.finish():
             if not row.future.done():
-                row.future.set_result(row.job.result(self._version))
+                row.future.set_result(row.job.result(self._versions[row.adapter]))
 
     def _admit(self) -> None:
         admitted, copies = self._scheduler.admit()
@@ -185,7 +246,7 @@ class LocalEngine:
             self._counts["reused"] += row.filled
 
     def _pass(self, rows: Sequence[Row]) -> None:
-        logits_RV = self._executor.forward([Work(row.slot, row.filled, row.job.ids) for row in rows])
+        logits_RV = self._executor.forward([_work(row) for row in rows])
         self._counts["passes"] += 1
         self._counts["read"] += sum(row.num_new for row in rows)
         draws = draw_tokens(logits_RV, [row.job.ask() for row in rows])
@@ -195,10 +256,27 @@ class LocalEngine:
                 self._scheduler.remember(row)
             row.job.take(draw)
 
+    def _burst(self, executor: FlatExecutor, rows: Sequence[Row]) -> None:
+        """Several tokens of free text for each row, without the host in between."""
+        if not rows:
+            return
+        replies = [row.job for row in rows if isinstance(row.job, Reply)]
+        count = min(executor.burst, max(reply.free_tokens for reply in replies))
+        points = uniforms([r.sampling.seed for r in replies], [r.num_tokens for r in replies], count)
+        heat = torch.tensor([reply.sampling.temperature for reply in replies])
+        works = [_work(row) for row in rows]
+        tokens, logprobs = executor.sample(works, Burst(torch.from_numpy(points), heat))
+        self._counts["passes"] += count
+        for row, reply, those, their in zip(rows, replies, tokens, logprobs, strict=True):
+            before = len(reply.ids)
+            reply.take_free(those, their)
+            row.filled = len(reply.ids) - 1
+            self._counts["read"] += len(reply.ids) - before
+
     def _serve_publishing(self) -> None:
-        for weights, version, served in self._publishing:
+        for load, served in self._publishing:
             try:
-                self._load(weights, version)
+                load()
                 served.set_result(None)
             except EngineError as error:
                 served.set_exception(error)
@@ -206,5 +284,48 @@ class LocalEngine:
 
     def _load(self, weights: Mapping[str, Tensor], version: int | None) -> None:
         self._executor.load(weights)
-        self._version = self._version + 1 if version is None else version
+        self._versions[_BASE] = self.version + 1 if version is None else version
         self._cache.clear()
+
+    def _load_adapter(self, name: str, factors: Mapping[str, LowRank], version: int | None) -> None:
+        assert isinstance(self._executor, FlatExecutor)
+        number = self._numbers.get(name, len(self._numbers))
+        self._executor.load_adapter(number, factors)
+        self._numbers[name] = number
+        self._versions[number] = self._versions.get(number, -1) + 1 if version is None else version
+        self._cache.clear(number)
+
+
+class AdapterEngine:
+    """An engine that plays with one of its adapters."""
+
+    def __init__(self, engine: LocalEngine, number: int) -> None:
+        self._engine = engine
+        self._number = number
+
+    @property
+    def version(self) -> int:
+        """The version of the adapter."""
+        return self._engine._versions[self._number]
+
+    async def complete(
+        self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
+    ) -> Sampled:
+        return await self._engine._complete(self._number, prompt, sampling, choices)
+
+    async def action_logprobs(
+        self, prompt: Sequence[int], choices: Sequence[Sequence[int]], temperature: float = 1.0
+    ) -> tuple[float, ...]:
+        """The exact log-probability of each choice: the product along the trie."""
+        return await self._engine._action_logprobs(self._number, prompt, choices, temperature)
+
+
+def _work(row: Row) -> Work:
+    return Work(row.slot, row.filled, row.job.ids, row.adapter)
+
+
+def _budget(device: torch.device) -> int:
+    """Bytes for keys and values."""
+    if device.type == "cuda":
+        return int(_CUDA_SHARE * torch.cuda.mem_get_info(device)[0])
+    return _CPU_BYTES

@@ -1,25 +1,20 @@
 """Decides which calls run together. Pure book-keeping: it sees ids and slots, never a tensor.
 
-All calls that are admitted run one pass at a time. Calls with nearly as many new tokens share a pass, so little
-is padded. Of new calls that share a long beginning only the first is admitted; the others wait one pass and copy
-what it has read.
+All calls that are admitted run one pass at a time. Where rows are padded, calls with nearly as many new tokens
+share a pass, so little is padded. Of new calls that share a long beginning only the first is admitted; the others
+wait one pass and copy what it has read.
 """
 
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from mage.engines.cache import SHARED, Ids, PrefixCache
+from mage.engines.cache import Ids, PrefixCache
 from mage.engines.jobs import Job
-
-PASS_COST = 256
-"""As many padded tokens may be processed in vain as cost about the same as another pass."""
-PASS_TOKENS = 8192
-"""Most tokens in one pass; bounds the memory of masks and activations."""
 
 
 class Copy(NamedTuple):
@@ -33,11 +28,12 @@ class Copy(NamedTuple):
 class Row:
     """A job on its way: queued, then admitted to a slot of which the first `filled` tokens have been read."""
 
-    __slots__ = ("filled", "future", "job", "kept", "slot")
+    __slots__ = ("adapter", "filled", "future", "job", "kept", "slot")
 
-    def __init__(self, job: Job, future: Future[Any]) -> None:
+    def __init__(self, job: Job, future: Future[Any], adapter: int = -1) -> None:
         self.job = job
         self.future = future
+        self.adapter = adapter
         self.slot = -1
         self.filled = 0
         self.kept = 0
@@ -52,8 +48,11 @@ class Row:
 class Scheduler:
     """Rows come in by `add`, run in `groups`, and leave by `finish`."""
 
-    def __init__(self, cache: PrefixCache) -> None:
+    def __init__(self, cache: PrefixCache, *, pass_tokens: int, pass_cost: int | None, reuses: bool = True) -> None:
         self._cache = cache
+        self._pass_tokens = pass_tokens
+        self._pass_cost = pass_cost
+        self._reuses = reuses
         self._arrived: list[Row] = []
         self._queue: list[Row] = []
         self.rows: list[Row] = []
@@ -71,16 +70,17 @@ class Scheduler:
 
     def admit(self) -> tuple[list[Row], list[Copy]]:
         """Give slots to queued rows in an order that does not depend on their arrival; say what is to be copied."""
-        self._queue += sorted(self._arrived, key=lambda row: row.job.order)
+        self._queue += sorted(self._arrived, key=lambda row: (row.adapter, row.job.order))
         self._arrived = []
         waiting: list[Row] = []
         admitted: list[Row] = []
         copies: list[tuple[int | None, int, int]] = []
-        promised: set[Ids] = set()
+        promised: set[tuple[int, Ids]] = set()
         for position, row in enumerate(self._queue):
             ids = row.job.ids
-            match = self._cache.match(ids)
-            promise = ids[: match.shared + SHARED] if len(ids) > match.shared + SHARED else None
+            match = self._cache.match(ids, row.adapter)
+            known = match.shared + self._cache.share_tokens
+            promise = (row.adapter, ids[:known]) if self._reuses and len(ids) > known else None
             if promise in promised:
                 waiting.append(row)
                 continue
@@ -97,23 +97,26 @@ class Scheduler:
         self.rows += admitted
         return admitted, list(_grouped(copies))
 
-    def groups(self) -> list[list[Row]]:
-        """The passes that take every admitted row one token further; rows of a pass are in order of their slots."""
+    def groups(self, rows: Iterable[Row]) -> list[list[Row]]:
+        """The passes that take rows one token further; rows of a pass are in order of their slots."""
         groups: list[list[Row]] = []
-        widest = 0
-        for row in sorted(self.rows, key=attrgetter("num_new")):
+        size = widest = 0
+        for row in sorted(rows, key=attrgetter("num_new")):
             group = groups[-1] if groups else []
             padded = (row.num_new - widest) * len(group)
-            if not group or padded > PASS_COST or row.num_new * (len(group) + 1) > PASS_TOKENS:
+            is_padded = self._pass_cost is not None
+            size = row.num_new * (len(group) + 1) if is_padded else size + row.num_new
+            if not group or size > self._pass_tokens or (self._pass_cost is not None and padded > self._pass_cost):
                 groups.append(group := [])
+                size = row.num_new
             group.append(row)
             widest = row.num_new
         return [sorted(group, key=attrgetter("slot")) for group in groups]
 
     def remember(self, row: Row) -> None:
         """Let others find what a row has read."""
-        if row.filled > row.kept:
-            self._cache.keep(row.slot, row.job.ids[: row.filled])
+        if self._reuses and row.filled > row.kept:
+            self._cache.keep(row.slot, row.job.ids[: row.filled], row.adapter)
             row.kept = row.filled
 
     def finish(self) -> list[Row]:

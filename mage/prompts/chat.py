@@ -9,7 +9,8 @@ built, and what stands between the sentinels is the glue of every later conversa
     close     what follows `end` before the next user message, such as a newline
 
 Answers stay in the stream as they were sampled, thoughts included, even where the template would delete them
-from the history. Text from outside is encoded so that control tokens in it stay plain text.
+from the history; `Context` strips them where that is asked for. Text from outside is encoded so that control tokens
+in it stay plain text.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class TemplateCodec:
         self._plain = lru_cache(maxsize=65536)(self._encode_plain)
         self._user = lru_cache(maxsize=65536)(self._encode_user)
         self._choice = lru_cache(maxsize=65536)(self._encode_choice)
+        self._decoded = lru_cache(maxsize=65536)(self._decode)
         seams = _Seams(tokenizer, options)
         end = self._first_special(seams.after_answer)
         if end is None:
@@ -73,9 +75,14 @@ class TemplateCodec:
     def choice(self, action: str) -> Ids:
         return self._choice(action)
 
+    def answer(self, text: str) -> Ids:
+        return (*self._plain(text), self.end)
+
     def decode(self, tokens: Sequence[int]) -> str:
-        ids = list(tokens[:-1] if tokens and tokens[-1] == self.end else tokens)
-        text = self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return self._decoded(tuple(tokens[:-1] if tokens and tokens[-1] == self.end else tokens))
+
+    def _decode(self, ids: Ids) -> str:
+        text = self._tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
         assert isinstance(text, str)
         return text
 
@@ -85,7 +92,7 @@ class TemplateCodec:
         return (*self._plain(opener.head), *opener.ids, *said, *answer.ids, *self._plain(answer.tail))
 
     def _encode_choice(self, action: str) -> Ids:
-        ids = (*self._plain(action), self.end)
+        ids = self.answer(action)
         if self.decode(ids) != action:
             raise ConfigError(
                 f"this model's tokenizer has no exact words for the action {action!r} (it reads back as "

@@ -1,0 +1,174 @@
+"""Runs the decoder for the scheduler: rows side by side without padding, CUDA graphs, bursts of sampled tokens.
+
+A pass of few tokens costs more to launch than to compute, so it is captured once per shape and replayed. Free text
+is sampled on the device, several tokens between two looks at the host: a row that ends early waits for the rest of
+its burst at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from mage.engines.adapters import LowRank, Room
+from mage.engines.decoder import Decoder
+from mage.engines.draw import pick_free
+from mage.engines.plan import DECODE_BLOCK, Plan, Sizes, Work, plan_of, rounded, sizes_of, table_of
+from mage.engines.weights import copy_weights
+from mage.errors import EngineError
+
+GRAPH_TOKENS = 4096
+"""Passes of more tokens keep the card busy by themselves."""
+_WARM_UPS = 2
+
+
+class Burst(NamedTuple):
+    """What is sampled freely for each row: (R, count) points of the distribution function, and temperatures."""
+
+    points_RK: Tensor
+    heat_R: Tensor
+    """0 takes the likeliest token."""
+
+
+class FlatExecutor:
+    """A model served through `Decoder`."""
+
+    reuses = True
+    pass_tokens = 65536
+    pass_cost: int | None = None
+    """Nothing is padded, so rows of any lengths share a pass."""
+    share_tokens = 128
+
+    def __init__(self, model: Any, num_slots: int, length: int, room: Room | None = None, *, burst: int = 16) -> None:
+        self._model = model
+        self.num_slots = num_slots
+        self.length = length
+        self.burst = burst
+        # One slot more to read padding into, and one place more for tokens past the end of a burst.
+        self._decoder = Decoder(model, num_slots + 1, length + 1, room)
+        self._is_cuda = self._decoder.device.type == "cuda"
+        self._passes: dict[Sizes, _Pass] = {}
+        self._bursts: dict[int, _Sampler] = {}
+        self._pool = torch.cuda.graph_pool_handle() if self._is_cuda else None
+
+    @torch.inference_mode()
+    def forward(self, works: Sequence[Work]) -> Tensor:
+        exact = sizes_of(works)
+        sizes = rounded(exact)
+        if not self._is_cuda or sizes.tokens > GRAPH_TOKENS:
+            table = table_of(works, exact, self.num_slots).to(self._decoder.device)
+            return self._decoder.logits(plan_of(table, exact)).float()
+        if sizes not in self._passes:
+            self._passes[sizes] = _Pass(self._decoder, sizes, self.num_slots, self._pool)
+        return self._passes[sizes].run(table_of(works, sizes, self.num_slots))[: len(works)]
+
+    @torch.inference_mode()
+    def sample(self, works: Sequence[Work], burst: Burst) -> tuple[list[list[int]], list[list[float]]]:
+        """Go on freely from rows that have one new token each: tokens and log-probabilities (R, count)."""
+        sizes = rounded(Sizes(len(works), len(works), len(works), DECODE_BLOCK))
+        if sizes.rows not in self._bursts:
+            self._bursts[sizes.rows] = _Sampler(self._decoder, sizes, self.num_slots, self.burst, self._pool)
+        return self._bursts[sizes.rows].run(table_of(works, sizes, self.num_slots), burst)
+
+    @torch.inference_mode()
+    def copy(self, source: int, targets: Sequence[int], length: int) -> None:
+        targets_R = torch.tensor(targets, device=self._decoder.device)
+        kept = self._decoder.cache
+        kept[:, :, targets_R, :length] = kept[:, :, source, :length].unsqueeze(2)
+
+    def wipe(self) -> None:
+        self._decoder.cache.zero_()
+
+    def load_adapter(self, number: int, factors: Mapping[str, LowRank]) -> None:
+        """Put an adapter into one of its places."""
+        if self._decoder.adapters is None:
+            raise EngineError("the engine was made without room for adapters")
+        self._decoder.adapters.load(number, factors)
+
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        copy_weights(self._model, weights)
+
+
+class _Pass:
+    """A captured pass of fixed sizes."""
+
+    def __init__(self, decoder: Decoder, sizes: Sizes, sink: int, pool: Any) -> None:
+        self._table = _idle(sizes, sink).to(decoder.device)
+        plan = plan_of(self._table, sizes)
+        for _ in range(_WARM_UPS):
+            decoder.logits(plan)
+        torch.cuda.synchronize()
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph, pool=pool):
+            self._logits_RV = decoder.logits(plan).float()
+
+    def run(self, table: Tensor) -> Tensor:
+        """Logits by row. They are overwritten by the next pass of any size."""
+        self._table.copy_(table, non_blocking=True)
+        self._graph.replay()
+        return self._logits_RV
+
+
+class _Sampler:
+    """Samples a token for each row and reads it, again and again, without the host; a graph where there are any."""
+
+    def __init__(self, decoder: Decoder, sizes: Sizes, sink: int, count: int, pool: Any) -> None:
+        device = decoder.device
+        self._decoder = decoder
+        self._table = _idle(sizes, sink).to(device)
+        self._plan: Plan = plan_of(self._table, sizes)
+        self._last = decoder.cache.shape[3] - 1
+        self._points_KR = torch.zeros(count, sizes.rows, dtype=torch.float64, device=device)
+        self._heat_R = torch.ones(sizes.rows, device=device)
+        self._at = torch.zeros(1, dtype=torch.long, device=device)
+        self._tokens_KR = torch.zeros(count, sizes.rows, dtype=torch.int32, device=device)
+        self._logprobs_KR = torch.zeros(count, sizes.rows, device=device)
+        self._graph: torch.cuda.CUDAGraph | None = None
+        if device.type == "cuda":
+            self._capture(pool)
+
+    def run(self, table: Tensor, burst: Burst) -> tuple[list[list[int]], list[list[float]]]:
+        num_rows, count = burst.points_RK.shape
+        self._table.copy_(table, non_blocking=True)
+        self._points_KR[:count, :num_rows] = burst.points_RK.t().to(self._points_KR.device, non_blocking=True)
+        self._heat_R[:num_rows] = burst.heat_R.to(self._heat_R.device, non_blocking=True)
+        self._at.zero_()
+        for _ in range(count):
+            if self._graph is None:
+                self._step()
+            else:
+                self._graph.replay()
+        tokens_RK = self._tokens_KR[:count, :num_rows].t().cpu()
+        logprobs_RK = self._logprobs_KR[:count, :num_rows].t().cpu()
+        if not torch.isfinite(logprobs_RK[:, 0]).all():
+            raise EngineError("the model's logits are not finite; its weights may have diverged")
+        return tokens_RK.tolist(), logprobs_RK.tolist()
+
+    def _step(self) -> None:
+        plan = self._plan
+        logits_RV = self._decoder.logits(plan).float()
+        points_R = self._points_KR.index_select(0, self._at)[0]
+        tokens_R, logprobs_R = pick_free(logits_RV, self._heat_R, points_R)
+        self._tokens_KR.index_copy_(0, self._at, tokens_R.int()[None])
+        self._logprobs_KR.index_copy_(0, self._at, logprobs_R[None])
+        plan.ids_T.copy_(tokens_R)
+        plan.positions_T.add_(1).clamp_(max=self._last)
+        plan.block_position_B.add_(1).clamp_(max=self._last)
+        self._at.add_(1).clamp_(max=len(self._points_KR) - 1)
+
+    def _capture(self, pool: Any) -> None:
+        for _ in range(_WARM_UPS):
+            self._step()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool):
+            self._step()
+        self._graph = graph
+
+
+def _idle(sizes: Sizes, sink: int) -> Tensor:
+    """Tables under which a pass reads one token into the sink and changes nothing else."""
+    return table_of([Work(sink, 0, (0,))], sizes, sink)

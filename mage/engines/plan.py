@@ -1,0 +1,132 @@
+"""What one forward pass reads: the new tokens of all rows side by side, and tables that say which row is where.
+
+Axis letters: T new tokens, B blocks of queries, R rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Ids = tuple[int, ...]
+
+DECODE_BLOCK, READ_BLOCK = 1, 16
+"""Tokens per block of queries: one where every row has one new token, more where rows are read."""
+
+
+class Work(NamedTuple):
+    """Read `ids[start:]` into a slot that has read `ids[:start]`."""
+
+    slot: int
+    start: int
+    ids: Ids
+    adapter: int = -1
+    """Which adapter reads them; -1 for none."""
+
+
+class Shape(NamedTuple):
+    """The heads of a model."""
+
+    query_heads: int
+    key_heads: int
+    head_dim: int
+    scale: float
+    """What scores are multiplied by."""
+
+
+class Plan(NamedTuple):
+    """The tables of one pass, on the device, all int32."""
+
+    ids_T: Tensor
+    positions_T: Tensor
+    slots_T: Tensor
+    adapters_T: Tensor
+    """-1 where there is none."""
+    block_first_B: Tensor
+    """The first token of a block, as an index into T."""
+    block_slot_B: Tensor
+    block_position_B: Tensor
+    """Where in its row the first token of a block stands."""
+    block_count_B: Tensor
+    last_R: Tensor
+    """The last new token of each row, as an index into T."""
+    block_tokens: int
+    """Most tokens in a block."""
+
+
+class Sizes(NamedTuple):
+    """How long the tables of a plan are, padding included."""
+
+    tokens: int
+    blocks: int
+    rows: int
+    block_tokens: int
+
+    @property
+    def numbers(self) -> int:
+        """All tables laid end to end."""
+        return 4 * self.tokens + 4 * self.blocks + self.rows
+
+
+def sizes_of(works: Sequence[Work]) -> Sizes:
+    """The exact sizes of a pass."""
+    counts = [len(work.ids) - work.start for work in works]
+    block_tokens = DECODE_BLOCK if max(counts) == 1 else READ_BLOCK
+    return Sizes(sum(counts), sum(-(-count // block_tokens) for count in counts), len(works), block_tokens)
+
+
+def rounded(sizes: Sizes) -> Sizes:
+    """Sizes of few kinds, that hold these: what a captured graph is made for."""
+    rows = _power(sizes.rows)
+    if sizes.block_tokens == DECODE_BLOCK:
+        return Sizes(rows, rows, rows, DECODE_BLOCK)
+    tokens = _power(sizes.tokens)
+    return Sizes(tokens, tokens // READ_BLOCK + rows, rows, READ_BLOCK)
+
+
+def table_of(works: Sequence[Work], sizes: Sizes, sink: int) -> Tensor:
+    """The tables of a pass laid end to end; what is padded is read into the slot `sink` and looked at by nobody."""
+    counts = np.array([len(work.ids) - work.start for work in works])
+    starts = np.array([work.start for work in works])
+    slots = np.array([work.slot for work in works])
+    ends = np.cumsum(counts)
+    firsts = ends - counts
+    num_tokens = int(ends[-1])
+    num_blocks_R = -(-counts // sizes.block_tokens)
+    within = np.arange(num_blocks_R.sum()) - np.repeat(np.cumsum(num_blocks_R) - num_blocks_R, num_blocks_R)
+    skipped = within * sizes.block_tokens
+    tables = (
+        (sizes.tokens, np.fromiter(chain.from_iterable(w.ids[w.start :] for w in works), np.int64, num_tokens), 0),
+        (sizes.tokens, np.arange(num_tokens) - np.repeat(firsts - starts, counts), 0),
+        (sizes.tokens, np.repeat(slots, counts), sink),
+        (sizes.tokens, np.repeat([work.adapter for work in works], counts), -1),
+        (sizes.blocks, np.repeat(firsts, num_blocks_R) + skipped, 0),
+        (sizes.blocks, np.repeat(slots, num_blocks_R), sink),
+        (sizes.blocks, np.repeat(starts, num_blocks_R) + skipped, 0),
+        (sizes.blocks, np.minimum(np.repeat(counts, num_blocks_R) - skipped, sizes.block_tokens), 0),
+        (sizes.rows, ends - 1, 0),
+    )
+    table = np.empty(sizes.numbers, np.int32)
+    at = 0
+    for size, values, padding in tables:
+        table[at : at + len(values)] = values
+        table[at + len(values) : at + size] = padding
+        at += size
+    return torch.from_numpy(table)
+
+
+def plan_of(table: Tensor, sizes: Sizes) -> Plan:
+    """The tables as views of the tensor that holds them end to end."""
+    tokens, blocks, rows, block_tokens = sizes
+    parts = torch.split(table, [tokens] * 4 + [blocks] * 4 + [rows])
+    return Plan(*parts, block_tokens)  # type: ignore[call-arg,arg-type]
+
+
+def _power(number: int) -> int:
+    """The least power of two that is not below `number`, and not below 4."""
+    return max(4, 1 << (number - 1).bit_length())

@@ -1,0 +1,269 @@
+"""The engine's own forward pass: on a CPU in plain PyTorch, on a GPU with its kernels and graphs."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import random
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from mage.checks.engines import check_engine
+from mage.engines import flat
+from mage.engines.flat import FlatExecutor
+from mage.engines.local import LocalEngine
+from mage.engines.plan import Work
+from mage.games.world import OpenSpielWorld
+from mage.models.load import Loaded, load_model
+from mage.players.agent import AgentSettings, LanguageAgent
+from mage.protocols import Sampling
+from mage.rollout.group import play_groups
+from mage.types import Group, Memory, ReplyMode, Sampled, Task
+
+Ids = tuple[int, ...]
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+SIZES = {
+    "hidden_size": 96,
+    "intermediate_size": 112,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+}
+FAMILIES: dict[str, Any] = {
+    "llama": (LlamaConfig, LlamaForCausalLM, {}),
+    "llama with biases": (LlamaConfig, LlamaForCausalLM, {"attention_bias": True, "mlp_bias": True}),
+    "qwen2": (Qwen2Config, Qwen2ForCausalLM, {"tie_word_embeddings": True}),
+    "qwen3": (Qwen3Config, Qwen3ForCausalLM, {"head_dim": 64, "num_key_value_heads": 3}),
+    "mistral": (MistralConfig, MistralForCausalLM, {"sliding_window": None, "num_key_value_heads": 1}),
+}
+
+
+@cache
+def loaded(name: str, device: str, dtype: torch.dtype = torch.float32) -> Loaded:
+    """A small random model with weights large enough that a mistake shows."""
+    make_config, make_model, more = FAMILIES[name]
+    base = load_model("nano(words=[20])", seed=7)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        model = make_model(make_config(vocab_size=len(base.tokenizer), **{**SIZES, **more})).eval()
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight.normal_(0.0, 0.12) if weight.dim() > 1 else weight.add_(0.2 * torch.randn_like(weight))
+    return Loaded(name, model.to(device=device, dtype=dtype), base.tokenizer, base.codec)
+
+
+def flat_engine(model: Loaded, slots: int = 64) -> LocalEngine:
+    engine = LocalEngine(model, slots=slots, executor="flat")
+    assert isinstance(engine._executor, FlatExecutor), "the model should have passed the check at the start"
+    return engine
+
+
+def prompts(model: Loaded, num: int) -> list[Ids]:
+    """Streams of different lengths with a common opening."""
+    codec, rng = model.codec, random.Random(0)
+    words = ("rock", "paper", "scissors")
+    made: list[Ids] = []
+    for _ in range(num):
+        ids = codec.opening("The game is rock-paper-scissors, against one opponent.") + codec.user("Round 1 of 3.")
+        for turn in range(rng.randrange(7)):
+            ids += codec.choice(rng.choice(words))
+            ids += codec.user(f"Round {turn + 2} of 9. Last round: you rock, opponent {rng.choice(words)}.")
+        made.append(ids)
+    return made
+
+
+def options_of(model: Loaded, mode: str) -> list[Ids] | None:
+    return [model.codec.choice(a) for a in ("bet", "bet 2", "pass", "rock")] if mode == "choice" else None
+
+
+async def ask_all(
+    engine: LocalEngine, asked: Sequence[Ids], options: list[Ids] | None, temperature: float = 1.0, tokens: int = 24
+) -> list[Sampled]:
+    calls = [engine.complete(ids, Sampling(temperature, tokens, seed), options) for seed, ids in enumerate(asked)]
+    return list(await asyncio.gather(*calls))
+
+
+def plain_logprobs(model: Any, prompt: Ids, sampled: Sampled, temperature: float) -> torch.Tensor:
+    """What a plain forward pass over prompt and reply says of the sampled tokens."""
+    device = next(model.parameters()).device
+    with torch.no_grad():
+        logits_TV = model(torch.tensor([prompt + sampled.tokens], device=device), use_cache=False).logits[0].float()
+    found: list[torch.Tensor] = []
+    for at, token in enumerate(sampled.tokens):
+        logits_V = logits_TV[len(prompt) + at - 1] / temperature
+        if sampled.allowed is not None:
+            others = torch.full_like(logits_V, -torch.inf)
+            others[list(sampled.allowed[at])] = logits_V[list(sampled.allowed[at])]
+            logits_V = others
+        found.append(logits_V.log_softmax(-1)[token])
+    return torch.stack(found).cpu()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_contract_is_kept(device: str) -> None:
+    model = loaded("llama", device)
+    check_engine(flat_engine(model, slots=8), model.codec)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("mode", ["choice", "text"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_logprobs_are_those_of_a_plain_pass(name: str, mode: str, device: str) -> None:
+    model = loaded(name, device)
+    engine = flat_engine(model)
+    asked = prompts(model, 12)
+    for temperature in (1.0, 0.6):
+        replies = asyncio.run(ask_all(engine, asked, options_of(model, mode), temperature))
+        for ids, sampled in zip(asked, replies, strict=True):
+            gap = plain_logprobs(model.model, ids, sampled, temperature) - torch.tensor(sampled.logprobs)
+            assert float(gap.abs().max()) < 1e-4
+        asked = [ids + s.tokens + model.codec.user("Round 5 of 9.") for ids, s in zip(asked, replies, strict=True)]
+    assert engine.counters()["hits"] >= 12, "the second round should find its prefixes"
+
+
+@pytest.mark.skipif("cuda" not in DEVICES, reason="needs a CUDA device")
+@pytest.mark.parametrize("mode", ["choice", "text"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_in_bfloat16_logprobs_stay_within_rounding(name: str, mode: str) -> None:
+    exact, rounded = loaded(name, "cuda"), loaded(name, "cuda", torch.bfloat16)
+    asked = prompts(exact, 48)
+    replies = asyncio.run(ask_all(flat_engine(rounded), asked, options_of(rounded, mode)))
+    gaps = [
+        plain_logprobs(rounded.model, ids, sampled, 1.0) - torch.tensor(sampled.logprobs)
+        for ids, sampled in zip(asked, replies, strict=True)
+    ]
+    noise = [
+        plain_logprobs(rounded.model, ids, sampled, 1.0) - plain_logprobs(exact.model, ids, sampled, 1.0)
+        for ids, sampled in zip(asked, replies, strict=True)
+    ]
+    # No further from transformers in bfloat16 than that is from float32, with room for luck.
+    assert float(torch.cat(gaps).abs().mean()) < 1.5 * float(torch.cat(noise).abs().mean())
+
+
+def play(engine: LocalEngine, model: Loaded, memory: Memory, reply: ReplyMode) -> list[Group]:
+    world = OpenSpielWorld()
+    how = AgentSettings(
+        name="small", memory=memory, reply=reply, temperature=1.0, max_tokens=12, reflection_tokens=8, retries=0,
+        context=engine.length,
+    )  # fmt: skip
+    tasks = [Task("rps(rounds=2)", ("uniform",), 0, seed, 3, False, False, 1000) for seed in range(8)]
+    found: list[Group] = asyncio.run(
+        play_groups(world, tasks, 8, lambda t, n: LanguageAgent(engine, model.codec, how, world.rules(t), t, n))
+    )
+    assert not any(group.failures for group in found)
+    return found
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("memory", "reply"), [(Memory.HISTORY, ReplyMode.CHOICE), (Memory.BOTH, ReplyMode.TEXT)])
+def test_few_slots_give_the_tokens_of_many(memory: Memory, reply: ReplyMode, device: str) -> None:
+    model = loaded("qwen3", device)
+    few, many = flat_engine(model, slots=4), flat_engine(model, slots=64)
+    found = [[t.streams for g in play(e, model, memory, reply) for t in g.trials] for e in (few, many)]
+    assert found[0] == found[1]
+    assert few.counters()["read"] > 1.2 * many.counters()["read"], "slots should have been given up and read again"
+
+
+async def of_many_lengths(engine: LocalEngine, asked: Sequence[Ids], temperature: float) -> list[Sampled]:
+    calls = [engine.complete(ids, Sampling(temperature, 3 + 2 * n, n), None) for n, ids in enumerate(asked)]
+    return list(await asyncio.gather(*calls))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_burst_gives_the_tokens_of_one_at_a_time(device: str) -> None:
+    model = loaded("llama", device)
+    slow, fast = flat_engine(model), flat_engine(model)
+    assert isinstance(slow._executor, FlatExecutor)
+    slow._executor.burst = 1
+    asked = prompts(model, 20)
+    for temperature in (1.0, 0.0):
+        one, other = (asyncio.run(of_many_lengths(e, asked, temperature)) for e in (slow, fast))
+        assert [s.tokens for s in one] == [s.tokens for s in other]
+        assert len({len(s.tokens) for s in one}) > 10
+        for a, b in zip(one, other, strict=True):
+            assert list(a.logprobs) == pytest.approx(list(b.logprobs), abs=1e-4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_short_reply_does_not_wait_for_a_long_one(device: str) -> None:
+    model = loaded("llama", device)
+    first, second = prompts(model, 2)
+
+    async def scene() -> int:
+        engine = flat_engine(model)
+        long = asyncio.ensure_future(engine.complete(first, Sampling(1.0, 300, 1), None))
+        await engine.complete(second, Sampling(1.0, 4, 2), None)
+        passes = engine.counters()["passes"]
+        long.cancel()
+        return passes
+
+    assert asyncio.run(scene()) < 60
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_published_weights_are_used(device: str) -> None:
+    model = loaded("qwen2", device)
+    engine = flat_engine(model)
+    asked = prompts(model, 6)
+    asyncio.run(ask_all(engine, asked, None))
+    changed = copy.deepcopy(model.model)
+    with torch.no_grad():
+        for weight in changed.parameters():
+            weight.add_(0.1 * weight.roll(1, -1))
+    asyncio.run(engine.publish(changed.state_dict()))
+    for mode in ("choice", "text"):
+        for ids, sampled in zip(asked, asyncio.run(ask_all(engine, asked, options_of(model, mode))), strict=True):
+            assert sampled.version == 1
+            gap = plain_logprobs(changed, ids, sampled, 1.0) - torch.tensor(sampled.logprobs)
+            assert float(gap.abs().max()) < 1e-4
+
+
+@pytest.mark.skipif("cuda" not in DEVICES, reason="needs a CUDA device")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_graphs_agree_with_eager_passes(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = loaded("llama", "cuda", dtype)
+    rng = random.Random(1)
+    captured, eager = (FlatExecutor(copy.deepcopy(model.model), 40, 256) for _ in range(2))
+    read = [0] * 40
+    rows = [tuple(rng.randrange(len(model.tokenizer)) for _ in range(200)) for _ in range(40)]
+    for number in range(12):
+        chosen = rng.sample(range(40), rng.choice((1, 3, 17, 40)))
+        widths = [1 if number % 3 == 2 else rng.choice((1, 2, 15, 16)) for _ in chosen]
+        works = [
+            Work(slot, read[slot], rows[slot][: read[slot] + width]) for slot, width in zip(chosen, widths, strict=True)
+        ]
+        found = captured.forward(works).clone()
+        with monkeypatch.context() as patch:
+            patch.setattr(flat, "GRAPH_TOKENS", 0)
+            expected = eager.forward(works)
+        assert float((found - expected).norm() / expected.norm()) < (1e-5 if dtype is torch.float32 else 2e-2)
+        for work in works:
+            read[work.slot] = len(work.ids)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_logits_that_are_not_finite_are_an_error(device: str) -> None:
+    model = loaded("llama", device)
+    engine = flat_engine(model)
+    asked = prompts(model, 3)
+    asyncio.run(engine.publish({n: w * torch.nan for n, w in model.model.state_dict().items()}))
+    for mode in ("choice", "text"):
+        with pytest.raises(Exception, match="not finite"):
+            asyncio.run(ask_all(engine, asked, options_of(model, mode)))
+    asyncio.run(engine.publish(model.model.state_dict()))
+    asyncio.run(ask_all(engine, asked, None))
