@@ -26,6 +26,7 @@ from mage.players.agent import AgentSettings, LanguageAgent
 from mage.protocols import Engine, Sampling
 from mage.rollout.group import play_groups
 from mage.types import Memory, ReplyMode, Sampled, Task
+from mage.waiting import finish
 
 PROMPT, NEW = 170, 64
 
@@ -147,9 +148,9 @@ def generation(loaded: Loaded, clock: Clock, num: int, static: bool) -> dict[str
             return sum(len(s.tokens) for s in await asyncio.gather(*calls))
 
         start = time.perf_counter()
-        tokens = asyncio.run(ask())
+        tokens = finish(ask())
         first = time.perf_counter() - start
-        found[name] = {"seconds": clock(lambda ask=ask: asyncio.run(ask())), "first": first, "sampled": tokens}
+        found[name] = {"seconds": clock(lambda ask=ask: finish(ask())), "first": first, "sampled": tokens}
         del engine, ask
         gc.collect()
         if torch.cuda.is_available():
@@ -204,7 +205,7 @@ def rollout(loaded: Loaded, clock: Clock, num: int, reply: ReplyMode, with_loop:
         def once(engine: LocalEngine = engine) -> int:
             engine.reset_cache()
             engine.reset_counters()
-            return asyncio.run(play(engine))
+            return finish(play(engine))
 
         start = time.perf_counter()
         tokens = once()
@@ -216,8 +217,8 @@ def rollout(loaded: Loaded, clock: Clock, num: int, reply: ReplyMode, with_loop:
             torch.cuda.empty_cache()
     if with_loop:
         loop_work: Callable[[], Awaitable[int]] = lambda: play(GenerateEngine(loaded, num))  # noqa: E731
-        asyncio.run(loop_work())  # type: ignore[arg-type]
-        found["loop with generate"] = {"seconds": clock(lambda: asyncio.run(loop_work()), 1)}  # type: ignore[arg-type]
+        finish(loop_work())  # type: ignore[arg-type]
+        found["loop with generate"] = {"seconds": clock(lambda: finish(loop_work()), 1)}  # type: ignore[arg-type]
     return found
 
 

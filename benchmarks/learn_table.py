@@ -12,7 +12,7 @@ from pathlib import Path
 from mage.evaluate.report import read_report
 from mage.evaluate.suite import SplitReport
 from mage.evaluate.table import interval, over_seats
-from mage.learn.run import config_of
+from mage.learn.changes import config_of
 from mage.record.files import read_lines
 
 

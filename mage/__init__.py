@@ -8,17 +8,28 @@ report = mage.evaluate(run)
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mage.api import Report, Run
+    from mage.api import Report, Run, Sweep
 
 __version__ = "0.1.0"
 
-__all__ = ["evaluate", "open_run", "register_estimator", "register_game", "register_player", "train"]
+__all__ = [
+    "evaluate",
+    "export_model",
+    "open_run",
+    "open_sweep",
+    "register_estimator",
+    "register_game",
+    "register_player",
+    "sweep",
+    "train",
+    "write_split",
+]
 
 
 def train(
@@ -51,6 +62,46 @@ def open_run(folder: str | Path) -> Run:
     from mage import api
 
     return api.open_run(folder)
+
+
+def sweep(
+    recipes: Sequence[str],
+    overrides: Mapping[str, object] | None = None,
+    *,
+    seeds: int = 3,
+    folder: str | Path | None = None,
+    max_minutes: float | None = None,
+    quiet: bool = False,
+) -> Sweep:
+    """Train several recipes with several seeds, one run after another, and summarise them.
+
+    `overrides` go for all recipes. Seeds are counted from each recipe's own. `folder` is a new directory, under `runs/`
+    by default, with a directory for each run. `max_minutes` is what each run may train for before it is judged where
+    it stands. After an interrupt `open_sweep(folder).resume()` goes on.
+    """
+    from mage import api
+
+    return api.sweep(recipes, overrides or {}, seeds=seeds, folder=folder, max_minutes=max_minutes, quiet=quiet)
+
+
+def open_sweep(folder: str | Path) -> Sweep:
+    """A sweep that exists already."""
+    from mage import api
+
+    return api.open_sweep(folder)
+
+
+def export_model(
+    run: Run | str | Path, folder: str | Path, *, step: int | None = None, best: bool = False, merge: bool = False
+) -> Path:
+    """Write a run's weights to a new directory that transformers loads, with tokenizer, chat template and model card.
+
+    The newest weights, those after `step`, or the `best` of those judged while training. A run that trained an adapter
+    gives the adapter in PEFT's layout, or with `merge` the whole model with the adapter in it.
+    """
+    from mage import api
+
+    return api.export_model(run, folder, step=step, best=best, merge=merge)
 
 
 def register_game(name: str, builder: Callable[..., tuple[Any, Any, float]]) -> None:
@@ -88,6 +139,25 @@ def register_estimator(name: str, kind: type) -> None:
     from mage.credit.estimators import ALL
 
     ALL.add(name, kind)
+
+
+def write_split(
+    path: str | Path,
+    game: str,
+    members: Sequence[str],
+    *,
+    description: str = "",
+    held_out: bool = False,
+    pool: str = "",
+) -> None:
+    """Write opponents to judge by to `path`, a file that ends in `.json` and can stand in recipes as a split.
+
+    With `held_out` training against them is refused. `pool` is the split whose members a player may expect: a shipped
+    one or one beside the file; by default the new one itself.
+    """
+    from mage.evaluate import splits
+
+    splits.write_split(path, game, members, description=description, held_out=held_out, pool=pool)
 
 
 class _Verb(ModuleType):

@@ -31,6 +31,8 @@ def watch_step(config: AlarmConfig, watch: Watch, metrics: Mapping[str, float]) 
         ("play/invalid_share", "over", config.invalid),
         ("groups/dead_share", "over", config.dead),
         ("play/seat_gap", "over", config.asymmetry),
+        ("gap/mean_difference", "over", config.gap),
+        ("gap/outside_0.8_1.25", "over", config.ratios),
     )
     streaks, alarms = dict(watch.streaks), []
     for name, side, limit in limits:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mage.engines.scripted import MODELS, ScriptedEngine
 from mage.errors import ConfigError, pick
-from mage.evaluate.splits import load_split
+from mage.evaluate.splits import check_split, files_of, load_split, refuse_held_out
 from mage.games.openspiel import load_game
 from mage.games.world import OpenSpielWorld
 from mage.players.agent import AgentSettings, LanguageAgent, Rewrite, as_written
@@ -16,7 +16,7 @@ from mage.protocols import Agent, Codec, Engine, Seating, World
 from mage.schema import AgentConfig, Config
 from mage.seeds import derive, pick_index, uniform
 from mage.spec import parse_spec
-from mage.types import Task
+from mage.types import Memory, ReplyMode, Task, Thoughts
 
 
 def check(config: Config) -> None:
@@ -35,6 +35,17 @@ def check(config: Config) -> None:
                 check_opponent(member, game, other)
     if not config.trial.seats:
         raise ConfigError("trial.seats = []: name at least one seat")
+    check_thoughts(config.agent)
+
+
+def check_thoughts(agent: AgentConfig) -> None:
+    """Refuse to strip thoughts where the history never holds any."""
+    has_thoughts = agent.reply is ReplyMode.TEXT or agent.memory is Memory.BOTH
+    if agent.thoughts is Thoughts.STRIP and not has_thoughts:
+        raise ConfigError(
+            f"agent.thoughts = strip: with agent.reply = {agent.reply} and agent.memory = {agent.memory} the history "
+            "holds no thoughts; they are in text replies, and in reflections with memory both"
+        )
 
 
 def members_of(config: Config) -> tuple[str, ...]:
@@ -46,6 +57,23 @@ def members_of(config: Config) -> tuple[str, ...]:
     if split.game != str(parse_spec(config.game)):
         raise ConfigError(f"population.split: {split.name!r} is made for {split.game}, not for {config.game}")
     return (*split.members, *population.members)
+
+
+def split_names_of(config: Config) -> tuple[str, ...]:
+    """The splits to judge by, and the population's where it is one, as the config names them."""
+    return (*config.evaluation.splits, *filter(None, (config.population.split,)))
+
+
+def check_splits(config: Config) -> None:
+    """Fail now, with one line, on a split that could not be judged by, or on training with what one holds out."""
+    judged = [load_split(name) for name in config.evaluation.splits]
+    if len({split.name for split in judged}) < len(judged):
+        raise ConfigError(f"evaluation.splits = {list(config.evaluation.splits)}: name each split once")
+    for split in judged:
+        check_split(split, config.trial.seats)
+    files_of(split_names_of(config))
+    named = [load_split(name) for name in split_names_of(config)]
+    refuse_held_out(config.game, members_of(config), named)
 
 
 def draw_tasks(config: Config, *path: str | int) -> Iterator[Task]:
@@ -81,6 +109,7 @@ def settings(agent: AgentConfig) -> AgentSettings:
         reflection_tokens=agent.reflection_tokens,
         retries=agent.retries,
         context=agent.context,
+        thoughts=agent.thoughts,
     )
 
 

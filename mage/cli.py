@@ -185,23 +185,27 @@ def train(
     ] = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Train an agent by a recipe, or go on with a run that was stopped."""
+    """Train an agent by a recipe, or go on with a run that was stopped, with some settings changed if you like."""
     from mage.config import load_config, to_toml
 
+    given = overrides or []
+    if resume is not None and recipe is not None and "=" in recipe:
+        given, recipe = [recipe, *given], None
     if (recipe is None) is (resume is None):
         raise ConfigError("give a recipe to train by, or --resume RUN to go on with a run, and not both")
     if resume is not None and (run is not None or dry_run):
         raise ConfigError("--run and --dry-run go with a recipe; a resumed run has its directory and its config")
-    config = None if recipe is None else load_config(recipe, overrides or ())
+    config = None if recipe is None else load_config(recipe, given)
     if dry_run and config is not None:
         print(to_toml(config), end="")
         return
     _needs_torch()
-    from mage.commands.train import run_training
-    from mage.record.store import fresh_path
+    from mage.commands.train import resume_training, run_training
 
-    folder = resume or run or fresh_path("train", str(recipe).removesuffix(".toml"))
-    raise typer.Exit(run_training(config, folder, max_minutes, _console()))
+    if resume is not None:
+        raise typer.Exit(resume_training(resume, given, max_minutes, _console()))
+    assert config is not None
+    raise typer.Exit(run_training(config, run, Path(str(recipe)).stem, max_minutes, _console()))
 
 
 @app.command()
@@ -217,6 +221,65 @@ def evaluate(
     from mage.commands.train import run_evaluation, run_reflections
 
     raise typer.Exit((run_reflections if reflections else run_evaluation)(run, trials, _console()))
+
+
+@app.command()
+def split(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file; its name, less .json, is the split's.")],
+    members: Annotated[list[str], typer.Argument(metavar="MEMBER", help="Opponent specs.")],
+    game: Annotated[str, typer.Option(help="A game spec.")],
+    description: Annotated[str, typer.Option(help="One line on who they are.")] = "",
+    held_out: Annotated[bool, typer.Option("--held-out", help="Refuse to train against them.")] = False,
+    pool: Annotated[str, typer.Option(help="The split whose members a player may expect; itself by default.")] = "",
+) -> None:
+    """Write a split of your own: opponents to judge by, with a hash."""
+    from mage.evaluate.splits import write_split
+
+    made = write_split(file, game, members, description=description, held_out=held_out, pool=pool)
+    _console().print(f"{file}: {', '.join(made.members)} in {made.game}, hash {made.sha256[:12]}", soft_wrap=True)
+
+
+@app.command()
+def sweep(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RECIPE… KEY=VALUE…", help="Recipes, and overrides that go for all of them."),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds per recipe, from its own on; 3 by default.")] = None,
+    run: Annotated[Path | None, typer.Option("--run", help="A new directory for the sweep; runs/… by default.")] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with this sweep instead.")] = None,
+    max_minutes: Annotated[
+        float | None, typer.Option(min=0, help="Training time of each run; it is judged where it stands then.")
+    ] = None,
+) -> None:
+    """Train several recipes with several seeds in one process, and summarise them in one table."""
+    if (resume is None) is not bool(arguments):
+        raise ConfigError("give recipes to sweep over, or --resume DIR to go on with a sweep, and not both")
+    if resume is not None and (seeds, run, max_minutes) != (None, None, None):
+        raise ConfigError("--seeds, --run and --max-minutes go with recipes; a resumed sweep has its plan")
+    _needs_torch()
+    from mage.commands.sweep import new_sweep, resume_sweep
+
+    if resume is not None:
+        raise typer.Exit(resume_sweep(resume, _console()))
+    raise typer.Exit(new_sweep(arguments or [], seeds or 3, run, max_minutes, _console()))
+
+
+@app.command("export-model")
+def export_model(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A train run.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="A new directory for the model.")],
+    step: Annotated[int | None, typer.Option(min=0, help="The weights after this step; the newest by default.")] = None,
+    best: Annotated[bool, typer.Option("--best", help="The best of the weights judged while training.")] = False,
+    merge: Annotated[
+        bool, typer.Option("--merge", help="The whole model, with the adapter of a LoRA run in it.")
+    ] = False,
+) -> None:
+    """Write a run's weights in Hugging Face layout, with tokenizer, chat template and model card."""
+    _needs_torch()
+    from mage.commands.export import run_export
+
+    raise typer.Exit(run_export(run, out, step, best, merge, _console()))
 
 
 def _needs_torch() -> None:

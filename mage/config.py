@@ -26,9 +26,33 @@ def load_config(recipe: str, overrides: Sequence[str] = ()) -> Config:
     5
     """
     values = _resolve(recipe, ())
-    for override in overrides:
-        _override(values, override)
+    for key, value in map(parse_override, overrides):
+        _put(values, key, value)
     return validated(values, recipe)
+
+
+def replaced(config: Config, values: Mapping[str, object], source: str) -> Config:
+    """The config with some values replaced, each named by its dotted key.
+
+    >>> replaced(Config(), {"learner.lr": 0.5, "steps": 3}, "here").learner.lr
+    0.5
+    """
+    plain = config.model_dump(mode="json")
+    for key, value in values.items():
+        _put(plain, key, value)
+    return validated(plain, source)
+
+
+def parse_override(override: str) -> tuple[str, object]:
+    """The dotted key and the value of an override.
+
+    >>> parse_override("trial.episodes=5"), parse_override("agent.memory=none")
+    (('trial.episodes', 5), ('agent.memory', 'none'))
+    """
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"cannot read the override {override!r}; write key=value, as in trial.episodes=5")
+    return key.strip(), _literal(text.strip())
 
 
 def validated(values: Mapping[str, Any], source: str) -> Config:
@@ -111,18 +135,15 @@ def _merged(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _override(values: dict[str, Any], override: str) -> None:
-    key, equals, text = override.partition("=")
-    if not equals or not key:
-        raise ConfigError(f"cannot read the override {override!r}; write key=value, as in trial.episodes=5")
-    *tables, last = key.strip().split(".")
+def _put(values: dict[str, Any], key: str, value: object) -> None:
+    *tables, last = key.split(".")
     for table in tables:
         inner = values.setdefault(table, {})
         if not isinstance(inner, dict):
-            raise ConfigError(f"{override!r}: {table!r} is a value, not a section")
+            raise ConfigError(f"{key!r}: {table!r} is a value, not a section")
         values[table] = inner = dict(inner)
         values = inner
-    values[last] = _literal(text.strip())
+    values[last] = value
 
 
 def _literal(text: str) -> object:

@@ -104,5 +104,8 @@ class Codec(Protocol):
     def choice(self, action: str) -> tuple[int, ...]:
         """The ids of one constrained answer, `end` included."""
 
+    def answer(self, text: str) -> tuple[int, ...]:
+        """The ids of an answer that nobody sampled, `end` included: context, which need not read back exactly."""
+
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of an answer, without its `end`."""

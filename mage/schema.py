@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from mage.credit.returns import Objective
-from mage.types import AlarmAction, Divergence, Memory, ReplyMode, Weight
+from mage.models.device import Device, Dtype
+from mage.types import AlarmAction, Divergence, Memory, ReplyMode, Thoughts, Weight
 
 Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -39,7 +40,7 @@ class PopulationConfig(FrozenModel):
     """Who may sit opposite."""
 
     split: str = ""
-    """A shipped split whose members are drawn, besides `members`."""
+    """A split whose members are drawn, besides `members`: a shipped one, or the path of a file that ends in .json."""
     members: tuple[str, ...] = ()
     """Opponent specs. A spec without a seed or a phase is a family: each task draws its own member."""
     weights: tuple[Annotated[float, Field(gt=0)], ...] = ()
@@ -61,6 +62,9 @@ class AgentConfig(FrozenModel):
     """Longest answer in `text` mode."""
     reflection_tokens: Positive = 64
     """Longest reflection."""
+    thoughts: Thoughts = Thoughts.KEEP
+    """What becomes of thoughts in the history: `keep` them as sampled, or `strip` them, which begins a new stream after
+    each answer that holds one, so that reading and learning cost the square."""
     retries: Count = 1
     """How often an answer that cannot be used is asked for again before it is a forfeit."""
     context: Positive = 4096
@@ -97,6 +101,10 @@ class CreditConfig(FrozenModel):
     """Subtracted from a turn's reward for every reply that could not be used."""
     cut_penalty: Annotated[float, Field(ge=0)] = 0.0
     """Subtracted from a turn's reward for every reply that was cut short."""
+    length_penalty: Annotated[float, Field(ge=0)] = 0.0
+    """Subtracted for every token of a free reply, a `text` answer or a reflection, beyond `length_free`; 0 is off."""
+    length_free: Count = 0
+    """How many tokens of a free reply cost nothing, its end counted."""
 
 
 class LearnerConfig(FrozenModel):
@@ -115,7 +123,18 @@ class LearnerConfig(FrozenModel):
     minibatches: Positive = 1
     """Optimizer steps per pass."""
     token_budget: Positive = 16384
-    """Positions per micro-batch; memory, not results, depends on it."""
+    """Positions per micro-batch; memory, not results, depends on it. Halved when memory runs out."""
+    gradient_checkpointing: bool = False
+    """Keep only what goes into each layer and compute the rest again for the gradient: a third more work, far less
+    memory."""
+    compile: Literal["auto"] | bool = "auto"
+    """Compile the decoder layers: true, false, or auto for yes on CUDA and no on a CPU."""
+    lora_rank: Count = 0
+    """Rank of a low-rank adapter (LoRA), the only thing trained then; 0 trains all weights."""
+    lora_alpha: Count = 0
+    """The adapter is scaled by this over its rank; 0 is twice the rank."""
+    lora_targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
+    """Layers that get an adapter: `all-linear` for all but the head, or a list of names such as q_proj."""
     weight: Weight = Weight.TURN
     """What counts equally: turn, token or sequence."""
     clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
@@ -146,7 +165,7 @@ class EvaluationConfig(FrozenModel):
     every: Count = 0
     """Steps between evaluations; 0 judges only at the end."""
     splits: tuple[str, ...] = ()
-    """Shipped splits to judge by."""
+    """Splits to judge by: shipped ones, or paths of files that end in .json."""
     trials: Positive = 4
     """Trials per member and seat in evaluations while training."""
     final_trials: Positive = 20
@@ -168,6 +187,10 @@ class AlarmConfig(FrozenModel):
     """Alarm when the mean scores of two seats differ by more than this."""
     drop: Annotated[float, Field(gt=0)] = 10.0
     """Alarm when the last episode's score on a split falls by more than this under its best."""
+    gap: Annotated[float, Field(gt=0)] = 0.05
+    """Alarm when engine and learner differ by more than this in their log-probabilities, on average."""
+    ratios: Share = 0.01
+    """Alarm when more than this share of tokens has a ratio of learner to engine outside 0.8 to 1.25."""
     patience: Positive = 5
     """Steps in a row before an alarm sounds; evaluations sound at once."""
     action: AlarmAction = AlarmAction.PRINT
@@ -200,6 +223,10 @@ class Config(FrozenModel):
     """How many trials `mage trials` plays."""
     threads: Positive = 1
     """CPU threads; results are bit-identical only for the same number."""
+    device: Device = Device.CPU
+    """Where the model runs: cpu, cuda, or auto for CUDA where there is a device and the CPU elsewhere."""
+    dtype: Dtype = Dtype.AUTO
+    """What the model computes with: float32, bfloat16, or auto for bfloat16 on CUDA and float32 on a CPU."""
     trackers: tuple[str, ...] = ()
     """Where metrics go besides the run directory: tensorboard, wandb, trackio."""
     trial: TrialConfig = TrialConfig()

@@ -47,6 +47,13 @@ class ReplyMode(StrEnum):
     TEXT = "text"
 
 
+class Thoughts(StrEnum):
+    """What becomes of thoughts, between think tags, once an answer is given: they stay, or leave the history."""
+
+    KEEP = "keep"
+    STRIP = "strip"
+
+
 class Weight(StrEnum):
     """What counts equally in the loss. A move is one token and a reflection sixty, so the default is the turn."""
 

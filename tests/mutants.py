@@ -96,8 +96,8 @@ MUTANTS = (
     ),
     Mutant(
         "wrong temperature in the learner",
-        "mage/learn/learner.py",
-        "logits_NV.float() / self._settings.temperature",
+        "mage/learn/head.py",
+        "logits_NV.float() / self._temperature",
         "logits_NV.float()",
         ("tests/test_learner.py",),
     ),

@@ -12,7 +12,7 @@ from mage.errors import EngineError, PlayError
 from mage.players.agent import AgentSettings, LanguageAgent
 from mage.prompts.plain import PlainCodec
 from mage.protocols import Engine, Sampling
-from mage.types import Memory, Observation, Reply, ReplyMode, Sampled
+from mage.types import Memory, Observation, Reply, ReplyMode, Sampled, Thoughts
 from tests.seated import HOSTILE, FixedEngine, RandomEngine, make_settings, make_task, saying
 
 CODEC = PlainCodec()
@@ -176,6 +176,30 @@ def test_hostile_answers_open_no_turn_and_cost_no_more_than_a_forfeit(hostile: s
     for call in (*lost.calls, *played.calls):
         assert stream[call.start : call.start + len(call.sampled.tokens)] == call.sampled.tokens
         assert call.sampled.cut == (len(CODEC.choice(hostile)) > 200 and call in lost.calls)
+
+
+@pytest.mark.parametrize("memory", Memory)
+def test_stripped_thoughts_are_in_no_later_prompt(memory: Memory) -> None:
+    engine = RandomEngine(("<think>they bluff</think>I say <action>c</action>",))
+    how = make_settings(memory=memory, reply=ReplyMode.TEXT, thoughts=Thoughts.STRIP, retries=1)
+
+    async def play() -> list[Reply | None]:
+        agent = agent_of(engine, how)
+        replies: list[Reply | None] = [await agent.act(see(0, 0, "1.1")), await agent.act(see(0, 1, "1.2"))]
+        replies += [await agent.reflect(told(0, "lost")), await agent.act(see(1, 0, "2.1"))]
+        for call in (call for reply in replies if reply is not None for call in reply.calls):
+            stream = agent.memory()[0][call.stream]
+            assert "they bluff" not in CODEC.decode(stream[: call.start])
+            assert stream[call.start : call.start + len(call.sampled.tokens)] == call.sampled.tokens
+            assert "they bluff" in CODEC.decode(call.sampled.tokens)
+        assert len(agent.memory()[0]) == len(engine.prompts), "a stream for each try, note and retry"
+        return replies
+
+    first, second, *_ = asyncio.run(play())
+    assert first is not None
+    assert second is not None
+    assert "I say <action>c</action>" in CODEC.decode(engine.prompts[1]), "what was said stays"
+    assert [call.stream for call in (*first.calls, *second.calls)] == [0, 1, 2, 3]
 
 
 def test_sampling_depends_on_episode_turn_and_try_alone() -> None:

@@ -32,6 +32,8 @@ def test_a_healthy_run_is_quiet() -> None:
         ("play/invalid_share", 0.75, "play/invalid_share is over 0.5 for 2 steps (0.75)"),
         ("groups/dead_share", 1.0, "groups/dead_share is over 0.9 for 2 steps (1)"),
         ("play/seat_gap", 3.0, "play/seat_gap is over 2.0 for 2 steps (3)"),
+        ("gap/mean_difference", 0.06, "gap/mean_difference is over 0.05 for 2 steps (0.06)"),
+        ("gap/outside_0.8_1.25", 0.02, "gap/outside_0.8_1.25 is over 0.01 for 2 steps (0.02)"),
     ],
 )
 def test_each_figure_sounds_when_it_stays_bad(name: str, value: float, sentence: str) -> None:

@@ -74,7 +74,7 @@ def test_the_player_finds_out_every_one_of_the_seven() -> None:
     trials = _played(OpenSpielWorld(), tasks, BayesSeating(SEVEN, Objective.LAST))
     assert {t.scores[2] for t in trials} == {1.0}
     total = mean([sum(t.scores) for t in trials])
-    assert total.low < 146 / 63 < total.high
+    assert total.holds(146 / 63)
     assert trials[0].agent.name == "bayes-last"
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mage.build import check, draw_tasks, members_of
+from mage.build import check, draw_tasks, members_of, settings
 from mage.config import load_config, recipe_names, to_toml, validated
 from mage.errors import ConfigError
-from mage.types import Memory
+from mage.types import Memory, Thoughts
 
 
 def write(folder: Path, name: str, text: str) -> str:
@@ -46,7 +46,7 @@ def test_a_recipe_extends_another_and_overrides_come_last(tmp_path: Path) -> Non
         ("trial.episodes=three", r"trial.episodes = 'three'"),
         ("learner.lr", r"cannot read the override 'learner.lr'; write key=value"),
         ("=3", r"cannot read the override '=3'"),
-        ("game.name=3", r"'game.name=3': 'game' is a value, not a section"),
+        ("game.name=3", r"'game.name': 'game' is a value, not a section"),
         ("population.members=uniform", r"population.members = 'uniform'"),
         ("batch.size=1", r"batch.size = 1: .*greater than or equal to 2"),
     ],
@@ -85,11 +85,20 @@ def test_bad_recipes_are_one_line(tmp_path: Path) -> None:
         (["trial.seats=[]"], r"name at least one seat"),
         (["population.split=nope"], r"unknown split 'nope'"),
         (["population.split=kuhn-scripts"], r"made for kuhn_poker, not for rps"),
+        (["agent.thoughts=strip", "agent.memory=history"], r"with agent.reply = choice and agent.memory = history the"),
+        (["agent.thoughts=strip", "agent.memory=reflections"], r"in text replies, and in reflections with memory both"),
     ],
 )
 def test_what_would_fail_later_fails_at_the_start(overrides: list[str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         check(load_config("demo", overrides))
+
+
+@pytest.mark.parametrize("where", ["agent.memory=both", "agent.reply=text"])
+def test_thoughts_can_be_stripped_where_the_history_holds_them(where: str) -> None:
+    config = load_config("demo", ["agent.memory=none", "agent.thoughts=strip", where])
+    check(config)
+    assert settings(config.agent).thoughts is Thoughts.STRIP
 
 
 def test_tasks_are_drawn_by_weight_and_seats_in_turn() -> None:

@@ -2,7 +2,7 @@
 
 The info string of a fenced block says how it is checked. `python run` is run, with fewer and smaller steps; `sh run`
 is run as it stands; `sh tiny` is run with smaller numbers; `sh parse` has to be a command with these options; a block
-with a file name is that file.
+with a file name is that file. `python then` is run after what comes before it on its page.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from mage.evaluate.metrics import Estimate
 from mage.evaluate.reflections import ReflectionReport
 from mage.evaluate.report import EvaluationReport
 from mage.evaluate.suite import Figures, SplitReport
+from mage.learn.summary import RecipeSummary, RunSummary, SweepSummary
 from mage.record.files import read_lines
 from tests.tree import ROOT
 
@@ -66,30 +67,32 @@ def code_of(page: str) -> str:
     return code
 
 
-def made_tiny(code: str) -> str:
-    sizes = {**SMALL, **(JUDGED if "mage.evaluate" in code else {})}
+def made_tiny(code: str, sizes: Mapping[str, object]) -> str:
     smaller, num = re.subn(r'"steps": \d+', f'"steps": 2, **{sizes!r}', code)
     assert num == 1, "the code trains for a number of steps that can be made smaller"
     return smaller
 
 
 def test_the_code_of_extending_runs(tmp_path: Path) -> None:
-    """In a process of its own: the names that it registers last as long as the process."""
+    """In a process of its own: the names that it registers last as long as the process, and what follows needs them."""
     for block in blocks("extending.md"):
         file = re.fullmatch(r"toml (\S+)", block.info)
         if file:
             (tmp_path / file[1]).write_text(block.text)
-    command = [sys.executable, "-c", made_tiny(code_of("extending.md"))]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    (then,) = [block.text for block in blocks("extending.md") if block.info == "python then"]
+    code = made_tiny(code_of("extending.md"), SMALL) + made_tiny(then, {**SMALL, "evaluation.final_trials": 2})
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert len(json.loads(done.stdout.splitlines()[-1])) == 2
+    scores = next(line for line in done.stdout.splitlines() if line.startswith("["))
+    assert len(json.loads(scores)) == 2
+    assert re.search(r"hunters\s*\ntrials +4\n", done.stdout), done.stdout
 
 
 def test_the_code_of_the_quickstart_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    exec(compile(made_tiny(code_of("quickstart.md")), "quickstart.md", "exec"), {})
+    exec(compile(made_tiny(code_of("quickstart.md"), {**SMALL, **JUDGED}), "quickstart.md", "exec"), {})
     assert "best memoryless" in capsys.readouterr().out
 
 
@@ -100,7 +103,8 @@ def test_a_game_an_opponent_and_an_estimator_take_forty_lines() -> None:
 def test_the_commands_of_the_quickstart_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     small = [f"{key}={json.dumps(value)}" for key, value in {**SMALL, **JUDGED, "agent.model": MODEL}.items()]
-    tiny = {"train": ["steps=2", "agent.context=512", *small], "evaluate": ["--trials", "2"]}
+    less = ["steps=2", "agent.context=512", *small]
+    tiny = {"train": less, "sweep": less, "evaluate": ["--trials", "2"]}
     parsed = {"play"}
     assert {how for how, _ in commands("quickstart.md")} == {"run", "tiny", "parse"}
     for how, (program, verb, *arguments) in commands("quickstart.md"):
@@ -113,6 +117,26 @@ def test_the_commands_of_the_quickstart_work(tmp_path: Path, monkeypatch: pytest
         done = CliRunner().invoke(app, [verb, *arguments], catch_exceptions=False)
         assert done.exit_code == 0, (verb, arguments, done.output)
         assert done.output
+
+
+def test_the_commands_of_evaluation_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert [how for how, _ in commands("evaluation.md")] == ["run"] * 2
+    for _, (program, *arguments) in commands("evaluation.md"):
+        assert program == "mage"
+        done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        assert done.exit_code == 0, (arguments, done.output)
+        assert "cyclists.json" in done.output
+
+
+def test_the_commands_about_models_can_be_given() -> None:
+    given = commands("models.md")
+    assert {how for how, _ in given} == {"run", "parse"}
+    for how, (program, verb, *arguments) in given:
+        assert program == "mage"
+        arguments += ["--help"] if how == "parse" else []
+        done = CliRunner().invoke(app, [verb, *arguments], catch_exceptions=False)
+        assert done.exit_code == 0, (verb, arguments, done.output)
 
 
 @pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
@@ -167,6 +191,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         "evaluation.every": 1,
         "evaluation.trials": 2,
         "agent.memory": "both",
+        "agent.thoughts": "strip",
         "agent.reflection_tokens": 4,
         "credit.estimator": "ppo",
         "learner.divergence": "k3",
@@ -183,6 +208,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     made: list[Path] = []
     for name, special in (("everything", everything), ("collapsing", collapsing), ("exploding", exploding)):
         made.append(mage.train("rps", {**common, **special}, folder=folder / name, quiet=True).path)
+    mage.open_run(made[1]).resume({"steps": 3, "alarms.patience": 9}, quiet=True)
     mage.evaluate(made[0], trials=2)
     done = CliRunner().invoke(app, ["evaluate", str(made[0]), "--trials", "2", "--reflections"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
@@ -210,3 +236,8 @@ def test_the_keys_of_evaluations_are_documented(runs: list[Path]) -> None:
     assert written == set(documented("evaluations"))
     kinds = (EvaluationReport, SplitReport, ReflectionReport, Figures, Estimate, References)
     assert written == {field.name for kind in kinds for field in msgspec.structs.fields(kind)}
+
+
+def test_the_keys_of_sweeps_are_documented() -> None:
+    kinds = (SweepSummary, RunSummary, RecipeSummary)
+    assert sorted(documented("sweeps")) == sorted({f.name for kind in kinds for f in msgspec.structs.fields(kind)})

@@ -58,7 +58,7 @@ def test_best_responses_score_what_theory_says() -> None:
     first, second, both = fought(make_duel("best-response:conservative", "conservative", trials=1500), 2)
     for row, exact in ((first, 1 / 6), (second, 1 / 3), (both, 1 / 4)):
         assert row.score is not None
-        assert row.score.low <= exact <= row.score.high
+        assert row.score.holds(exact)
     assert (first.num_trials, both.num_trials, both.num_episodes) == (1500, 3000, 3000)
 
 

@@ -9,7 +9,7 @@ import pytest
 from mage.errors import PlayError
 from mage.prompts.memory import Context
 from mage.prompts.plain import PlainCodec
-from mage.types import Sampled
+from mage.types import Sampled, Thoughts
 from tests.seated import GluedCodec
 
 CODEC = PlainCodec()
@@ -190,3 +190,115 @@ def test_a_long_trial_in_a_small_context_stays_linear(limit: int) -> None:
     assert len(context.overflows) > 3
     assert max(map(len, context.streams())) <= limit
     assert sum(map(len, context.streams())) < 3 * written
+
+
+THOUGHT = "<think>hm</think> x"
+
+
+def stripping(limit: int = 1000, codec: PlainCodec = CODEC) -> Context:
+    return Context(codec, "S", limit, Thoughts.STRIP)
+
+
+def test_a_thought_is_gone_from_the_next_message_on_and_stays_where_it_was_sampled() -> None:
+    context = stripping(codec=GluedCodec())
+    places = [exchange(context, 0, f"m{turn}", THOUGHT) for turn in range(3)]
+    assert [stream for stream, _ in places] == [0, 1, 2]
+    head, told = "<|system|>\nS", [f"\n<|user|>\nm{turn}\n<|assistant|>\n" for turn in range(3)]
+    assert [text.replace("x\n\n", "x\n") for text in shown(context)] == [
+        f"{head}{told[0]}{THOUGHT}",
+        f"{head}{told[0]}x{told[1]}{THOUGHT}",
+        f"{head}{told[0]}x{told[1]}x{told[2]}{THOUGHT}",
+    ]
+    for stream, start in places:
+        assert context.streams()[stream][start:] == CODEC.choice(THOUGHT), "as sampled, where it was sampled"
+
+
+def test_answers_without_a_thought_begin_no_stream() -> None:
+    context = stripping()
+    for turn, answer in enumerate(["x", " y ", THOUGHT, "z", ""]):
+        exchange(context, 0, f"m{turn}", answer)
+    assert len(context.streams()) == 2
+    kept = Context(CODEC, "S", 1000)
+    for turn, answer in enumerate(["x", " y ", "x", "z", ""]):
+        exchange(kept, 0, f"m{turn}", answer)
+    assert context.streams()[1] == kept.streams()[0]
+
+
+def test_choices_are_no_thoughts() -> None:
+    context = stripping()
+    for turn in range(2):
+        context.say(0, f"m{turn}", 30)
+        tokens = CODEC.choice("<think>")
+        context.answer(0, Sampled(tokens, (0.0,) * len(tokens), tuple((t, 0) for t in tokens), 0, cut=False))
+    assert len(context.streams()) == 1
+
+
+@pytest.mark.parametrize(("answer", "left"), [("a <think> b", "a"), ("<think>a", ""), ("a</think>b", "b")])
+def test_thoughts_that_were_cut_off_or_not_opened_are_stripped(answer: str, left: str) -> None:
+    context = stripping()
+    context.say(0, "m", 10)
+    context.answer(0, reply(answer, cut=True))
+    exchange(context, 0, "n", "x")
+    assert shown(context)[1] == f"<|system|>\nS\n<|user|>\nm\n<|assistant|>\n{left}\n<|user|>\nn\n<|assistant|>\nx"
+
+
+class ThinkingCodec(PlainCodec):
+    """Like templates that open a thought before each answer."""
+
+    def user(self, text: str) -> tuple[int, ...]:
+        return (*super().user(text), *b"<think>\n")
+
+
+@pytest.mark.parametrize(("answer", "left"), [("hm</think> x", "x"), ("hm", "")])
+def test_a_thought_that_the_template_opens_is_closed(answer: str, left: str) -> None:
+    context = stripping(codec=ThinkingCodec())
+    exchange(context, 0, "m", answer)
+    exchange(context, 0, "n", answer)
+    first, second = shown(context)
+    assert first.endswith(f"<think>\n{answer}")
+    expected = f"m\n<|assistant|>\n<think>\n\n</think>\n\n{left}\n<|user|>\nn\n<|assistant|>\n<think>\n{answer}"
+    assert second.endswith(expected)
+
+
+def test_a_full_context_drops_thoughts_before_it_drops_episodes() -> None:
+    def streams_of(limit: int) -> tuple[tuple[int, ...], ...]:
+        context = stripping(limit)
+        exchange(context, 0, "m", "<think>" + "." * 50 + "</think>x", room=80)
+        exchange(context, 0, "n", "y", room=80)
+        assert context.overflows == []
+        return context.streams()
+
+    prompt = len("<S<m<xe<n<")
+    assert len(streams_of(prompt + 80)) == 2, "the thought needs no room in the second prompt"
+
+
+def test_an_overflow_leaves_no_stream_that_nobody_sampled_in() -> None:
+    context = stripping(200)
+    places = [exchange(context, episode, f"message {episode}", f"{THOUGHT} {episode}", 40) for episode in range(12)]
+    assert [stream for stream, _ in places] == list(range(len(context.streams()))) == list(range(12))
+    assert context.overflows
+    assert max(map(len, context.streams())) <= 200
+    for (stream, start), text in zip(places, shown(context), strict=True):
+        assert context.streams()[stream][start:] == CODEC.choice(f"{THOUGHT} {stream}")
+        assert text.count("<think>") == 1, "only the newest answer has its thought"
+
+
+@pytest.mark.parametrize("note", ["<think>hm</think>their note", "their note"])
+def test_another_note_is_reworded_without_its_thought_in_one_new_stream(note: str) -> None:
+    context = stripping()
+    exchange(context, 0, "m", THOUGHT)
+    exchange(context, 0, "reflect", "<think>hm</think>my note")
+    context.reword(reply(note), "lost")
+    assert exchange(context, 1, "n", "y")[0] == 2
+    told = "m\n<|assistant|>\nx\n<|user|>\nreflect\n<|assistant|>\n"
+    assert shown(context)[1].endswith(f"{told}<think>hm</think>my note")
+    assert shown(context)[2].endswith(f"{told}their note\n<|user|>\nn\n<|assistant|>\ny")
+
+
+def test_without_any_note_the_history_before_it_stays_stripped() -> None:
+    context = stripping()
+    exchange(context, 0, "m", THOUGHT)
+    exchange(context, 0, "reflect", "<think>hm</think>my note")
+    context.reword(None, "lost. ")
+    exchange(context, 1, "n", "y")
+    assert shown(context)[2].endswith("m\n<|assistant|>\nx\n<|user|>\nlost. n\n<|assistant|>\ny")

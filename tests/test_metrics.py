@@ -4,24 +4,40 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 
 from mage.errors import ConfigError
-from mage.evaluate.metrics import Estimate, Verdict, clustered_proportion, mean, proportion, verdict
+from mage.evaluate.metrics import Estimate, Verdict, clustered_proportion, mean, mean_of_few, proportion, verdict
+
+
+def ends(figure: Estimate) -> tuple[float, float]:
+    assert figure.low is not None
+    assert figure.high is not None
+    return figure.low, figure.high
 
 
 def test_the_mean_and_its_interval_by_hand() -> None:
     # Mean 2, sample variance ((1-2)² + 0 + 0 + (3-2)²) / 3 = 2/3, standard error √(2/3/4) = 0.408248.
     figure = mean([1.0, 2.0, 2.0, 3.0])
-    assert figure.value == 2.0
-    assert figure.high - 2.0 == pytest.approx(1.96 * 0.4082483)
-    assert 2.0 - figure.low == pytest.approx(1.96 * 0.4082483)
+    reach = 1.96 * 0.4082483
+    assert msgspec.structs.astuple(figure) == pytest.approx((2.0, 2.0 - reach, 2.0 + reach))
 
 
-def test_no_spread_is_no_width_and_one_value_is_refused() -> None:
+def test_no_spread_is_no_width_and_one_value_has_no_interval() -> None:
     assert mean([0.5] * 10) == Estimate(0.5, 0.5, 0.5)
-    with pytest.raises(ConfigError, match="at least 2 values, not 1"):
-        mean([1.0])
+    assert mean([0.5]) == mean_of_few([0.5]) == Estimate(0.5, None, None)
+    with pytest.raises(ConfigError, match="at least 1 value, not 0"):
+        mean([])
+
+
+def test_an_interval_holds_its_ends_and_is_over_what_lies_below_it() -> None:
+    figure = Estimate(0.5, 0.25, 0.75)
+    assert [figure.holds(x) for x in (0.2, 0.25, 0.5, 0.75, 0.8)] == [False, True, True, True, False]
+    assert [figure.is_over(x) for x in (0.2, 0.25, 0.5)] == [True, False, False]
+    alone = Estimate(0.5, None, None)
+    assert not alone.holds(0.5)
+    assert not alone.is_over(0.0)
 
 
 def test_wilson_agrees_with_published_values() -> None:
@@ -33,14 +49,14 @@ def test_wilson_agrees_with_published_values() -> None:
         (1, 29, 0.0061, 0.1718),
     ):
         figure = proportion(successes, num)
-        assert (round(figure.low, 4), round(figure.high, 4)) == (low, high)
+        assert ends(figure) == pytest.approx((low, high), abs=5e-5)
 
 
 def test_rates_of_clusters_lie_between_trials_and_games() -> None:
     rng = random.Random(0)
     independent = [sum(rng.random() < 0.3 for _ in range(4)) / 4 for _ in range(500)]
     alike = [float(rng.random() < 0.3) for _ in range(500)]
-    width = {name: f.high - f.low for name, f in {
+    width = {name: ends(f)[1] - ends(f)[0] for name, f in {
         "independent": clustered_proportion(independent, 2000),
         "all games": proportion(600, 2000),
         "alike": clustered_proportion(alike, 2000),
@@ -57,7 +73,7 @@ def test_intervals_cover_as_often_as_they_say() -> None:
     for _ in range(1000):
         values = [float(rng.random() < 0.4) for _ in range(60)]
         for kind, figure in enumerate((mean(values), proportion(sum(values), 60))):
-            covered[kind] += figure.low <= 0.4 <= figure.high
+            covered[kind] += figure.holds(0.4)
     assert all(920 <= c <= 980 for c in covered)
 
 

@@ -195,6 +195,7 @@ def test_discounted_ignores_the_discount_of_the_last() -> None:
         ({"turn": float("nan")}, "discount turn = nan"),
         ({"invalid": -0.5}, "penalty invalid = -0.5: allowed are numbers from 0; it is subtracted"),
         ({"overlong": float("inf")}, "penalty overlong = inf"),
+        ({"length": -0.1}, "penalty length = -0.1"),
     ],
 )
 def test_a_goal_that_makes_no_sense_is_refused(values: dict[str, float], message: str) -> None:

@@ -13,14 +13,17 @@ import pytest
 import torch
 from rich.console import Console
 
-from mage.errors import ConfigError, RecordError
+from mage.commands.train import run_training
+from mage.credit.steps import agent_turns
+from mage.errors import ConfigError, MageError, RecordError
+from mage.learn.changes import config_of
 from mage.learn.checkpoint import checkpoints, read_state
 from mage.learn.learner import LearnError
 from mage.learn.progress import MAX_ROLLBACKS
-from mage.learn.run import config_of, go, interruptible, start, weights_of
+from mage.learn.run import go, interruptible, start, weights_of
 from mage.record.files import read_lines
 from mage.record.store import RunReader, RunWriter
-from tests.tiny import samples_of, tiny_config, tiny_parts, with_advantage
+from tests.tiny import judged, logprobs, play, samples_of, tiny_config, tiny_parts, with_advantage
 
 
 def run(folder: Path, *overrides: str) -> str:
@@ -115,7 +118,7 @@ def test_rollbacks_take_the_weights_from_before_the_trouble_and_are_bounded(tmp_
 def test_a_score_that_fell_rolls_back_to_the_best(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     judged = ("evaluation.every=1", 'evaluation.splits=["rps-seven"]', "evaluation.trials=2", "game=rps(rounds=3)")
-    fall = ("alarms.drop=0.0001", "alarms.action=rollback", "learner.lr=0.1")
+    fall = ("alarms.drop=0.0001", "alarms.action=rollback", "learner.lr=0.03")
     run(folder, "steps=8", "checkpoint.every=1", "checkpoint.keep=1", "evaluation.final_trials=2", *judged, *fall)
     rollbacks = [(event["step"], event["rollback"]) for event in events(folder) if "rollback" in event]
     assert rollbacks
@@ -165,6 +168,39 @@ def test_a_run_whose_loss_is_never_finite_ends_with_one_line(tmp_path: Path, mon
     assert names(folder)[-1] == "step-000006"
 
 
+THINKING = (
+    'agent.model=nano(hidden=16,layers=1,heads=2,context=512,words=["<think>","</think>"])',
+    *("agent.reply=text", "agent.max_tokens=20", "agent.thoughts=strip", "agent.retries=2", "batch.size=16"),
+)
+
+
+def test_stripped_thoughts_are_read_by_nobody_and_trained_as_they_were_sampled() -> None:
+    parts = tiny_parts(*THINKING)
+    thought = parts.loaded.tokenizer.convert_tokens_to_ids("<think>")
+    groups = play(parts)
+    trials = [trial for group in groups for trial in group.trials]
+    calls = [(trial.streams[call.stream], call) for trial in trials for t in agent_turns(trial) for call in t.calls]
+    assert sum(thought in call.sampled.tokens for _, call in calls) > 3
+    assert max(len(trial.streams) for trial in trials) > 1
+    for stream, call in calls:
+        assert thought not in stream[: call.start]
+        assert stream[call.start : call.start + len(call.sampled.tokens)] == call.sampled.tokens
+    samples = judged(parts, groups)
+    assert sum(len(sample.positions) for sample in samples) == sum(len(call.sampled.tokens) for _, call in calls)
+    for sample, found in zip(samples, logprobs(parts.learner, *samples), strict=True):
+        assert found == pytest.approx(sample.logprobs, abs=1e-4)
+
+
+def test_a_run_that_strips_thoughts_says_once_what_that_costs(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    start(tiny_config("steps=2", "checkpoint.every=1", *THINKING), folder)
+    said = StringIO()
+    go(folder, Console(file=said, width=200), max_minutes=0)
+    assert said.getvalue().startswith("agent.thoughts = strip: each answer with a thought begins a new stream")
+    assert "strip" not in run(folder)
+    assert [(event["step"], "cost the square" in event["warning"]) for event in events(folder)] == [(0, True)]
+
+
 def test_the_second_interrupt_interrupts() -> None:
     before = signal.getsignal(signal.SIGINT)
     heard: list[str] = []
@@ -175,6 +211,51 @@ def test_the_second_interrupt_interrupts() -> None:
             signal.raise_signal(signal.SIGINT)
     assert heard == ["first"]
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("population.members=['nope']", "unknown opponent 'nope'"),
+        ('trackers=["paper"]', "unknown tracker 'paper'"),
+        ('evaluation.splits=["missing.json"]', "'missing.json' cannot be read"),
+        ("trial.seats=[1, 2]", "seat 2 does not exist"),
+        ("credit.estimator=nope", "unknown estimator 'nope'"),
+        ("agent.model=no-such-folder/model", "no-such-folder/model"),
+        ("agent.context=100000", "has room for 512 tokens"),
+        ("agent.temperature=0", "agent.temperature = 0"),
+    ],
+)
+@pytest.mark.parametrize("named", [True, False])
+def test_a_start_that_fails_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, override: str, says: str, named: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    config = tiny_config("population.members=['copy']", override)
+    with pytest.raises(MageError, match=says) as caught:
+        run_training(config, tmp_path / "mine" if named else None, "rps", None, Console(quiet=True))
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_run_goes_where_it_is_told_or_under_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = tiny_config("steps=1")
+    assert run_training(config, None, "my recipe", None, Console(quiet=True)) == 0
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert folder.name.endswith("-train-my_recipe")
+    assert names(folder) == ["step-000001"]
+    assert config_of(folder) == config
+    assert run_training(config, tmp_path / "mine", "my recipe", None, Console(quiet=True)) == 0
+    assert weights(tmp_path / "mine", 1) == weights(folder, 1)
+
+
+def test_a_directory_in_use_is_refused_before_the_model_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    config = tiny_config("agent.model=no-such-folder/model")
+    with pytest.raises(RecordError, match="is not empty; name a new directory for the run"):
+        run_training(config, tmp_path, "rps", None, Console(quiet=True))
 
 
 def test_what_is_no_training_run_is_refused(tmp_path: Path) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mage.engines.scripted import MODELS
 from mage.errors import PlayError
+from mage.learn.samples import to_samples
 from mage.prompts.plain import PlainCodec
-from mage.types import Failure, Memory, ReplyMode, Trial
+from mage.types import Failure, Memory, ReplyMode, Thoughts, Trial
 from tests.seated import (
     GAMES,
     TEXTS,
@@ -39,12 +42,21 @@ CODEC = PlainCodec()
     seed=st.integers(0, 2**32),
     context=st.integers(700, 2500),
     glued=st.booleans(),
+    thoughts=st.sampled_from(Thoughts),
 )
 def test_streams_hold_what_was_read_and_sampled(
-    game: str, memory: Memory, reply: ReplyMode, seat: int, episodes: int, seed: int, context: int, glued: bool
+    game: str,
+    memory: Memory,
+    reply: ReplyMode,
+    seat: int,
+    episodes: int,
+    seed: int,
+    context: int,
+    glued: bool,
+    thoughts: Thoughts,
 ) -> None:
     engine, codec = RandomEngine(TEXTS), GluedCodec() if glued else PlainCodec()
-    how = make_settings(memory=memory, reply=reply, context=context)
+    how = make_settings(memory=memory, reply=reply, context=context, thoughts=thoughts)
     task = make_task(game, seat=seat, episodes=episodes, seed=seed)
     (trial,) = play_all([(task, 0)], seat_engine(engine, how, codec))
     if isinstance(trial, Failure):
@@ -66,7 +78,10 @@ def test_streams_hold_what_was_read_and_sampled(
     assert all(len(stream) <= context for stream in trial.streams)
     check_structure(trial, codec)
     check_secrets(trial)
-    if not trial.overflows:
+    check_samples(trial)
+    if thoughts is Thoughts.STRIP:
+        assert not any(re.search("</?think>", CODEC.decode(prompt)) for prompt in engine.prompts)
+    elif not trial.overflows:
         rewritten = memory in (Memory.NONE, Memory.REFLECTIONS)
         assert len(trial.streams) == (len(trial.episodes) if rewritten else 1)
 
@@ -80,6 +95,27 @@ def check_structure(trial: Trial, codec: PlainCodec) -> None:
         for at, token in enumerate(stream[:-1]):
             if token == codec.end:
                 assert stream[at + 1 : at + 2 + len(codec.close)] == (*codec.close, user)
+
+
+def check_samples(trial: Trial) -> None:
+    """Every decision is trained once, as it was sampled, and no sample goes on after its last one."""
+    turns = agent_turns(trial)
+    samples = to_samples(trial, turns, [float(n) for n in range(len(turns))], [0.0] * len(turns))
+    trained = [
+        (turn, sample.tokens[at], logprob, advantage)
+        for sample in samples
+        for turn, at, logprob, advantage in zip(
+            sample.turns, sample.positions, sample.logprobs, sample.advantages, strict=True
+        )
+    ]
+    assert trained == [
+        (number, token, logprob, float(number))
+        for number, turn in enumerate(turns)
+        for call in turn.calls
+        for index, (token, logprob) in enumerate(zip(call.sampled.tokens, call.sampled.logprobs, strict=True))
+        if call.sampled.allowed is None or len(call.sampled.allowed[index]) > 1
+    ]
+    assert all(len(sample.tokens) == sample.positions[-1] + 1 for sample in samples)
 
 
 def test_a_move_that_looks_like_a_control_token_opens_no_turn() -> None:
@@ -129,3 +165,14 @@ def test_thirty_episodes_in_a_small_context_recover(memory: Memory, reply: Reply
 def test_a_context_too_small_for_an_episode_is_an_error_with_advice() -> None:
     with pytest.raises(PlayError, match=r"raise agent\.context"):
         play_scripted(make_task(), MODELS["first"], make_settings(context=550))
+
+
+def test_stripped_thoughts_cost_the_square_and_kept_ones_do_not() -> None:
+    def num_tokens(thoughts: Thoughts, rounds: int) -> int:
+        how = make_settings(memory=Memory.HISTORY, reply=ReplyMode.TEXT, thoughts=thoughts)
+        engine = RandomEngine(("<think>" + "hm " * 20 + "</think> <action>rock</action>",))
+        return sum(map(len, play(make_task(f"rps(rounds={rounds})", episodes=1), engine, how).streams))
+
+    assert num_tokens(Thoughts.KEEP, 24) < 4.05 * num_tokens(Thoughts.KEEP, 6)
+    assert num_tokens(Thoughts.STRIP, 24) > 6 * num_tokens(Thoughts.STRIP, 6)
+    assert num_tokens(Thoughts.STRIP, 1) == num_tokens(Thoughts.KEEP, 1)

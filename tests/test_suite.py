@@ -18,7 +18,7 @@ from mage.errors import PlayError, RecordError
 from mage.evaluate.exact import BayesSeating, Objective, References
 from mage.evaluate.metrics import Estimate, mean
 from mage.evaluate.report import evaluation_report, read_report, to_json
-from mage.evaluate.splits import Split, load_split, split_names
+from mage.evaluate.splits import Split, load_split, make_split, split_names
 from mage.evaluate.suite import SplitReport, complete, evaluation_tasks, judge, references_of
 from mage.evaluate.table import evaluation_table, interval, over_seats
 from mage.games.openspiel import load_game
@@ -65,9 +65,9 @@ def test_an_agent_that_equals_its_control_has_adapted_by_nothing() -> None:
     report = judged(guest("uniform"), guest("uniform"), SEVEN, 10)
     assert report.agent == report.control
     assert report.over_control == Estimate(0.0, 0.0, 0.0), "the same draws on both sides"
-    assert report.agent.adaptation.low < 0 < report.agent.adaptation.high
+    assert report.agent.adaptation.holds(0.0)
     for score in report.agent.scores:
-        assert score.low < 0 < score.high
+        assert score.holds(0.0)
     assert (report.num_trials, report.failures, report.seats, report.episodes) == (70, 0, (0,), 3)
 
 
@@ -78,7 +78,7 @@ def test_bayes_optimal_play_reaches_the_limit() -> None:
     assert seat == 0
     assert found.bayes_last == pytest.approx(1.0)
     assert report.agent.scores[2] == Estimate(1.0, 1.0, 1.0)
-    assert report.over_control.low > 0
+    assert report.over_control.is_over(0.0)
     assert dict(report.by_member)["copy"][2] == Estimate(1.0, 1.0, 1.0)
     assert [member for member, _ in report.by_member] == list(SEVEN.members)
 
@@ -87,12 +87,13 @@ def test_bayes_optimal_play_reaches_the_limit() -> None:
 def test_memory_shows_as_adaptation_over_control(memory: Memory) -> None:
     report = judged(scripted(memory), scripted(Memory.NONE), SEVEN, 6)
     assert report.control.adaptation == Estimate(0.0, 0.0, 0.0)
-    assert report.over_control.low > 0
+    assert report.over_control.is_over(0.0)
     assert report.over_control == report.agent.adaptation
     assert report.agent.scores[0] == report.control.scores[0]
     ((_, found),) = report.references
     assert found.memoryless is not None
-    assert report.control.scores[2].low < found.memoryless < report.agent.scores[2].value
+    assert not report.control.scores[2].is_over(found.memoryless)
+    assert found.memoryless < report.agent.scores[2].value
 
 
 def test_adaptation_is_paired_by_trial() -> None:
@@ -126,7 +127,7 @@ def test_what_fails_on_one_side_is_left_out_on_both() -> None:
 
 def test_nothing_but_failures_is_one_line_that_says_why() -> None:
     failure = Failure(make_task(), 0, "EngineError", "the model is gone")
-    with pytest.raises(PlayError, match=r"0 of 2 tasks could be played.*EngineError: the model is gone"):
+    with pytest.raises(PlayError, match=r"none of 2 tasks could be played.*EngineError: the model is gone"):
         complete([failure, failure], [failure, failure])
 
 
@@ -242,4 +243,22 @@ def test_a_report_that_cannot_be_read_is_one_line(tmp_path: Path, content: bytes
 def test_one_trial_a_member_is_enough_where_there_are_several() -> None:
     report = judged(scripted(Memory.BOTH), scripted(Memory.NONE), SEVEN, 1)
     assert report.num_trials == 7
-    assert report.by_member == ()
+    assert report.over_control.low is not None, "seven trials have an interval"
+    assert [member for member, _ in report.by_member] == list(SEVEN.members)
+    assert {(e.low, e.high) for _, scores in report.by_member for e in scores} == {(None, None)}
+
+
+def test_one_trial_alone_has_scores_and_no_interval(tmp_path: Path) -> None:
+    rock = make_split("rock", "", SEVEN.game, ("always:rock",), held_out=False)
+    report = judged(scripted(Memory.BOTH), scripted(Memory.NONE), rock, 1)
+    assert report.num_trials == 1
+    assert report.agent.scores == tuple(Estimate(value, None, None) for value in (0.0, 1.0, 1.0))
+    assert report.over_control == report.agent.adaptation == Estimate(1.0, None, None)
+    assert not report.over_control.is_over(0.0), "which is evidence of nothing"
+    assert not report.over_control.holds(1.0)
+    cells = {tuple(line.split()[-2:]) for line in printed(evaluation_table([report])) if "±" in line}
+    assert cells == {("+0.000", "±n/a"), ("+1.000", "±n/a")}
+    path = tmp_path / "report.json"
+    path.write_bytes(to_json(evaluation_report([report], load_config("rps"), 1)))
+    assert b'"low": null' in path.read_bytes()
+    assert read_report(path, SplitReport).reports == (report,)

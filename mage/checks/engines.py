@@ -99,7 +99,9 @@ def check_codec(codec: Codec, texts: Sequence[str] = (*TEXTS, *LOOKALIKES), cont
         assert codec.user(text)[-1] == codec.user("word")[-1], "glue depends on the text it holds"
     assert len({codec.choice(text) for text in texts}) == len(set(texts)), "different answers have different ids"
     for text in LOOKALIKES:
-        assert not reserved & set(codec.choice(text)[:-1]), f"{text!r} holds a control token"
+        for ids in (codec.choice(text), codec.answer(text)):
+            assert ids[-1] == codec.end, "an answer finishes with the end of the turn"
+            assert not reserved & set(ids[:-1]), f"{text!r} holds a control token"
 
 
 def _count(ids: Sequence[int], reserved: set[int]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from rich.console import Group, RenderableType
@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mage.commands.duel import Duel, Row
-from mage.evaluate.metrics import Verdict, mean
+from mage.evaluate.metrics import Estimate, Verdict, mean
 from mage.games.words.base import signed
 from mage.record.draw import shown
 from mage.record.index import Summary
@@ -91,11 +91,19 @@ def _figures(row: Row) -> list[tuple[str, str, str]]:
     """What a figure is called, its mean and its interval."""
     figures = [("score", "–", "needs two trials")]
     if row.score:
-        figures = [("score", f"{row.score.value:+.3f}", f"{row.score.low:+.3f} to {row.score.high:+.3f}")]
+        figures = [("score", f"{row.score.value:+.3f}", _span(row.score, "{:+.3f}".format))]
     for name, rate in zip(Verdict, row.rates or (), strict=False):
-        interval = f"{100 * rate.low:.1f} % to {100 * rate.high:.1f} %"
-        figures.append((f"{name} rate", f"{100 * rate.value:.1f} %", interval))
+        figures.append((f"{name} rate", _percent(rate.value), _span(rate, _percent)))
     return figures
+
+
+def _span(figure: Estimate, written: Callable[[float], str]) -> str:
+    """From where to where an interval reaches."""
+    return " to ".join(written(end) for end in (figure.low, figure.high) if end is not None) or "n/a"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def _apart(total: Row) -> str:
@@ -117,7 +125,7 @@ def _means(summaries: Sequence[Summary]) -> list[RenderableType]:
             if ending is Ending.FINISHED:
                 columns.setdefault(index, []).append(score)
     shown_means = [
-        f"episode {index + 1}: {figure.value:+.2f} ({figure.low:+.2f} to {figure.high:+.2f})"
+        f"episode {index + 1}: {figure.value:+.2f} ({_span(figure, '{:+.2f}'.format)})"
         for index, figure in ((i, mean(scores)) for i, scores in sorted(columns.items()) if len(scores) > 1)
     ]
     about = "Mean scores with 95 % intervals, of episodes played out: "

@@ -9,13 +9,16 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from mage.config import parse_override
 from mage.errors import ConfigError
 from mage.evaluate.reflections import ReflectionReport
 from mage.evaluate.report import evaluation_report, read_report, to_json
 from mage.evaluate.suite import SplitReport
 from mage.evaluate.table import evaluation_table, reflections_table
 from mage.games.words.base import signed
-from mage.learn.run import config_of, go, judge_reflections_of, judge_run, start
+from mage.learn.changes import config_of
+from mage.learn.progress import Progress
+from mage.learn.run import begin, go, judge_reflections_of, judge_run
 from mage.record.draw import shown
 from mage.record.files import write_atomically
 from mage.record.store import RunReader
@@ -23,11 +26,20 @@ from mage.schema import Config
 from mage.types import Trial
 
 
-def run_training(config: Config | None, folder: Path, max_minutes: float | None, console: Console) -> int:
-    """Start a run, or go on with one where there is no config. Returns the exit code."""
-    if config is not None:
-        start(config, folder)
-    progress = go(folder, console, max_minutes)
+def run_training(config: Config, folder: Path | None, subject: str, max_minutes: float | None, console: Console) -> int:
+    """Train in a new run. Returns the exit code."""
+    path, parts = begin(config, folder, subject)
+    return _trained(path, go(path, console, max_minutes, parts=parts), console)
+
+
+def resume_training(folder: Path, overrides: Sequence[str], max_minutes: float | None, console: Console) -> int:
+    """Go on with a run, with some settings changed. Returns the exit code."""
+    values = dict(map(parse_override, overrides))
+    return _trained(folder, go(folder, console, max_minutes, values=values), console)
+
+
+def _trained(folder: Path, progress: Progress, console: Console) -> int:
+    """Print what came out, or how to go on."""
     if not progress.is_finished:
         console.print(shown(f"go on with  mage train --resume {folder}"), soft_wrap=True)
         return 0

@@ -56,12 +56,16 @@ class Goal(msgspec.Struct, frozen=True):
     """Subtracted for every reply that could not be used."""
     overlong: float = 0.0
     """Subtracted for every reply that was cut short."""
+    length: float = 0.0
+    """Subtracted for every token of a free reply beyond the first `free`; its end is a token too."""
+    free: int = 0
+    """Tokens of a reply that cost nothing."""
 
     def __post_init__(self) -> None:
         for name, value in (("turn", self.turn), ("episode", self.episode)):
             if not 0.0 <= value <= 1.0:
                 raise ConfigError(f"discount {name} = {value}: allowed are 0 to 1")
-        for name, value in (("invalid", self.invalid), ("overlong", self.overlong)):
+        for name, value in (("invalid", self.invalid), ("overlong", self.overlong), ("length", self.length)):
             if not 0.0 <= value < float("inf"):
                 raise ConfigError(f"penalty {name} = {value}: allowed are numbers from 0; it is subtracted")
 
@@ -76,9 +80,15 @@ class Goal(msgspec.Struct, frozen=True):
         return {Objective.SINGLE: 0.0, Objective.FINAL: 1.0}.get(self.objective, self.episode)
 
     def penalty(self, turn: Turn) -> float:
-        """What the replies of one turn cost. A reply can be both cut short and of no use."""
+        """What the replies of one turn cost. A reply can be cut short, long and of no use at once.
+
+        The length of a choice is that of the game's words, not the agent's, and costs nothing.
+        """
         invalid = sum(call.problem is not None for call in turn.calls)
-        return self.invalid * invalid + self.overlong * sum(call.sampled.cut for call in turn.calls)
+        cut = sum(call.sampled.cut for call in turn.calls)
+        lengths = [len(call.sampled.tokens) for call in turn.calls if call.sampled.allowed is None]
+        beyond = sum(max(0, length - self.free) for length in lengths)
+        return self.invalid * invalid + self.overlong * cut + self.length * beyond
 
 
 class Returns(NamedTuple):

@@ -67,7 +67,7 @@ class Decoder:
         self.cache = torch.zeros(len(self._layers), 2, *shape_SLX, dtype=self.dtype, device=self.device)
 
     def logits(self, plan: Plan) -> Tensor:
-        """Logits (R, V) for what follows the last new token of each row, in the model's own precision."""
+        """Logits (R, V) for what follows the last new token of each row, in float32."""
         ops, eps = self._ops, self._eps
         x_TD = functional.embedding(plan.ids_T, self._embedding)
         owned_TK = None if self.adapters is None else self.adapters.owned(plan.adapters_T)
@@ -78,7 +78,7 @@ class Decoder:
             wide = _projected(ops.rms_norm(x_TD, layer.norm_between, eps), layer.gate_up, owned_TK)
             x_TD = _added(x_TD, ops.gated(wide), layer.down, owned_TK)
         last_RD = ops.rms_norm(x_TD.index_select(0, plan.last_R), self._norm, eps)
-        return _projected(last_RD, self._head, None)
+        return _logits(last_RD, self._head)
 
 
 def obstacle(model: Any) -> str | None:
@@ -88,8 +88,9 @@ def obstacle(model: Any) -> str | None:
         return f"its type is {config.model_type}, not one of {', '.join(MODEL_TYPES)}"
     if getattr(config, "hidden_act", "silu") != "silu":
         return f"its activation is {config.hidden_act}, not silu"
-    if model.model.layers[0].self_attn.head_dim not in _HEAD_DIMS:
-        return f"its heads have {model.model.layers[0].self_attn.head_dim} dimensions"
+    head_dim = model.model.layers[0].self_attn.head_dim
+    if model.get_input_embeddings().weight.device.type == "cuda" and head_dim not in _HEAD_DIMS:
+        return f"its heads have {head_dim} dimensions, not one of {', '.join(map(str, _HEAD_DIMS))}"
     kind = getattr(model.model.rotary_emb, "rope_type", "default")
     if kind not in _STATIC_ROPE:
         return f"its rotation of positions is {kind}"
@@ -138,6 +139,18 @@ def _projected(x_TD: Tensor, linear: Linear, owned_TK: Tensor | None) -> Tensor:
     weight, bias, low = linear
     y_TF = functional.linear(x_TD, weight, bias)
     return y_TF if low is None or owned_TK is None else low.add_to(y_TF, x_TD, owned_TK)
+
+
+def _logits(x_RD: Tensor, head: Linear) -> Tensor:
+    """Logits are never rounded to fewer bits: a bfloat16 logit of twenty is a multiple of an eighth."""
+    weight, bias, _ = head
+    if x_RD.dtype is torch.float32:
+        return functional.linear(x_RD, weight, bias)
+    if x_RD.device.type == "cuda":
+        logits_RV = torch.mm(x_RD, weight.t(), out_dtype=torch.float32)
+    else:
+        logits_RV = x_RD.float() @ weight.float().t()
+    return logits_RV if bias is None else logits_RV + bias
 
 
 def _added(x_TD: Tensor, y_TF: Tensor, linear: Linear, owned_TK: Tensor | None) -> Tensor:

@@ -60,7 +60,7 @@ class FlatExecutor:
         sizes = rounded(exact)
         if not self._is_cuda or sizes.tokens > GRAPH_TOKENS:
             table = table_of(works, exact, self.num_slots).to(self._decoder.device)
-            return self._decoder.logits(plan_of(table, exact)).float()
+            return self._decoder.logits(plan_of(table, exact))
         if sizes not in self._passes:
             self._passes[sizes] = _Pass(self._decoder, sizes, self.num_slots, self._pool)
         return self._passes[sizes].run(table_of(works, sizes, self.num_slots))[: len(works)]
@@ -103,7 +103,7 @@ class _Pass:
         torch.cuda.synchronize()
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph, pool=pool):
-            self._logits_RV = decoder.logits(plan).float()
+            self._logits_RV = decoder.logits(plan)
 
     def run(self, table: Tensor) -> Tensor:
         """Logits by row. They are overwritten by the next pass of any size."""
@@ -149,7 +149,7 @@ class _Sampler:
 
     def _step(self) -> None:
         plan = self._plan
-        logits_RV = self._decoder.logits(plan).float()
+        logits_RV = self._decoder.logits(plan)
         points_R = self._points_KR.index_select(0, self._at)[0]
         tokens_R, logprobs_R = pick_free(logits_RV, self._heat_R, points_R)
         self._tokens_KR.index_copy_(0, self._at, tokens_R.int()[None])

@@ -98,6 +98,11 @@ class LocalEngine:
         """The version of the weights it plays with."""
         return self._versions[_BASE]
 
+    @property
+    def room(self) -> Room | None:
+        """How many adapters can be published, and of which rank; None where there is no room."""
+        return self._room
+
     async def complete(
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
     ) -> Sampled:
@@ -106,7 +111,7 @@ class LocalEngine:
     async def _complete(
         self, adapter: int, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
     ) -> Sampled:
-        options = None if choices is None else tuple(tuple(choice) for choice in choices)
+        options = None if choices is None else tuple(map(tuple, choices))
         ids = tuple(prompt)
         check_request(ids, sampling, options, self.length)
         reply = Reply(ids, sampling, None if options is None else _trie(options), self._end)
@@ -153,10 +158,14 @@ class LocalEngine:
         await self._between_calls(partial(self._load_adapter, name, factors, version))
 
     def adapter(self, name: str) -> AdapterEngine:
-        """This engine with the adapter that was published under `name`."""
+        """This engine with the adapter that is published under `name`, now or before the first call."""
+        return AdapterEngine(self, name)
+
+    def number_of(self, name: str) -> int:
+        """Which place an adapter has."""
         if name not in self._numbers:
             raise EngineError(f"no adapter {name!r} was published; there are: {listing(self._numbers) or 'none'}")
-        return AdapterEngine(self, self._numbers[name])
+        return self._numbers[name]
 
     async def _between_calls(self, load: Callable[[], None]) -> None:
         """Change weights while no call is under way."""
@@ -299,25 +308,25 @@ class LocalEngine:
 class AdapterEngine:
     """An engine that plays with one of its adapters."""
 
-    def __init__(self, engine: LocalEngine, number: int) -> None:
+    def __init__(self, engine: LocalEngine, name: str) -> None:
         self._engine = engine
-        self._number = number
+        self._name = name
 
     @property
     def version(self) -> int:
         """The version of the adapter."""
-        return self._engine._versions[self._number]
+        return self._engine._versions[self._engine.number_of(self._name)]
 
     async def complete(
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
     ) -> Sampled:
-        return await self._engine._complete(self._number, prompt, sampling, choices)
+        return await self._engine._complete(self._engine.number_of(self._name), prompt, sampling, choices)
 
     async def action_logprobs(
         self, prompt: Sequence[int], choices: Sequence[Sequence[int]], temperature: float = 1.0
     ) -> tuple[float, ...]:
         """The exact log-probability of each choice: the product along the trie."""
-        return await self._engine._action_logprobs(self._number, prompt, choices, temperature)
+        return await self._engine._action_logprobs(self._engine.number_of(self._name), prompt, choices, temperature)
 
 
 def _work(row: Row) -> Work:

@@ -23,11 +23,19 @@ class Verdict(StrEnum):
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """A figure and its 95 % interval."""
+    """A figure and its 95 % interval; a figure that rests on one value alone has none."""
 
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
+
+    def holds(self, value: float) -> bool:
+        """Whether the interval holds a value; never where there is no interval."""
+        return self.low is not None and self.high is not None and self.low <= value <= self.high
+
+    def is_over(self, bound: float) -> bool:
+        """Whether all of the interval lies over a bound; never where there is no interval."""
+        return self.low is not None and self.low > bound
 
 
 def verdict(returns: Sequence[float], seat: int) -> Verdict:
@@ -48,15 +56,21 @@ def verdict(returns: Sequence[float], seat: int) -> Verdict:
 def mean(values: Sequence[float]) -> Estimate:
     """The mean of independent values, with the normal interval; no spread gives an interval of no width.
 
-    >>> mean([1.0, 1.0, 1.0])
-    Estimate(value=1.0, low=1.0, high=1.0)
+    >>> mean([1.0, 1.0, 1.0]), mean([1.0])
+    (Estimate(value=1.0, low=1.0, high=1.0), Estimate(value=1.0, low=None, high=None))
     """
-    num = len(values)
-    if num < 2:
-        raise ConfigError(f"an interval needs at least 2 values, not {num}")
-    middle = fsum(values) / num
-    reach = Z95 * sqrt(_variance(values) / num)
-    return Estimate(middle, middle - reach, middle + reach)
+    return _mean(values, Z95)
+
+
+def mean_of_few(values: Sequence[float]) -> Estimate:
+    """The mean of a few independent values, such as training seeds, with Student's interval.
+
+    >>> [round(x, 3) for x in msgspec.structs.astuple(mean_of_few([1.0, 2.0, 3.0]))]
+    [2.0, -0.484, 4.484]
+    """
+    from scipy.special import stdtrit  # type: ignore[import-untyped]  # slow to import, needed here alone
+
+    return _mean(values, float(stdtrit(len(values) - 1, 0.975)))
 
 
 def proportion(successes: float, num: float) -> Estimate:
@@ -90,6 +104,17 @@ def clustered_proportion(shares: Sequence[float], num_events: int) -> Estimate:
     effective = share * (1 - share) / scatter if scatter > 0 else float(num)
     effective = min(max(effective, float(num)), float(max(num, num_events)))
     return proportion(share * effective, effective)
+
+
+def _mean(values: Sequence[float], num_errors: float) -> Estimate:
+    """The mean, and so many standard errors to either side of it."""
+    if not values:
+        raise ConfigError("a mean needs at least 1 value, not 0")
+    middle = fsum(values) / len(values)
+    if len(values) == 1:
+        return Estimate(middle, None, None)
+    reach = num_errors * sqrt(_variance(values) / len(values))
+    return Estimate(middle, middle - reach, middle + reach)
 
 
 def _variance(values: Sequence[float]) -> float:

@@ -1,19 +1,30 @@
-"""Splits: named, shipped, hashed sets of opponents. What is held out is refused in training.
+"""Splits: named, hashed sets of opponents, shipped or a user's own. What is held out is refused in training.
 
-A split is a JSON file in `mage/splits` with its game, its members and the SHA-256 of both. Reports carry the
-hash, so that two figures on "the same" split can be told apart when they are not.
+A split is a JSON file with its game, its members and the SHA-256 of both. Reports carry the hash, so that two
+figures on "the same" split can be told apart when they are not. Shipped ones lie in `mage/splits` and go by their
+name, a user's own by the path of its file, which `write_split` makes; a file is called as its split is.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import resources
+from pathlib import Path
 
 import msgspec
 
 from mage.errors import ConfigError, RecordError, listing
+from mage.games.openspiel import load_game
+from mage.players.table import check_opponent
+from mage.record.files import write_atomically
 from mage.spec import Spec, parse_spec
+
+_ENDING = ".json"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+"""Names are parts of file names and of the keys of metrics."""
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -51,37 +62,142 @@ def make_split(
 def split_names() -> list[str]:
     """Names of the shipped splits."""
     folder = resources.files("mage") / "splits"
-    return sorted(f.name.removesuffix(".json") for f in folder.iterdir() if f.name.endswith(".json"))
+    return sorted(f.name.removesuffix(_ENDING) for f in folder.iterdir() if f.name.endswith(_ENDING))
+
+
+def is_path(name: str) -> bool:
+    """Whether a split is named by the path of a file; shipped ones go by a name alone."""
+    return name.endswith(_ENDING)
+
+
+def load_split(name: str) -> Split:
+    """A shipped split by its name or a user's own by its path, checked against its hash."""
+    return _own(Path(name)) if is_path(name) else shipped_split(name)
 
 
 @cache
-def load_split(name: str) -> Split:
+def shipped_split(name: str) -> Split:
     """A shipped split, checked against its hash."""
     if name not in split_names():
-        raise ConfigError(f"unknown split {name!r}; known: {listing(split_names())}")
-    text = (resources.files("mage") / "splits" / f"{name}.json").read_bytes()
+        raise ConfigError(f"unknown split {name!r}; known: {listing(split_names())}; or a path{_ENDING}")
+    return _decoded((resources.files("mage") / "splits" / f"{name}{_ENDING}").read_bytes(), name)
+
+
+def pool_of(split: Split) -> Split:
+    """The split whose members a player may expect."""
+    return split if split.pool == split.name else load_split(split.pool)
+
+
+def write_split(
+    path: str | Path,
+    game: str,
+    members: Sequence[str],
+    *,
+    description: str = "",
+    held_out: bool = False,
+    pool: str = "",
+) -> Split:
+    """Write a split of one's own, checked and hashed; a file that holds another split already is left alone."""
+    path = Path(path)
+    _check_name(path)
+    split = make_split(path.stem, description, game, tuple(members), held_out=held_out, pool=pool)
+    check_split(_located(split, path), range(load_game(split.game).num_seats))
+    content = to_json(split)
     try:
-        split = msgspec.json.decode(text, type=Split)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RecordError(f"the split {name!r} cannot be read: {error}") from None
-    if fingerprint(split.game, split.members) != split.sha256:
-        raise RecordError(f"the split {name!r} was changed: its members do not have the hash {split.sha256[:12]}…")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.read_bytes() != content:
+            raise RecordError(f"{path} holds something else already; delete it or give the split another name")
+        write_atomically(path, content)
+    except OSError as error:
+        raise RecordError(f"cannot write {path}: {error.strerror or error}") from None
     return split
 
 
-def refuse_held_out(game: str, members: tuple[str, ...]) -> None:
-    """Fail when a member to train against in `game`, whatever its parameters, is held out by a shipped split."""
+def to_json(split: Split) -> bytes:
+    """The split as it is written to a file."""
+    return msgspec.json.format(msgspec.json.encode(split), indent=1) + b"\n"
+
+
+def files_of(names: Iterable[str]) -> dict[str, bytes]:
+    """What the files of a user's own splits, and of their pools, hold, by file name."""
+    found: dict[str, bytes] = {}
+    for name in filter(is_path, names):
+        for path in filter(is_path, (name, load_split(name).pool)):
+            content = Path(path).read_bytes()
+            if found.setdefault(Path(path).name, content) != content:
+                raise ConfigError(f"there are two splits called {Path(path).stem!r}; give one of them another name")
+    return found
+
+
+def check_split(split: Split, seats: Sequence[int]) -> None:
+    """Fail now, with one line, on a split that the given seats could not be judged by."""
+    game, pool = load_game(split.game), pool_of(split)
+    if not split.members or len(set(split.members)) < len(split.members):
+        raise ConfigError(f"the split {split.name!r} needs at least one member, and each of them once")
+    if pool.game != split.game or not set(split.members) <= set(pool.members):
+        raise ConfigError(f"the split {split.name!r}: its pool {pool.name!r} has another game or lacks some members")
+    for seat in seats:
+        if seat >= game.num_seats:
+            raise ConfigError(f"the split {split.name!r}: {game.spec} has seats 0 to {game.num_seats - 1}, not {seat}")
+        for other in set(range(game.num_seats)) - {seat}:
+            for member in split.members:
+                check_opponent(member, game, other)
+
+
+def refuse_held_out(game: str, members: tuple[str, ...], named: Sequence[Split] = ()) -> None:
+    """Fail when a member to train against in `game`, whatever its parameters, is held out.
+
+    Asked are the shipped splits and those that a recipe has `named`; files that it does not name are not known.
+    """
     training = {str(spec) for member in members for spec in _everyone(parse_spec(member))}
-    for name in split_names():
-        split = load_split(name)
+    for split in (*map(load_split, split_names()), *named):
         if not split.held_out or parse_spec(split.game).name != parse_spec(game).name:
             continue
-        caught = sorted(training & set(split.members))
+        caught = sorted(training & {str(parse_spec(member)) for member in split.members})
         if caught:
-            raise ConfigError(f"population.members: {caught[0]!r} is held out by the split {name!r}; train without it")
+            raise ConfigError(
+                f"population.members: {caught[0]!r} is held out by the split {split.name!r}; train without it"
+            )
 
 
 def _everyone(spec: Spec) -> list[Spec]:
     """A member, and who is met on the way: a switch is each of its members for whole episodes."""
     inner = spec.args if spec.name == "switch" else ()
     return [spec, *(other for member in inner if isinstance(member, Spec) for other in _everyone(member))]
+
+
+def _own(path: Path) -> Split:
+    """Read anew each time: a file may change while a process lives."""
+    _check_name(path)
+    try:
+        split = _decoded(path.read_bytes(), str(path))
+    except OSError as error:
+        raise ConfigError(f"the split {str(path)!r} cannot be read: {error.strerror or error}") from None
+    if split.name != path.stem:
+        raise ConfigError(f"the split in {path} is called {split.name!r}; a file is called as its split is")
+    return _located(split, path)
+
+
+def _located(split: Split, path: Path) -> Split:
+    """A split whose pool can be loaded from anywhere: one beside its file goes by its path."""
+    beside = path.with_name(f"{split.pool}{_ENDING}")
+    is_beside = split.pool != split.name and beside.is_file()
+    return msgspec.structs.replace(split, pool=str(beside)) if is_beside else split
+
+
+def _check_name(path: Path) -> None:
+    if path.suffix != _ENDING or not _NAME.fullmatch(path.stem) or path.stem in split_names():
+        raise ConfigError(
+            f"{str(path)!r} cannot be the file of a split; it ends in {_ENDING}, and its name has letters, digits, '-' "
+            "and '_' and is not that of a shipped split"
+        )
+
+
+def _decoded(content: bytes, name: str) -> Split:
+    try:
+        split = msgspec.json.decode(content, type=Split)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RecordError(f"the split {name!r} cannot be read: {error}") from None
+    if fingerprint(split.game, split.members) != split.sha256:
+        raise RecordError(f"the split {name!r} was changed: its members do not have the hash {split.sha256[:12]}…")
+    return split

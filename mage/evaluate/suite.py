@@ -10,7 +10,7 @@ from mage.credit.steps import agent_turns
 from mage.errors import PlayError
 from mage.evaluate.exact import References, references
 from mage.evaluate.metrics import Estimate, mean
-from mage.evaluate.splits import Split, load_split
+from mage.evaluate.splits import Split, pool_of
 from mage.games.openspiel import load_game
 from mage.protocols import Seating, World
 from mage.rollout.group import play_trials
@@ -53,7 +53,7 @@ class SplitReport(msgspec.Struct, frozen=True):
     over_control: Estimate
     """Adaptation minus the control's, paired by trial: the evidence of adaptation."""
     by_member: tuple[tuple[str, tuple[Estimate, ...]], ...]
-    """score@k against each member that at least two trials were played against."""
+    """score@k against each member; one trial alone has no interval."""
     references: tuple[tuple[int, References], ...]
     """Exact values by seat."""
 
@@ -98,7 +98,7 @@ async def judge(
         agent=figures(trials),
         control=figures(controls),
         over_control=mean([gained(t) - gained(c) for t, c in zip(trials, controls, strict=True)]),
-        by_member=tuple((m, mean_scores(found)) for m in split.members if len(found := against(m, trials)) > 1),
+        by_member=tuple((m, mean_scores(found)) for m in split.members if (found := against(m, trials))),
         references=references_of(split, seats, tasks[0].episodes),
     )
 
@@ -107,9 +107,9 @@ def complete(*arms: Sequence[Trial | Failure]) -> list[list[Trial]]:
     """The trials of each arm, without the tasks that failed in any: what is left is paired."""
     failures = [o for arm in arms for o in arm if isinstance(o, Failure)]
     rows = [row for row in zip(*arms, strict=True) if not any(isinstance(o, Failure) for o in row)]
-    if len(rows) < 2:
+    if not rows:
         why = f"; the first failure is {failures[0].error}: {failures[0].message}" if failures else ""
-        raise PlayError(f"{len(rows)} of {len(arms[0])} tasks could be played, and an interval needs 2{why}")
+        raise PlayError(f"none of {len(arms[0])} tasks could be played{why}")
     return [[o for o in arm if isinstance(o, Trial)] for arm in zip(*rows, strict=True)]
 
 
@@ -145,6 +145,6 @@ def mean_scores(trials: Sequence[Trial]) -> tuple[Estimate, ...]:
 
 def references_of(split: Split, seats: Sequence[int], episodes: int) -> tuple[tuple[int, References], ...]:
     """The exact values for each seat against whom a player may expect in this split."""
-    members = load_split(split.pool).members
+    members = pool_of(split).members
     pool = [(member, 1.0 / len(members)) for member in members]
     return tuple((seat, references(split.game, pool, seat, episodes)) for seat in seats)

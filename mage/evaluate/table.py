@@ -94,12 +94,14 @@ def _nth(scores: Sequence[Estimate], k: int) -> str:
 
 
 def interval(estimate: Estimate) -> str:
-    """A figure and its reach to either side.
+    """A figure and its reach to either side, which one trial alone does not have.
 
-    >>> interval(Estimate(0.5, 0.4, 0.6))
-    '+0.500 ±0.100'
+    >>> interval(Estimate(0.5, 0.4, 0.6)), interval(Estimate(0.5, None, None))
+    ('+0.500 ±0.100', '+0.500 ±n/a')
     """
     value = round(estimate.value, 3) + 0.0  # no minus before zero
+    if estimate.low is None or estimate.high is None:
+        return f"{value:+.3f} ±n/a"
     return f"{value:+.3f} ±{(estimate.high - estimate.low) / 2:.3f}"
 
 

@@ -1,11 +1,13 @@
 """Samples as tensors: right-padded, sorted by length, cut into micro-batches of bounded size.
 
-Axis letters: B sequences, T positions, N trained tokens of a micro-batch, K allowed ids.
+Axis letters: B sequences, T positions, N trained tokens of a micro-batch, K allowed ids, U distinct allowed ids,
+M some of the N rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +19,10 @@ from mage.types import Phase, Sample, Weight
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """What fits through the model at once. Everything but `tokens_BT` has one row per trained token."""
+    """What fits through the model at once. Most tensors have one row per trained token; the last ones say which.
+
+    Rows of a kind are listed rather than marked: on a GPU, picking by marks waits for the device.
+    """
 
     tokens_BT: Tensor
     rows_N: Tensor
@@ -34,33 +39,70 @@ class MicroBatch:
     """True for play turns, false for reflections."""
     allowed_NK: Tensor
     """Allowed ids, padded with -1; a row of -1 alone means that all ids were allowed."""
+    ids_U: Tensor
+    """All ids that some row names as allowed, ascending."""
+    chosen_M: Tensor
+    """Rows chosen from some ids."""
+    free_M: Tensor
+    """Rows chosen from all ids."""
+    played_M: Tensor
+    """Rows of play turns."""
+    reflected_M: Tensor
+    """Rows of reflections."""
     num_tokens: int
     """Real tokens, padding not counted."""
 
     def to(self, device: torch.device) -> MicroBatch:
-        """The same on another device."""
+        """The same on another device. The copy to a GPU is not waited for."""
         moved: dict[str, Any] = {}
         for name in self.__slots__:
             value = getattr(self, name)
+            if isinstance(value, Tensor) and device.type == "cuda":
+                value = value.pin_memory().to(device, non_blocking=True)
             moved[name] = value.to(device) if isinstance(value, Tensor) else value
         return MicroBatch(**moved)
 
 
 def micro_batches(samples: Sequence[Sample], weight: Weight, budget: int) -> list[MicroBatch]:
-    """Cut a batch into micro-batches of at most `budget` positions, padding included.
+    """Cut a batch into micro-batches of at most `budget` positions, padding included."""
+    return list(each_micro_batch(samples, weight, cut(samples, budget)))
 
-    A single sample longer than the budget gets a micro-batch of its own.
+
+def each_micro_batch(
+    samples: Sequence[Sample], weight: Weight, cuts: Sequence[Sequence[int]], multiple: int = 1
+) -> Iterator[MicroBatch]:
+    """Micro-batches one by one, so that the next is made while a GPU works on the last.
+
+    Their lengths are multiples of `multiple`.
     """
     weights = token_weights(samples, weight)
+    for chosen in cuts:
+        yield _micro_batch([samples[i] for i in chosen], [weights[i] for i in chosen], multiple)
+
+
+def cut(samples: Sequence[Sample], budget: int, multiple: int = 1) -> list[list[int]]:
+    """Which samples go together, longest first: at most `budget` positions, padding included.
+
+    A single sample longer than the budget goes alone.
+    """
     order = sorted(range(len(samples)), key=lambda i: -len(samples[i].tokens))
     cuts: list[list[int]] = []
     for index in order:
-        longest = len(samples[cuts[-1][0]].tokens) if cuts else 0
+        longest = padded(len(samples[cuts[-1][0]].tokens), multiple) if cuts else 0
         if cuts and longest * (len(cuts[-1]) + 1) <= budget:
             cuts[-1].append(index)
         else:
             cuts.append([index])
-    return [_micro_batch([samples[i] for i in cut], [weights[i] for i in cut]) for cut in cuts]
+    return cuts
+
+
+def padded(length: int, multiple: int) -> int:
+    """The next multiple.
+
+    >>> padded(430, 16), padded(430, 1)
+    (432, 430)
+    """
+    return -(-length // multiple) * multiple
 
 
 def token_weights(samples: Sequence[Sample], weight: Weight) -> list[list[float]]:
@@ -73,17 +115,20 @@ def token_weights(samples: Sequence[Sample], weight: Weight) -> list[list[float]
         return [[1.0 / total] * len(s.positions) for s in samples]
     if weight is Weight.SEQUENCE:
         return [[1.0 / (len(samples) * len(s.positions))] * len(s.positions) for s in samples]
-    num_turns = sum(len(set(s.turns)) for s in samples)
-    return [[1.0 / (num_turns * s.turns.count(turn)) for turn in s.turns] for s in samples]
+    lengths = [Counter(s.turns) for s in samples]
+    num_turns = sum(map(len, lengths))
+    return [[1.0 / (num_turns * mine[turn]) for turn in s.turns] for s, mine in zip(samples, lengths, strict=True)]
 
 
-def _micro_batch(samples: Sequence[Sample], weights: Sequence[Sequence[float]]) -> MicroBatch:
-    longest = max(len(s.tokens) for s in samples)
+def _micro_batch(samples: Sequence[Sample], weights: Sequence[Sequence[float]], multiple: int) -> MicroBatch:
+    longest = padded(max(len(s.tokens) for s in samples), multiple)
     tokens_BT = torch.zeros(len(samples), longest, dtype=torch.long)
     for row, sample in enumerate(samples):
         tokens_BT[row, : len(sample.tokens)] = torch.tensor(sample.tokens)
     allowed = [ids or () for s in samples for ids in s.allowed]
+    plays = [phase is Phase.PLAY for s in samples for phase in s.phases]
     width = max(1, max(map(len, allowed)))
+    empty = (-1,) * width
     return MicroBatch(
         tokens_BT=tokens_BT,
         rows_N=torch.tensor([row for row, s in enumerate(samples) for _ in s.positions]),
@@ -93,7 +138,16 @@ def _micro_batch(samples: Sequence[Sample], weights: Sequence[Sequence[float]]) 
         advantages_N=torch.tensor([x for s in samples for x in s.advantages], dtype=torch.float32),
         returns_N=torch.tensor([x for s in samples for x in s.returns], dtype=torch.float32),
         weights_N=torch.tensor([x for row in weights for x in row], dtype=torch.float32),
-        play_N=torch.tensor([phase is Phase.PLAY for s in samples for phase in s.phases]),
-        allowed_NK=torch.tensor([[*ids, *(-1,) * (width - len(ids))] for ids in allowed]),
+        play_N=torch.tensor(plays),
+        allowed_NK=_indices([i for ids in allowed for i in (*ids, *empty[len(ids) :])]).view(-1, width),
+        ids_U=_indices(sorted({number for ids in allowed for number in ids})),
+        chosen_M=_indices([row for row, ids in enumerate(allowed) if ids]),
+        free_M=_indices([row for row, ids in enumerate(allowed) if not ids]),
+        played_M=_indices([row for row, is_play in enumerate(plays) if is_play]),
+        reflected_M=_indices([row for row, is_play in enumerate(plays) if not is_play]),
         num_tokens=sum(len(s.tokens) for s in samples),
     )
+
+
+def _indices(numbers: Sequence[int]) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.long)

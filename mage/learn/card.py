@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
+
 from mage import __version__
 from mage.config import to_toml
+from mage.models.load import described
 from mage.schema import Config
 
 
-def model_card(config: Config, step: int, model: str) -> str:
-    """A model card in Markdown, with the whole config."""
+def model_card(config: Config, step: int, model: str, *, merged: bool = False) -> str:
+    """A model card in Markdown, with the whole config; an adapter may have been `merged` into its model."""
+    is_adapter = config.learner.lora_rank > 0 and not merged
+    library = f"peft\nbase_model: {json.dumps(model)}" if is_adapter else "transformers"
     return f"""---
-library_name: transformers
+library_name: {library}
 tags: [mage, reinforcement-learning, games]
 ---
 
-# {model}, trained by mage {__version__} on {config.game}
+# {described(model)}, trained by mage {__version__} on {config.game}
 
 Weights after step {step} of {config.steps}. The agent plays trials of {config.trial.episodes} episodes against one
 hidden opponent and carries memory (`{config.agent.memory}`) from episode to episode; it answers by

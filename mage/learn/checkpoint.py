@@ -1,8 +1,9 @@
 """Checkpoints: a Hugging Face directory plus what an exact continuation needs. Safetensors and JSON, no pickle.
 
     checkpoints/step-000100/
-        config.json model.safetensors tokenizer.json …   loads with transformers
-        optimizer.safetensors                            the optimizer's tensors, and a value head's
+        config.json model.safetensors tokenizer.json …   loads with transformers; where an adapter is trained,
+        adapter_config.json adapter_model.safetensors    instead of the model: loads with PEFT
+        optimizer.safetensors                            master weights, the optimizer's tensors, a value head's
         state.json                                       step, statistics, counters, lengths of the logs
         README.md                                        a model card
 
@@ -15,7 +16,6 @@ import os
 import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from safetensors import SafetensorError
@@ -25,6 +25,7 @@ from mage.alarms import Watch
 from mage.credit.stats import Stats
 from mage.errors import RecordError
 from mage.learn.learner import Learner
+from mage.models.load import Loaded
 from mage.record.files import write_atomically
 
 _PREFIX = "step-"
@@ -49,14 +50,14 @@ class TrainState(msgspec.Struct, frozen=True):
     rollbacks: int
 
 
-def save_checkpoint(folder: Path, model: Any, tokenizer: Any, learner: Learner, state: TrainState, card: str) -> Path:
+def save_checkpoint(folder: Path, loaded: Loaded, learner: Learner, state: TrainState, card: str) -> Path:
     """Write everything, then give it its name."""
     target = checkpoint_path(folder, state.step)
     scratch = folder / f"{_WRITING}{target.name}"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
-    model.save_pretrained(scratch)
-    tokenizer.save_pretrained(scratch)
+    learner.save(scratch, loaded.name)
+    loaded.tokenizer.save_pretrained(scratch)
     tensors, _ = learner.state()
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, scratch / "optimizer.safetensors")
     (scratch / "README.md").write_text(card, encoding="utf-8")
@@ -71,8 +72,10 @@ def save_checkpoint(folder: Path, model: Any, tokenizer: Any, learner: Learner, 
 def load_checkpoint(path: Path, learner: Learner) -> TrainState:
     """Put a checkpoint's weights and optimizer into the learner and return the rest."""
     state = read_state(path)
+    if not (path / learner.weights_file).is_file():
+        raise RecordError(f"{path} has no {learner.weights_file} to go on with; is learner.lora_rank what it was?")
     try:
-        weights, tensors = load_file(path / "model.safetensors"), load_file(path / "optimizer.safetensors")
+        weights, tensors = load_file(path / learner.weights_file), load_file(path / "optimizer.safetensors")
     except (OSError, SafetensorError) as error:
         raise RecordError(f"{path} cannot be read: {error}") from None
     learner.restore(weights, tensors, state.learner)

@@ -4,104 +4,98 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import msgspec
 import torch
 from torch import Tensor
 
-from mage.errors import ConfigError, MageError
-from mage.learn.batch import MicroBatch, micro_batches
-from mage.learn.losses import divergence, floor_factor, policy_loss, read_logits
+from mage.engines.adapters import LowRank
+from mage.learn.batch import MicroBatch, cut, each_micro_batch, padded
+from mage.learn.forward import Policy, checkpoint_layers, is_compiled
+from mage.learn.lora import ADAPTER_FILE, Adapter
+from mage.learn.losses import divergence, floor_factor, policy_loss
+from mage.learn.master import Masters
+from mage.learn.settings import LearnerSettings
 from mage.learn.tally import Tally
+from mage.learn.weights import LearnError, load_weights
 from mage.seeds import stream
-from mage.types import Divergence, Sample, Weight
+from mage.types import Divergence, Sample
 
+__all__ = ["LearnError", "Learner", "LearnerSettings", "load_weights"]
 
-class LearnError(MageError):
-    """Learning went wrong and does not mend itself."""
-
-
-class LearnerSettings(msgspec.Struct, frozen=True):
-    """How to learn."""
-
-    lr: float
-    warmup: int
-    """Updates over which the learning rate rises."""
-    decay: bool
-    """Let the learning rate fall to zero over the run."""
-    weight_decay: float
-    grad_clip: float
-    epochs: int
-    """Passes over each batch."""
-    minibatches: int
-    """Optimizer steps per pass."""
-    token_budget: int
-    """Positions per micro-batch; memory, not results, depends on it."""
-    weight: Weight
-    clip_low: float
-    clip_high: float
-    dual_clip: float
-    divergence: Divergence
-    divergence_weight: float
-    entropy_start: float
-    entropy_end: float
-    """The entropy bonus goes from start to end over the run."""
-    entropy_reflect: float
-    """What a reflection's entropy counts for, relative to that of play turns."""
-    entropy_floor: float
-    """The bonus is raised while the normalised entropy of play turns is under this; 0 is off."""
-    entropy_rate: float
-    value_weight: float
-    """Weight of the value loss, for estimators that use values."""
-    temperature: float
-    """The temperature that the samples were drawn with."""
-    steps: int
-    """Length of the run, for schedules."""
-    seed: int
-    max_skips: int
-    """Updates in a row that may be skipped because something was not finite."""
+_CUDA_MULTIPLE = 16
+"""On CUDA sequences are padded to multiples of this: fewer shapes, whose memory is used again."""
 
 
 class Learner:
-    """Clipped policy gradient on a causal language model. Parameters are float32."""
+    """Clipped policy gradient on a causal language model, which it takes over.
+
+    Where the model computes in fewer bits than float32, masters in float32 stand behind what is trained. With
+    `lora_rank` the trained part is an adapter, and the model without it is the reference.
+    """
 
     def __init__(self, model: Any, settings: LearnerSettings, *, with_values: bool = False) -> None:
-        _check(settings)
         self.model = model
         self._settings = settings
-        self._has_plain_head = _has_plain_head(model)
         self._device = next(model.parameters()).device
-        needs_reference = settings.divergence is not Divergence.NONE
-        self._reference = copy.deepcopy(model).requires_grad_(False) if needs_reference else None
+        self._is_cuda = self._device.type == "cuda"
+        self._adapter = _adapter(model, settings)
+        compiled = is_compiled(settings.compile, self._device)
+        self._reference = self._frozen(compiled) if self._adapter is None else None
+        if settings.gradient_checkpointing:
+            checkpoint_layers(model)
+        self._policy = Policy(model, settings.temperature, compiled=compiled)
         self._value_head = torch.nn.Linear(model.config.hidden_size, 1, device=self._device) if with_values else None
         if self._value_head is not None:
             torch.nn.init.zeros_(self._value_head.weight)
             torch.nn.init.zeros_(self._value_head.bias)
-        self._optimizer = torch.optim.AdamW(
-            [parameter for _, parameter in self._named()], lr=settings.lr, weight_decay=settings.weight_decay
-        )
+        self._masters = Masters(self._named(), lr=settings.lr, weight_decay=settings.weight_decay)
         self.num_updates = 0
         self._factor = 1.0
         self._skips = 0
+        self._budget = settings.token_budget
 
     @property
     def has_values(self) -> bool:
         """Whether there is a value head."""
         return self._value_head is not None
 
+    @property
+    def weights_file(self) -> str:
+        """The name of the file in which `save` writes what is trained."""
+        return "model.safetensors" if self._adapter is None else ADAPTER_FILE
+
     def weights(self) -> Mapping[str, Tensor]:
-        """The model's parameters by name, to be published or saved."""
+        """The model's weights by name as an engine must play with them, an adapter merged into them."""
+        if self._adapter is not None:
+            return self._adapter.merged()
         weights: Mapping[str, Tensor] = self.model.state_dict()
         return weights
+
+    def base(self) -> Mapping[str, Tensor]:
+        """The model's weights by name without an adapter."""
+        return self.weights() if self._adapter is None else self._adapter.base()
+
+    def adapter(self) -> Mapping[str, LowRank]:
+        """The adapter's matrices by module; none where all weights are trained."""
+        return {} if self._adapter is None else self._adapter.factors()
+
+    def save(self, folder: Path, base: str) -> None:
+        """Write the model in Hugging Face layout, or the adapter as PEFT does, with the name of its base."""
+        if self._adapter is None:
+            self.model.save_pretrained(folder)
+        else:
+            self._adapter.save(folder, base)
 
     def update(self, samples: Sequence[Sample]) -> dict[str, float]:
         """Improve the weights by one batch and report what happened. An update that is not finite is skipped."""
         settings = self._settings
         self.model.train()
         tally = Tally()
-        rate, bonus = self._rate(), self._bonus()
+        rate, bonus = settings.rate(self.num_updates), self._bonus()
         order = list(range(len(samples)))
         for epoch in range(settings.epochs):
             if settings.minibatches > 1:
@@ -114,6 +108,8 @@ class Learner:
         entropy = report.get("entropy/play", settings.entropy_floor)
         self._factor = floor_factor(self._factor, entropy, settings.entropy_floor, settings.entropy_rate)
         self.num_updates += 1
+        if self._budget != settings.token_budget:
+            report["learner/token_budget"] = self._budget
         return {**report, "learner/lr": rate, "learner/entropy_bonus": bonus}
 
     @torch.no_grad()
@@ -121,33 +117,77 @@ class Learner:
         """What the value head expects at each trained token, aligned with the samples' positions."""
         assert self._value_head is not None
         self.model.eval()
-        found: list[list[float]] = []
-        for sample in samples:
-            (batch,) = micro_batches([sample], self._settings.weight, self._settings.token_budget)
-            hidden_ND = self._hidden(self.model, batch.to(self._device))
-            found.append(self._value_head(hidden_ND).squeeze(1).tolist())
-        return found
+        cuts = cut(samples, self._budget, self._multiple)
+        batches = each_micro_batch(samples, self._settings.weight, cuts, self._multiple)
+        found_N = [self._value_head(self._policy.hidden(b.to(self._device)).float()).squeeze(1) for b in batches]
+        rows = iter(torch.cat(found_N).tolist() if found_N else [])
+        values: list[list[float]] = [[] for _ in samples]
+        for index in (index for chosen in cuts for index in chosen):
+            values[index] = [next(rows) for _ in samples[index].positions]
+        return values
 
     def _optimise(self, samples: Sequence[Sample], tally: Tally, *, is_first: bool) -> None:
-        settings = self._settings
-        self._optimizer.zero_grad(set_to_none=True)
-        total = 0.0
-        for batch in micro_batches(samples, settings.weight, settings.token_budget):
-            loss = self._loss(batch.to(self._device), tally, is_first=is_first)
-            loss.backward()  # type: ignore[no-untyped-call]
-            total += loss.item()
-        parameters = [p for _, p in self._named() if p.grad is not None]
-        norm = float(torch.nn.utils.clip_grad_norm_(parameters, settings.grad_clip))
+        """One step of the optimizer. Where memory runs out, it begins again, once, with smaller micro-batches."""
+        losses = self._backward(samples, tally, is_first=is_first)
+        if losses is None:
+            self._halve(samples)
+            tally.add("learner/out_of_memory", 1.0)
+            losses = self._backward(samples, tally, is_first=is_first)
+        if losses is None:
+            raise LearnError(
+                f"out of memory again with learner.token_budget = {self._budget}, half of what was tried before; "
+                "lower it, shorten trials, or set learner.gradient_checkpointing = true"
+            )
+        norm_and_losses = [self._masters.clip(self._settings.grad_clip), *losses]
+        norm, *numbers = torch.stack(norm_and_losses).tolist()  # one wait for the device, not one per micro-batch
+        total = sum(numbers)
         if not (math.isfinite(norm) and math.isfinite(total)):
             self._skip()
             tally.add("learner/skipped_updates", 1.0)
             return
         self._skips = 0
-        for group in self._optimizer.param_groups:
-            group["lr"] = self._rate()
-        self._optimizer.step()
+        try:
+            self._masters.step(self._settings.rate(self.num_updates))
+        except torch.OutOfMemoryError:
+            raise LearnError(
+                "out of memory: weights, gradients and the optimizer's moments do not fit together; "
+                "train an adapter (learner.lora_rank) or a smaller model"
+            ) from None
         tally.mean("learner/loss", total, 1)
         tally.mean("learner/grad_norm", norm, 1)
+
+    def _backward(self, samples: Sequence[Sample], tally: Tally, *, is_first: bool) -> list[Tensor] | None:
+        """Gather the gradient; return the losses of the micro-batches, or None when memory ran out.
+
+        Figures count only when all went well.
+        """
+        self._masters.clear()
+        figures = Tally()
+        losses: list[Tensor] = []
+        cuts = cut(samples, self._budget, self._multiple)
+        try:
+            for batch in each_micro_batch(samples, self._settings.weight, cuts, self._multiple):
+                loss = self._loss(batch.to(self._device), figures, is_first=is_first)
+                loss.backward()  # type: ignore[no-untyped-call]
+                self._masters.gather()
+                losses.append(loss.detach())
+        except torch.OutOfMemoryError:
+            return None
+        tally.take(figures)
+        return losses
+
+    def _halve(self, samples: Sequence[Sample]) -> None:
+        """Make room, and let the largest micro-batch be half of what it was from now on."""
+        self._masters.clear()
+        if self._is_cuda:
+            torch.cuda.empty_cache()
+        cuts = cut(samples, self._budget, self._multiple)
+        largest = max(len(c) * padded(len(samples[c[0]].tokens), self._multiple) for c in cuts)
+        before, self._budget = self._budget, max(1, min(self._budget, largest) // 2)
+        warnings.warn(
+            f"out of memory with learner.token_budget = {before}; the step begins again with {self._budget}",
+            stacklevel=2,
+        )
 
     def _skip(self) -> None:
         self._skips += 1
@@ -159,8 +199,8 @@ class Learner:
 
     def _loss(self, batch: MicroBatch, tally: Tally, *, is_first: bool) -> Tensor:
         settings = self._settings
-        hidden_ND = self._hidden(self.model, batch)
-        logprobs_N, entropy_N = self._read(self.model, hidden_ND, batch)
+        hidden_ND = self._policy.hidden(batch)
+        logprobs_N, entropy_N = self._policy.read(hidden_ND, batch)
         loss_N, clipped_N = policy_loss(
             logprobs_N,
             batch.logprobs_N,
@@ -171,49 +211,46 @@ class Learner:
         )
         shares_N = torch.where(batch.play_N, 1.0, settings.entropy_reflect)
         loss_N = loss_N - self._bonus() * shares_N * entropy_N
-        if self._reference is not None:
-            with torch.no_grad():
-                reference_N, _ = self._read(self._reference, self._hidden(self._reference, batch), batch)
-            kl_N = divergence(settings.divergence, logprobs_N, reference_N)
+        if settings.divergence is not Divergence.NONE:
+            kl_N = divergence(settings.divergence, logprobs_N, self._reference_logprobs(batch))
             loss_N = loss_N + settings.divergence_weight * kl_N
             tally.tensor("learner/kl", kl_N)
         if self._value_head is not None:
-            error_N = (self._value_head(hidden_ND).squeeze(1) - batch.returns_N).square()
+            error_N = (self._value_head(hidden_ND.float()).squeeze(1) - batch.returns_N).square()
             loss_N = loss_N + settings.value_weight * error_N
             tally.tensor("learner/value_error", error_N)
         tally.tensor("learner/clip_share", clipped_N.float())
-        tally.tensor("entropy/play", entropy_N[batch.play_N])
-        tally.tensor("entropy/reflect", entropy_N[~batch.play_N])
+        tally.tensor("entropy/play", entropy_N[batch.played_M])
+        tally.tensor("entropy/reflect", entropy_N[batch.reflected_M])
         if is_first:
             tally.engine_gap(logprobs_N.detach() - batch.logprobs_N)
         tally.add("learner/tokens", batch.num_tokens)
         tally.add("learner/trained_tokens", len(batch.targets_N))
         return (loss_N * batch.weights_N).sum()
 
-    def _hidden(self, model: Any, batch: MicroBatch) -> Tensor:
-        """Hidden states where trained tokens are predicted: logits are computed nowhere else."""
-        states_BTD = model.model(input_ids=batch.tokens_BT, use_cache=False).last_hidden_state
-        hidden_ND: Tensor = states_BTD[batch.rows_N, batch.before_N]
-        return hidden_ND
+    @torch.no_grad()
+    def _reference_logprobs(self, batch: MicroBatch) -> Tensor:
+        """What the model said of the tokens before it was trained."""
+        if self._adapter is None:
+            assert self._reference is not None
+            return self._reference.read(self._reference.hidden(batch), batch)[0]
+        with self._adapter.off():
+            return self._policy.read(self._policy.hidden(batch), batch)[0]
 
-    def _read(self, model: Any, hidden_ND: Tensor, batch: MicroBatch) -> tuple[Tensor, Tensor]:
-        if self._has_plain_head:
-            logits_NV = model.lm_head(hidden_ND)
-        else:
-            logits_NV = model(input_ids=batch.tokens_BT, use_cache=False).logits[batch.rows_N, batch.before_N]
-        return read_logits(logits_NV.float() / self._settings.temperature, batch.targets_N, batch.allowed_NK)
+    def _frozen(self, compiled: bool) -> Policy | None:
+        """A copy of the model as it is now, where a divergence from it is asked for."""
+        if self._settings.divergence is Divergence.NONE:
+            return None
+        model = copy.deepcopy(self.model).requires_grad_(False)
+        return Policy(model, self._settings.temperature, compiled=compiled)
+
+    @property
+    def _multiple(self) -> int:
+        return _CUDA_MULTIPLE if self._is_cuda else 1
 
     def _bonus(self) -> float:
         """The entropy bonus now: annealed over the run, raised while entropy is under its floor."""
-        settings = self._settings
-        done = min(1.0, self.num_updates / max(1, settings.steps - 1))
-        return self._factor * (settings.entropy_start + (settings.entropy_end - settings.entropy_start) * done)
-
-    def _rate(self) -> float:
-        settings = self._settings
-        rise = min(1.0, (self.num_updates + 1) / max(1, settings.warmup))
-        fall = max(0.0, 1.0 - self.num_updates / max(1, settings.steps)) if settings.decay else 1.0
-        return settings.lr * rise * fall
+        return self._factor * self._settings.bonus(self.num_updates)
 
     def _named(self) -> list[tuple[str, torch.nn.Parameter]]:
         named = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
@@ -224,63 +261,36 @@ class Learner:
     def state(self) -> tuple[dict[str, Tensor], dict[str, float]]:
         """All that an exact continuation needs beside the weights: tensors and numbers."""
         tensors = {f"value_head.{n}": t for n, t in (self._value_head.state_dict() if self._value_head else {}).items()}
-        for name, parameter in self._named():
-            for key, value in self._optimizer.state.get(parameter, {}).items():
-                tensors[f"{key}/{name}"] = value
-        return tensors, {"num_updates": self.num_updates, "entropy_factor": self._factor, "skips": self._skips}
+        tensors |= self._masters.state()
+        numbers = {"num_updates": self.num_updates, "entropy_factor": self._factor, "skips": self._skips}
+        if self._budget != self._settings.token_budget:
+            numbers["token_budget"] = self._budget
+        return tensors, numbers
 
     def restore(
         self, weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor], numbers: Mapping[str, float]
     ) -> None:
-        """Go on exactly where `state` was taken."""
-        load_weights(self.model, weights)
+        """Go on exactly where `state` was taken; `weights` are those that `save` wrote."""
+        if self._adapter is None:
+            load_weights(self.model, weights)
+        else:
+            weights = self._adapter.fitting(weights)
         if self._value_head is not None:
             self._value_head.load_state_dict({n: tensors[f"value_head.{n}"] for n in self._value_head.state_dict()})
-        self._optimizer.state.clear()
-        for name, parameter in self._named():
-            saved = {k.removesuffix(f"/{name}"): t.clone() for k, t in tensors.items() if k.endswith(f"/{name}")}
-            if saved:
-                self._optimizer.state[parameter] = saved
+        self._masters.restore(tensors, weights)
         self.num_updates = int(numbers["num_updates"])
         self._factor = numbers["entropy_factor"]
         self._skips = int(numbers["skips"])
+        self._budget = int(numbers.get("token_budget", self._settings.token_budget))
 
 
-def _check(settings: LearnerSettings) -> None:
-    """Refuse settings under which nothing, or not what was asked for, would be learned."""
-    if settings.temperature == 0.0:
-        raise ConfigError("agent.temperature = 0: a certain policy has no gradient; train at a temperature above 0")
-    if settings.entropy_floor > 0.0 and not (settings.entropy_start > 0.0 and settings.entropy_end > 0.0):
-        raise ConfigError(
-            f"learner.entropy_floor = {settings.entropy_floor} raises the entropy bonus, "
-            "so learner.entropy_start and learner.entropy_end must be above 0"
-        )
-
-
-@torch.no_grad()
-def _has_plain_head(model: Any) -> bool:
-    """Whether logits are the head's output and nothing more; caps and scales need a plain forward pass.
-
-    A cap hardly shows while logits are small, so the config is asked as well.
-    """
-    if getattr(model.config, "final_logit_softcapping", None) is not None:
-        return False
-    ids_BT = torch.arange(min(8, model.config.vocab_size), device=next(model.parameters()).device)[None]
-    states_BTD = model.model(input_ids=ids_BT, use_cache=False).last_hidden_state
-    logits_BTV = model(input_ids=ids_BT, use_cache=False).logits
-    return torch.allclose(model.lm_head(states_BTD), logits_BTV, rtol=1e-4, atol=1e-5)
-
-
-def load_weights(model: Any, weights: Mapping[str, Tensor]) -> None:
-    """Copy weights into a model in place. Tied weights may be given once, as they are saved."""
-    own: Mapping[str, Tensor] = model.state_dict()
-    given = {own[name].data_ptr() for name in weights if name in own}
-    unknown = [name for name in weights if name not in own]
-    missing = [name for name, tensor in own.items() if name not in weights and tensor.data_ptr() not in given]
-    if unknown or missing:
-        raise LearnError(f"the weights do not fit the model: unknown {unknown[:3]}, missing {missing[:3]}")
-    for name, tensor in weights.items():
-        if tensor.shape != own[name].shape:
-            found, needed = tuple(tensor.shape), tuple(own[name].shape)
-            raise LearnError(f"the weights do not fit the model: {name} has shape {found}, not {needed}")
-    model.load_state_dict(weights, strict=False)
+def _adapter(model: Any, settings: LearnerSettings) -> Adapter | None:
+    if settings.lora_rank == 0:
+        return None
+    return Adapter(
+        model,
+        rank=settings.lora_rank,
+        alpha=settings.lora_alpha,
+        targets=settings.lora_targets,
+        seed=settings.seed,
+    )

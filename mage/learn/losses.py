@@ -19,7 +19,7 @@ def read_logits(logits_NV: Tensor, targets_N: Tensor, allowed_NK: Tensor) -> tup
     constrained_N = (allowed_NK >= 0).any(dim=1)
     logprobs_N = logits_NV.new_zeros(len(targets_N))
     entropy_N = logits_NV.new_zeros(len(targets_N))
-    for rows_M, read in ((constrained_N, _read_allowed), (~constrained_N, _read_all)):
+    for rows_M, read in ((constrained_N, read_allowed), (~constrained_N, read_all)):
         index_M = rows_M.nonzero().squeeze(1)
         if len(index_M):
             found = read(logits_NV[index_M], targets_N[index_M], allowed_NK[index_M])
@@ -28,13 +28,15 @@ def read_logits(logits_NV: Tensor, targets_N: Tensor, allowed_NK: Tensor) -> tup
     return logprobs_N, entropy_N
 
 
-def _read_all(logits_MV: Tensor, targets_M: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
+def read_all(logits_MV: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> tuple[Tensor, Tensor]:
+    """The same where every id was allowed, whatever `allowed_MK` holds."""
     logprobs_MV = logits_MV.log_softmax(dim=1)
     entropy_M = -(logprobs_MV.exp() * logprobs_MV).sum(dim=1) / math.log(logits_MV.shape[1])
     return logprobs_MV.gather(1, targets_M[:, None]).squeeze(1), entropy_M
 
 
-def _read_allowed(logits_MV: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> tuple[Tensor, Tensor]:
+def read_allowed(logits_MV: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> tuple[Tensor, Tensor]:
+    """The same where every row has some allowed ids; -1 fills the rows up."""
     absent_MK = allowed_MK < 0
     logits_MK = logits_MV.gather(1, allowed_MK.clamp(min=0)).masked_fill(absent_MK, -torch.inf)
     # 0 * -inf is nan, in the gradient too: absent entries become 0 before the product.

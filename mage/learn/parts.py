@@ -9,23 +9,25 @@ from itertools import islice
 
 import torch
 
-from mage.build import check, draw_tasks, language_seating, members_of, settings
+from mage.build import check, check_splits, draw_tasks, language_seating, settings
 from mage.credit.estimators import Estimator, make_estimator
 from mage.credit.returns import Goal
 from mage.credit.steps import CreditGroup, agent_turns, credit_group
 from mage.engines.local import LocalEngine
 from mage.errors import ConfigError, PlayError
-from mage.evaluate.splits import Split, load_split, refuse_held_out
+from mage.evaluate.splits import Split, load_split
 from mage.games.world import OpenSpielWorld
+from mage.learn.bench import Bench, model_and_engine
 from mage.learn.learner import Learner, LearnerSettings
 from mage.learn.samples import to_samples
-from mage.models.load import Loaded, load_model
+from mage.models.device import placed
+from mage.models.load import Loaded
 from mage.players.agent import Rewrite
 from mage.players.table import family
-from mage.protocols import Seating, World
+from mage.protocols import Engine, Seating, World
 from mage.rollout.group import play_groups
-from mage.schema import Config
-from mage.types import Group, Memory, Task, Trial
+from mage.schema import Config, CreditConfig
+from mage.types import Group, Memory, Sample, Task, Trial
 
 LEARNER = "main"
 """The name of the only learner, in the keys of statistics."""
@@ -48,7 +50,12 @@ class Parts:
 
     async def publish(self, step: int) -> None:
         """Let the engine play with the learner's weights, and forget what it remembers of others."""
-        await self.engine.publish(self.learner.weights(), step)
+        if self.engine.room is not None:
+            # Added to the weights, an adapter would lose what lies below their rounding.
+            await self.engine.publish(self.learner.base(), step)
+            await self.engine.publish_adapter(LEARNER, self.learner.adapter(), step)
+        else:
+            await self.engine.publish(self.learner.weights(), step)
         self.engine.reset_cache()
 
     def tasks(self, num: int, *path: str | int) -> list[Task]:
@@ -57,7 +64,8 @@ class Parts:
 
     def seated(self, rewrite: Rewrite) -> Seating:
         """The agent with its reflections rewritten."""
-        return language_seating(self.world, self.engine, self.loaded.codec, settings(self.config.agent), rewrite)
+        engine = played_by(self.engine)
+        return language_seating(self.world, engine, self.loaded.codec, settings(self.config.agent), rewrite)
 
     async def play(self, tasks: Sequence[Task], size: int) -> list[Group]:
         """Siblings of every task. A trial may fail, but not all of them: then nothing could be learned."""
@@ -69,25 +77,42 @@ class Parts:
 
     def credit(self, groups: Sequence[Group]) -> list[CreditGroup]:
         """Groups as plain numbers, with values where the estimator uses them."""
-        credit = self.config.credit
-        goal = Goal(credit.objective, credit.turn, credit.episode, credit.invalid_penalty, credit.cut_penalty)
-        return [credit_group(group, goal, opponent_name(group.task), LEARNER, self._values(group)) for group in groups]
+        goal = goal_of(self.config.credit)
+        return [
+            credit_group(group, goal, opponent_name(group.task), LEARNER, values)
+            for group, values in zip(groups, self._values(groups), strict=True)
+        ]
 
-    def _values(self, group: Group) -> list[list[float]] | None:
-        return [self._trial_values(trial) for trial in group.trials] if self.learner.has_values else None
+    def _values(self, groups: Sequence[Group]) -> list[list[list[float]] | None]:
+        """What the value head expects at each turn of each trial; all trials are asked about at once."""
+        if not self.learner.has_values:
+            return [None for _ in groups]
+        trials = [trial for group in groups for trial in group.trials]
+        asked = [_to_ask(trial) for trial in trials]
+        answers = iter(self.learner.values([sample for samples in asked for sample in samples]))
+        found = [
+            _turn_values(trial, [(sample, next(answers)) for sample in samples])
+            for trial, samples in zip(trials, asked, strict=True)
+        ]
+        by_trial = iter(found)
+        return [[next(by_trial) for _ in group.trials] for group in groups]
 
-    def _trial_values(self, trial: Trial) -> list[float]:
-        """What the value head expects at each turn; a turn that decided nothing has the next one's value."""
-        turns = agent_turns(trial)
-        samples = to_samples(trial, turns, [0.0] * len(turns), [0.0] * len(turns))
-        by_turn: dict[int, float] = {}
-        for sample, values in zip(samples, self.learner.values(samples), strict=True):
-            for turn, value in zip(sample.turns, values, strict=True):
-                by_turn.setdefault(turn, value)
-        found: list[float] = []
-        for number in reversed(range(len(turns))):
-            found.append(by_turn.get(number, found[-1] if found else 0.0))
-        return found[::-1]
+
+def _to_ask(trial: Trial) -> list[Sample]:
+    turns = agent_turns(trial)
+    return to_samples(trial, turns, [0.0] * len(turns), [0.0] * len(turns))
+
+
+def _turn_values(trial: Trial, answers: Sequence[tuple[Sample, list[float]]]) -> list[float]:
+    """The value before each turn's first token; a turn that decided nothing has the next one's value."""
+    by_turn: dict[int, float] = {}
+    for sample, values in answers:
+        for turn, value in zip(sample.turns, values, strict=True):
+            by_turn.setdefault(turn, value)
+    found: list[float] = []
+    for number in reversed(range(len(agent_turns(trial)))):
+        found.append(by_turn.get(number, found[-1] if found else 0.0))
+    return found[::-1]
 
 
 def opponent_name(task: Task) -> str:
@@ -95,19 +120,36 @@ def opponent_name(task: Task) -> str:
     return " + ".join(family(spec) for spec in task.opponents)
 
 
-def build_parts(config: Config) -> Parts:
-    """Load the model, seat it, and make everything a step needs."""
+def goal_of(credit: CreditConfig) -> Goal:
+    """What is paid and what is fined."""
+    return Goal(
+        objective=credit.objective,
+        turn=credit.turn,
+        episode=credit.episode,
+        invalid=credit.invalid_penalty,
+        overlong=credit.cut_penalty,
+        length=credit.length_penalty,
+        free=credit.length_free,
+    )
+
+
+def played_by(engine: LocalEngine) -> Engine:
+    """The engine as the learner plays with it: through its adapter where there is room for one."""
+    return engine.adapter(LEARNER) if engine.room is not None else engine
+
+
+def build_parts(config: Config, bench: Bench | None = None) -> Parts:
+    """Load the model, or borrow it from a bench, seat it, and make everything a step needs."""
     check(config)
-    refuse_held_out(config.game, members_of(config))
+    check_splits(config)
     torch.set_num_threads(config.threads)
-    torch.use_deterministic_algorithms(True)
+    torch.use_deterministic_algorithms(placed(config.device, config.dtype).device == "cpu")
     # Nothing here reads what nobody wrote, so filling fresh memory would only cost time.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     estimator = make_estimator(config.credit.estimator, config.credit.options)
     splits = tuple(load_split(name) for name in config.evaluation.splits)
-    loaded = load_model(config.agent.model, seed=config.seed)
+    loaded, engine = model_and_engine(config) if bench is None else bench.lend(config)
     learner = Learner(loaded.model, learner_settings(config), with_values=getattr(estimator, "needs_values", False))
-    engine = LocalEngine(loaded)
     world = OpenSpielWorld()
     if config.agent.context > engine.length:
         raise ConfigError(f"agent.context = {config.agent.context}: {loaded.name} has room for {engine.length} tokens")
@@ -122,8 +164,8 @@ def build_parts(config: Config) -> Parts:
         engine=engine,
         learner=learner,
         estimator=estimator,
-        seating=language_seating(world, engine, loaded.codec, how),
-        control=language_seating(world, engine, loaded.codec, without),
+        seating=language_seating(world, played_by(engine), loaded.codec, how),
+        control=language_seating(world, played_by(engine), loaded.codec, without),
         splits=splits,
     )
 

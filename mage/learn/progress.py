@@ -23,7 +23,7 @@ from mage.learn.checkpoint import (
 )
 from mage.learn.parts import Parts
 from mage.record.files import JsonLines, count_lines, cut_lines, write_atomically
-from mage.record.store import RunWriter
+from mage.record.store import Change, RunWriter
 from mage.record.tracker import Trackers
 from mage.schema import Config
 from mage.types import AlarmAction, Failure, Group, Trial
@@ -66,11 +66,27 @@ class Progress:
         self._rollbacks = 0
         self._steps_done = 0
         self.is_stopped = False
+        self.is_interrupted = False
         self._trials = RunWriter.reopen(folder)  # First: it holds the lock, and what follows cuts the logs.
         self._restore()
         self._trackers = Trackers(folder, config.trackers)
         self._events = JsonLines(folder / EVENTS)
         self._timings = JsonLines(folder / TIMINGS)
+
+    def changed(self, changes: Sequence[Change]) -> None:
+        """Say and record what the run goes on with instead; scores on other tasks are not compared with old ones."""
+        if self.is_finished and self.is_judged:
+            return
+        for change in changes:
+            self._display.say(f"from step {self.step} on: {change.key} = {change.new}, not {change.old}")
+            self._events.append({"step": self.step, "changed": change.key, "old": change.old, "new": change.new})
+            if change.key in ("evaluation.splits", "evaluation.seed"):
+                self._best, self._watch = None, Watch(self._watch.streaks, {})
+
+    def warn(self, text: str) -> None:
+        """Say and record something that whoever started the run should know."""
+        self._display.say(text)
+        self._events.append({"step": self.step, "warning": text})
 
     def complete(self, stats: Stats, figures: Mapping[str, float], groups: Sequence[Group]) -> None:
         """Write down a step that is done."""
@@ -165,6 +181,11 @@ class Progress:
         self.is_stopped = True
         self._display.say(why)
 
+    def interrupt(self) -> None:
+        """Stop after the step in progress, because somebody asked for it."""
+        self.is_interrupted = True
+        self.stop("finishing this step; interrupt again to stop at once")
+
     def close(self) -> None:
         """Force everything to the disk."""
         for log in (self._trials, self._trackers, self._events, self._timings):
@@ -217,7 +238,7 @@ class Progress:
         )
         loaded = self._parts.loaded
         card = model_card(self._config, self.step, loaded.name)
-        save_checkpoint(folder, self._parts.learner.model, loaded.tokenizer, self._parts.learner, state, card)
+        save_checkpoint(folder, loaded, self._parts.learner, state, card)
         self._prune()
 
     def _prune(self) -> None:
@@ -234,6 +255,8 @@ class Progress:
             self._best, self._healthy = state.best, state.healthy
             self._rollbacks, lines = state.rollbacks, state.lines
         self._prune()
+        if self.is_judged and not self.is_finished:  # It was told to go on.
+            self._final.rename(self._final.with_name(f"final-{self.step:06d}.json"))
         if not (self.is_finished and self.is_judged):
             self._trials.cut_back(lines.get(TRIALS, 0))
             for name in (METRICS, EVENTS):

@@ -4,61 +4,93 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
-from mage.build import check, members_of
-from mage.config import validated
+from mage.build import check, check_splits
 from mage.errors import ConfigError, RecordError
 from mage.evaluate.reflections import ReflectionReport
-from mage.evaluate.splits import load_split, refuse_held_out
 from mage.evaluate.suite import SplitReport
+from mage.learn.bench import Bench
+from mage.learn.changes import adopt, changed, config_of, keep_splits
 from mage.learn.checkpoint import checkpoints, load_checkpoint
 from mage.learn.parts import Parts, build_parts
 from mage.learn.progress import Progress
+from mage.models.device import placed
 from mage.record.display import LiveDisplay, PlainDisplay
-from mage.record.store import RunWriter, read_info
+from mage.record.store import RunWriter, fresh_path, refuse_used
 from mage.record.tracker import check_trackers
 from mage.schema import Config
 from mage.train import evaluate, reflections, train
-from mage.types import Memory
+from mage.types import Memory, Thoughts
 from mage.waiting import finish
+
+_STRIPPED = (
+    "agent.thoughts = strip: each answer with a thought begins a new stream, so reading and learning cost the square "
+    "of what they cost with keep"
+)
+
+
+def check_start(config: Config) -> None:
+    """Fail with one line on anything that would fail later, the model aside."""
+    check(config)
+    check_trackers(config.trackers)
+    check_splits(config)
+    placed(config.device, config.dtype)
 
 
 def start(config: Config, folder: Path) -> None:
-    """Make the directory of a new run. Fails with one line on anything that would fail later."""
-    check(config)
-    check_trackers(config.trackers)
-    refuse_held_out(config.game, members_of(config))
-    for name in config.evaluation.splits:
-        load_split(name)
+    """Make the directory of a new run."""
+    check_start(config)
+    _make(config, folder)
+
+
+def begin(config: Config, folder: Path | None, subject: str, bench: Bench | None = None) -> tuple[Path, Parts]:
+    """Make a new run, under `runs` where no folder is named; the directory comes last, so a failure leaves none."""
+    check_start(config)
+    if folder is not None:
+        refuse_used(folder)
+    parts = build_parts(config, bench)
+    path = fresh_path("train", subject) if folder is None else folder
+    _make(config, path)
+    return path, parts
+
+
+def _make(config: Config, folder: Path) -> None:
     RunWriter.create(folder, kind="train", config=config.model_dump(mode="json"), seed=config.seed).close()
+    keep_splits(folder, config)
 
 
-def config_of(folder: Path) -> Config:
-    """The config that a run was started with."""
-    info = read_info(folder)
-    if info.kind != "train":
-        raise RecordError(f"{folder} is a {info.kind} run; only train runs have weights")
-    return validated(info.config, str(folder / "run.json"))
-
-
-def go(folder: Path, console: Console, max_minutes: float | None = None) -> Progress:
+def go(
+    folder: Path,
+    console: Console,
+    max_minutes: float | None = None,
+    *,
+    values: Mapping[str, object] | None = None,
+    parts: Parts | None = None,
+) -> Progress:
     """Train until the steps are done, time is up, an alarm stops the run or somebody interrupts.
 
     A run that is done stays as it is. The first interrupt lets the step finish and saves, a clean end like any
-    other; the second raises `KeyboardInterrupt`, and the run goes on from its last checkpoint when resumed.
+    other; the second raises `KeyboardInterrupt`, and the run goes on from its last checkpoint when resumed. `values`
+    are settings to go on with instead; `parts` are those that `begin` built.
     """
-    config = config_of(folder)
-    parts = build_parts(config)
+    config, changes = changed(folder, values or {})
+    if changes:
+        check_start(config)
+    parts = build_parts(config) if parts is None else replace(parts, config=config)
     display = (LiveDisplay if console.is_terminal else PlainDisplay)(console, config.steps)
     try:
         progress = Progress(config, folder, parts, display, max_minutes)
         try:
-            with interruptible(lambda: progress.stop("finishing this step; interrupt again to stop at once")):
+            progress.changed(adopt(folder, changes, progress.step))
+            if progress.step == 0 and config.agent.thoughts is Thoughts.STRIP:
+                progress.warn(_STRIPPED)
+            with interruptible(progress.interrupt):
                 finish(train(config, parts, progress))
         finally:
             progress.close()

@@ -1,4 +1,4 @@
-"""One door for all models: `nano`, a directory in Hugging Face layout, or a name on the Hugging Face hub."""
+"""One door for all models: ours by name, a directory in Hugging Face layout, or a name on the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     Built = tuple[Any, PreTrainedTokenizerFast]
 
+SMOLLM2 = "SmolLM2-135M-Instruct, dequantised from 4-bit (Q4_1)"
 DTYPES = ("float32", "bfloat16", "float16")
 _HUB_NAME = re.compile(r"[\w.-]+(?:/[\w.-]+)?\Z")
 _HUB_TIMEOUT_S = 10.0
@@ -66,8 +67,16 @@ def nano(
     return build_model(tokenizer, seed=seed, **sizes), tokenizer
 
 
-MODELS: Mapping[str, Callable[..., Built]] = {"nano": nano}
+def smollm2(seed: int) -> Built:
+    """SmolLM2-135M-Instruct, dequantised from 4-bit (Q4_1); the extra smollm2 has the weights."""
+    from mage.models.smollm2 import converted
+
+    return _read(str(converted()))
+
+
+MODELS: Mapping[str, Callable[..., Built]] = {"nano": nano, "smollm2": smollm2}
 """Models of our own, by name. Parameters after the seed may be given in a spec."""
+_RANDOM = frozenset({"nano"})
 
 
 def load_model(name: str, *, seed: int = 0, dtype: str = "float32", device: str = "cpu") -> Loaded:
@@ -85,10 +94,40 @@ def load_model(name: str, *, seed: int = 0, dtype: str = "float32", device: str 
     return Loaded(name, model, tokenizer, TemplateCodec(tokenizer))
 
 
+def described(name: str) -> str:
+    """What people should know a model by.
+
+    >>> described("smollm2"), described("nano(hidden=32)")
+    ('smollm2 (SmolLM2-135M-Instruct, dequantised from 4-bit (Q4_1))', 'nano(hidden=32)')
+    """
+    return f"smollm2 ({SMOLLM2})" if is_ours(name) and parse_spec(name).name == "smollm2" else name
+
+
+def is_ours(name: str) -> bool:
+    """Whether a model is one of `MODELS`, rather than a directory or a name on the hub."""
+    return not (Path(name) / "config.json").is_file() and re.split(r"[(:]", name.strip(), maxsplit=1)[0] in MODELS
+
+
+def is_random(name: str) -> bool:
+    """Whether the weights of a model are random, so that another seed gives other ones."""
+    return is_ours(name) and parse_spec(name).name in _RANDOM
+
+
+def base_directory(name: str) -> str | None:
+    """The directory or the name on the hub that a model's first weights are read from; random ones lie nowhere."""
+    if is_random(name):
+        return None
+    if is_ours(name):
+        from mage.models.smollm2 import converted
+
+        return str(converted().resolve())
+    return str(Path(name).resolve()) if Path(name).is_dir() else name
+
+
 def _built(name: str, seed: int) -> Built:
     if (Path(name) / "config.json").is_file():
         return _read(name)
-    if re.split(r"[(:]", name.strip(), maxsplit=1)[0] in MODELS:
+    if is_ours(name):
         spec = parse_spec(name)
         built: Built = call_with("model", spec, MODELS[spec.name], seed)
         return built

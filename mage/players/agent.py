@@ -20,7 +20,7 @@ from mage.prompts.messages import (
 from mage.prompts.parse import Parsed, parse_action, parse_reflection
 from mage.protocols import Codec, Engine, Sampling
 from mage.seeds import derive
-from mage.types import AgentInfo, Call, Memory, Observation, Reply, ReplyMode, Sampled, Task
+from mage.types import AgentInfo, Call, Memory, Observation, Reply, ReplyMode, Sampled, Task, Thoughts
 
 Choices = Sequence[tuple[int, ...]]
 """The ids of each legal action, in the order of the actions."""
@@ -48,6 +48,8 @@ class AgentSettings(msgspec.Struct, frozen=True):
     """How often an answer that cannot be used is asked for again before it is a forfeit."""
     context: int
     """Most tokens that a prompt and its answer may have together."""
+    thoughts: Thoughts = Thoughts.KEEP
+    """Whether thoughts stay in the history of a trial."""
 
 
 class LanguageAgent:
@@ -70,7 +72,7 @@ class LanguageAgent:
         self._settings = settings
         self._rewrite = partial(rewrite, task)
         self._num_episodes = task.episodes
-        self._context = Context(codec, system, settings.context)
+        self._context = Context(codec, system, settings.context, settings.thoughts)
         self._seed = derive(task.seed, "sample", task.seat, sibling)
         self._episode: int | None = None
         self._heading = ""

@@ -3,6 +3,10 @@
 A stream begins with the system message and goes on by user messages and sampled answers; nothing in it is
 encoded twice. Memory that is rewritten (reflections only, none, a full context, or another's reflection) begins
 a new stream, in which earlier answers are mere context.
+
+Where thoughts are stripped, the message that follows an answer with a thought begins a new stream, in which the answer
+stands without it: the thought is read and trained where it was sampled and nowhere else. A stream for each answer costs
+the square of what one costs.
 """
 
 from __future__ import annotations
@@ -12,11 +16,14 @@ from typing import NamedTuple
 
 from mage.errors import PlayError
 from mage.prompts.messages import notes_message
+from mage.prompts.parse import opens_thought, strip_thoughts
 from mage.protocols import Codec
-from mage.types import Sampled
+from mage.types import Sampled, Thoughts
 
 Note = tuple[int, str]
 """A reflection with the episode it followed."""
+_THOUGHT, _NO_THOUGHT = "<think>", "\n</think>\n\n"
+"""What opens a thought, and what closes one that a template has opened and nobody thinks."""
 
 
 class _Message(NamedTuple):
@@ -33,15 +40,20 @@ class _Answer(NamedTuple):
 
     episode: int
     ids: tuple[int, ...]
+    kept: tuple[int, ...]
+    """What later messages find in its place: the same, less thoughts that are stripped."""
 
 
 class Context:
     """Builds the streams. `limit` is the most tokens that a prompt and its answer may have together."""
 
-    def __init__(self, codec: Codec, system: str, limit: int) -> None:
+    def __init__(self, codec: Codec, system: str, limit: int, thoughts: Thoughts = Thoughts.KEEP) -> None:
         self._codec = codec
         self._opening = codec.opening(system)
         self._limit = limit
+        self._strips = thoughts is Thoughts.STRIP
+        self._opens_thoughts = self._strips and opens_thought(codec.decode(codec.user("")))
+        """Some templates open a thought before each answer."""
         self._streams: list[list[int]] = [list(self._opening)]
         self._pieces: list[_Message | _Answer] = []
         """The current stream after its opening: messages and answers in turn."""
@@ -85,17 +97,20 @@ class Context:
         message = _Message(episode, text, self._codec.user(before + text))
         glue = self._codec.close if self._pieces else ()
         self._told = ""
+        read = self._read()
         self._pieces.append(message)
-        if len(self.prompt) + len(glue) + len(message.ids) + room > self._limit:
+        if len(read) + len(glue) + len(message.ids) + room > self._limit:
             self._overflow(episode, room)
         else:
+            if read is not self.prompt:
+                self._begin(read)
             self.prompt.extend((*glue, *message.ids))
 
     def answer(self, episode: int, sampled: Sampled) -> None:
         """Append what was sampled. A reply that was cut short gets its end as untrained context."""
-        ids = (*sampled.tokens, self._codec.end) if sampled.cut else sampled.tokens
-        self._pieces.append(_Answer(episode, ids))
-        self.prompt.extend(ids)
+        answer = self._answer(episode, sampled)
+        self._pieces.append(answer)
+        self.prompt.extend(answer.ids)
 
     def reword(self, sampled: Sampled | None, instead: str) -> None:
         """Begin a new stream that differs in its last answer; without one its question goes too, `instead` is told."""
@@ -110,7 +125,33 @@ class Context:
         self._pieces = pieces if sampled is None else [*pieces, message]
         self._begin(before)
         if sampled is not None:
-            self.answer(answer.episode, sampled)
+            kept = self._answer(answer.episode, sampled).kept
+            self._pieces.append(_Answer(answer.episode, kept, kept))
+            self.prompt.extend(kept)
+
+    def _answer(self, episode: int, sampled: Sampled) -> _Answer:
+        ids = (*sampled.tokens, self._codec.end) if sampled.cut else sampled.tokens
+        is_free = sampled.allowed is None
+        return _Answer(episode, ids, self._stripped(ids) if self._strips and is_free else ids)
+
+    def _stripped(self, ids: tuple[int, ...]) -> tuple[int, ...]:
+        """An answer without its thoughts; as it is where it has none."""
+        text = self._codec.decode(ids)
+        if self._opens_thoughts:
+            return self._codec.answer(_NO_THOUGHT + strip_thoughts(_THOUGHT + text).strip())
+        spoken = strip_thoughts(text)
+        return ids if spoken == text else self._codec.answer(spoken.strip())
+
+    def _read(self) -> list[int]:
+        """What the next message follows: the current stream, or its copy with the newest answer as it is kept."""
+        if not self._pieces:
+            return self.prompt
+        answer = self._pieces[-1]
+        assert isinstance(answer, _Answer)
+        if answer.kept == answer.ids:
+            return self.prompt
+        self._pieces[-1] = _Answer(answer.episode, answer.kept, answer.kept)
+        return [*self.prompt[: -len(answer.ids)], *answer.kept]
 
     def _begin(self, ids: list[int]) -> None:
         """Make `ids` the current stream. One in which nothing was said is replaced, so that numbers stay true."""
@@ -154,5 +195,5 @@ class Context:
         ids = [*self._opening, *self._codec.user(notes_message(notes) + first.text)]
         for piece in others:
             ids += self._codec.close if isinstance(piece, _Message) else ()
-            ids += piece.ids
+            ids += piece.ids if isinstance(piece, _Message) else piece.kept
         return ids

@@ -88,6 +88,16 @@ def strip_thoughts(text: str) -> str:
     return "".join(spoken)
 
 
+def opens_thought(text: str) -> bool:
+    """Whether what follows `text` is a thought: its last tag opens one.
+
+    >>> opens_thought("go on <think>"), opens_thought("<think> </think>")
+    (True, False)
+    """
+    tags = list(_THOUGHT.finditer(text))
+    return bool(tags) and not tags[-1][1]
+
+
 def _collapsed(text: str) -> str:
     return " ".join(text.split())
 

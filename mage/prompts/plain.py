@@ -27,7 +27,10 @@ class PlainCodec:
         return (_USER, *_bytes(text), _ASSISTANT)
 
     def choice(self, action: str) -> tuple[int, ...]:
-        return (*_bytes(action), _END)
+        return self.answer(action)
+
+    def answer(self, text: str) -> tuple[int, ...]:
+        return (*_bytes(text), _END)
 
     def decode(self, tokens: Sequence[int]) -> str:
         return bytes(t for t in tokens if t < _SYSTEM).decode(errors="replace")

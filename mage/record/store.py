@@ -1,6 +1,6 @@
 """The run directory.
 
-    run.json        what was run: schema version, kind, config, seed, versions, creation time
+    run.json        what was run: schema version, kind, config, seed, versions, creation time, later changes
     trials.jsonl    one trial or failure per line, written whole and flushed; reads back equal
     index.jsonl     one thin summary per line; rebuilt from the trials where it is missing or wrong
 
@@ -37,6 +37,16 @@ SCHEMA = 1
 RUN = "run.json"
 
 
+class Change(msgspec.Struct, frozen=True):
+    """A setting that a resumed run goes on with."""
+
+    step: int
+    """Steps that were done with the old value."""
+    key: str
+    old: Any
+    new: Any
+
+
 class RunInfo(msgspec.Struct, frozen=True):
     """What a run is, apart from its trials."""
 
@@ -48,6 +58,8 @@ class RunInfo(msgspec.Struct, frozen=True):
     versions: Mapping[str, str]
     created: str
     """UTC, ISO 8601."""
+    changes: tuple[Change, ...] = ()
+    """What was changed when the run was resumed; `config` has the new values."""
 
 
 class RunWriter:
@@ -74,11 +86,10 @@ class RunWriter:
         info = RunInfo(SCHEMA, kind, config, seed, versions, datetime.now(UTC).isoformat(timespec="seconds"))
         try:
             path.mkdir(parents=True, exist_ok=True)
-            if any(path.iterdir()):
-                raise RecordError(f"{path} is not empty; name a new directory for the run")
+            refuse_used(path)
             (path / TRIALS).touch(exist_ok=False)
             (path / INDEX).touch(exist_ok=False)
-            write_atomically(path / RUN, msgspec.json.format(msgspec.json.encode(info), indent=2) + b"\n")
+            write_info(path, info)
         except OSError as error:
             raise _cannot("create", path, error) from None
         writer = cls(path, 0, 0, ())
@@ -248,6 +259,17 @@ def read_info(path: Path) -> RunInfo:
         return msgspec.json.decode(data, type=RunInfo)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise RecordError(f"{path / RUN} cannot be read: {error}") from None
+
+
+def write_info(path: Path, info: RunInfo) -> None:
+    """Say what a run is, or that it goes on as another."""
+    write_atomically(path / RUN, msgspec.json.format(msgspec.json.encode(info), indent=2) + b"\n")
+
+
+def refuse_used(path: Path) -> None:
+    """Fail on a directory that holds something: a new run needs one that is empty or does not exist yet."""
+    if path.is_dir() and any(path.iterdir()):
+        raise RecordError(f"{path} is not empty; name a new directory for the run")
 
 
 def fresh_path(kind: str, subject: str, base: Path = Path("runs")) -> Path:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
-from mage.evaluate.splits import Split, make_split
+from mage.evaluate.splits import Split, make_split, to_json
 from mage.players.repeated import distinct_members
+from mage.players.tictactoe import ORDERS
 from mage.seeds import stream
 
-_RPS, _KUHN = "rps(rounds=3)", "kuhn_poker"
+_RPS, _KUHN, _TICTACTOE = "rps(rounds=3)", "kuhn_poker", "tic_tac_toe"
 
 
 def definitions() -> list[Split]:
     """Every shipped split."""
-    return [*_rps(), *_kuhn()]
+    return [*_rps(), *_kuhn(), *_tictactoe()]
 
 
 def _rps() -> list[Split]:
@@ -66,11 +65,18 @@ def _kuhn() -> list[Split]:
     ]
 
 
+def _tictactoe() -> list[Split]:
+    weak = tuple(f"preferred:{order}" for order in ORDERS)
+    return [
+        make_split("tictactoe-weak", "the first free cell of a fixed order", _TICTACTOE, weak, held_out=False),
+        make_split("tictactoe-minimax", "perfect play", _TICTACTOE, ("minimax",), held_out=False),
+    ]
+
+
 def main() -> None:
     """Write all files."""
     for split in definitions():
-        content = msgspec.json.format(msgspec.json.encode(split), indent=1) + b"\n"
-        (Path(__file__).parent / f"{split.name}.json").write_bytes(content)
+        (Path(__file__).parent / f"{split.name}.json").write_bytes(to_json(split))
 
 
 if __name__ == "__main__":

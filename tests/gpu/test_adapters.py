@@ -101,7 +101,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(EngineError, match="no room for an adapter in the module 'lm_head'"):
         asyncio.run(engine.publish_adapter("one", {"lm_head": next(iter(good.values()))}))
     with pytest.raises(EngineError, match="no adapter 'one' was published; there are: none"):
-        engine.adapter("one")
+        asyncio.run(engine.adapter("one").complete((5,), Sampling(1.0, 4, 0), None))
     asyncio.run(engine.publish_adapter("one", good))
     with pytest.raises(EngineError, match="room for 1 adapters, and 'two'"):
         asyncio.run(engine.publish_adapter("two", good))

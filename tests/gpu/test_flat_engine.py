@@ -152,7 +152,7 @@ def test_in_bfloat16_logprobs_stay_within_rounding(name: str, mode: str) -> None
         for ids, sampled in zip(asked, replies, strict=True)
     ]
     # No further from transformers in bfloat16 than that is from float32, with room for luck.
-    assert float(torch.cat(gaps).abs().mean()) < 1.5 * float(torch.cat(noise).abs().mean())
+    assert float(torch.cat(gaps).abs().mean()) < 2.0 * float(torch.cat(noise).abs().mean())
 
 
 def play(engine: LocalEngine, model: Loaded, memory: Memory, reply: ReplyMode) -> list[Group]:

@@ -1,0 +1,76 @@
+"""What runs in one process share: a model that was read once, and an engine with its captured graphs."""
+
+from __future__ import annotations
+
+import copy
+import gc
+from dataclasses import dataclass, replace
+
+import torch
+
+from mage.engines.adapters import Room
+from mage.engines.decoder import obstacle
+from mage.engines.local import LocalEngine
+from mage.models.device import Placement, placed
+from mage.models.load import Loaded, is_random, load_model
+from mage.schema import Config
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A model as it was read, which nobody trains, and an engine that any run with this model can publish to."""
+
+    model: str
+    placement: Placement
+    seed: int
+    rank: int
+    loaded: Loaded
+    engine: LocalEngine
+
+
+class Bench:
+    """Lends a model to learn with and an engine to play with; what comes next to something like it is quicker.
+
+    A run gets a copy of the model as it was read, so it is the run it would be alone. The engine needs no copy: it
+    forgets what it knew when new weights are published, which every run does before it plays. Only the last model
+    is kept, because two may not fit side by side, and what a run that has ended left behind is let go of first.
+    """
+
+    def __init__(self) -> None:
+        self._kept: _Kept | None = None
+
+    def lend(self, config: Config) -> tuple[Loaded, LocalEngine]:
+        """The config's model, ready to be trained, and an engine for it."""
+        gc.unfreeze()  # building the parts of a run froze them
+        gc.collect()
+        placement = placed(config.device, config.dtype)
+        kept, self._kept = self._kept, None
+        wanted = (config.agent.model, placement, config.agent.context, config.learner.lora_rank)
+        if kept is None or (kept.model, kept.placement, kept.engine.length, kept.rank) != wanted:
+            del kept  # before its successor is made
+            kept = _Kept(
+                config.agent.model, placement, config.seed, config.learner.lora_rank, *model_and_engine(config)
+            )
+        elif kept.seed != config.seed and is_random(config.agent.model):
+            kept = replace(kept, seed=config.seed, loaded=_load(config, placement))
+        kept.engine.reset_cache()
+        kept.engine.reset_counters()
+        self._kept = kept
+        return replace(kept.loaded, model=copy.deepcopy(kept.loaded.model)), kept.engine
+
+
+def model_and_engine(config: Config) -> tuple[Loaded, LocalEngine]:
+    """A config's model and an engine for it. What they depend on is what a bench tells configs apart by."""
+    loaded = _load(config, placed(config.device, config.dtype))
+    room = _room_for(config.learner.lora_rank, loaded)
+    return loaded, LocalEngine(loaded, length=config.agent.context, adapters=room)
+
+
+def _room_for(rank: int, loaded: Loaded) -> Room | None:
+    """Room for the adapter that is trained, where weights have too few bits to add it to them and it can be had."""
+    is_rounded = loaded.model.dtype is not torch.float32
+    return Room(1, rank) if rank and is_rounded and obstacle(loaded.model) is None else None
+
+
+def _load(config: Config, placement: Placement) -> Loaded:
+    return load_model(config.agent.model, seed=config.seed, dtype=placement.dtype, device=placement.device)

@@ -1,0 +1,220 @@
+"""A sweep: several recipes with several seeds, one run after another in one process.
+
+    runs/…-sweep-rps/
+        sweep.json                 the plan: every run with its whole config
+        rps-seed0/ rps-seed1/ …    ordinary runs
+        ended.jsonl                how each run ended, a line when it did
+        summary.json summary.txt   what came of it, written anew after each run
+
+What is expensive to make (a model in memory, an engine and its captured graphs, compiled functions) is made once
+where runs agree on the model, the device and the numbers. On a CPU every run is, bit for bit, what it would be alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from rich.console import Console
+
+from mage.config import validated
+from mage.errors import ConfigError, MageError, RecordError
+from mage.evaluate.report import evaluation_report, to_json
+from mage.learn.bench import Bench
+from mage.learn.changes import config_of
+from mage.learn.checkpoint import checkpoints, load_checkpoint
+from mage.learn.parts import Parts, build_parts
+from mage.learn.run import begin, check_start, go
+from mage.learn.summary import Ended, RunSummary, State, SweepSummary, by_recipe, minutes_of, scores_of
+from mage.record.draw import shown
+from mage.record.files import JsonLines, read_lines, write_atomically
+from mage.record.store import RUN, refuse_used
+from mage.schema import Config
+from mage.train import evaluate
+from mage.waiting import finish
+
+SCHEMA = 1
+SWEEP, ENDED, SUMMARY = "sweep.json", "ended.jsonl", "summary.json"
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """A run that a sweep is to make."""
+
+    name: str
+    recipe: str
+    config: Mapping[str, Any]
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """All runs of a sweep, in order."""
+
+    schema: int
+    runs: tuple[Planned, ...]
+    max_minutes: float | None
+    """Of training for each run."""
+
+
+class _Outcome(NamedTuple):
+    ended: Ended | None
+    """None where the run is to be gone on with."""
+    is_interrupted: bool
+
+
+def plan_sweep(recipes: Sequence[tuple[str, Config]], num_seeds: int, max_minutes: float | None) -> Plan:
+    """Every recipe with `num_seeds` seeds from its own on; all are checked before the first begins."""
+    if not recipes or num_seeds < 1:
+        raise ConfigError("a sweep needs at least one recipe and one seed")
+    names = [Path(recipe).stem for recipe, _ in recipes]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"recipes of a sweep need different names, not {', '.join(names)}")
+    runs: list[Planned] = []
+    for name, (_, config) in zip(names, recipes, strict=True):
+        check_start(config)
+        for seed in range(config.seed, config.seed + num_seeds):
+            own = config.model_copy(update={"seed": seed})
+            runs.append(Planned(f"{name}-seed{seed}", name, own.model_dump(mode="json")))
+    return Plan(SCHEMA, tuple(runs), max_minutes)
+
+
+def make_sweep(folder: Path, plan: Plan) -> None:
+    """Write a plan to a directory that does not exist yet or is empty."""
+    refuse_used(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / SWEEP, msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n")
+    except OSError as error:
+        raise RecordError(f"cannot create {folder}: {error.strerror or error}") from None
+
+
+def read_plan(folder: Path) -> Plan:
+    """The plan of a sweep."""
+    try:
+        plan = msgspec.json.decode((folder / SWEEP).read_bytes(), type=Plan)
+    except OSError:
+        raise RecordError(f"{folder} is not a sweep; a sweep is a directory with a {SWEEP}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise RecordError(f"{folder / SWEEP} cannot be read: {error}") from None
+    if plan.schema != SCHEMA:
+        raise RecordError(f"{folder} has schema version {plan.schema}; this version of mage reads {SCHEMA}")
+    return plan
+
+
+def run_sweep(folder: Path, console: Console) -> SweepSummary:
+    """Make the runs that are left, until they are done or somebody interrupts; what came of it is written down too.
+
+    One that fails is recorded and the next begins. Interrupts are heard as in a run of its own: the first lets the
+    step finish and saves, the second raises `KeyboardInterrupt`. Either way a resumed sweep goes on there.
+    """
+    plan = read_plan(folder)
+    with _alone(folder):
+        bench = Bench()
+        for number, planned in enumerate(plan.runs, start=1):
+            known = _ended(folder).get(planned.name)
+            if known is not None and known.state is not State.FAILED:
+                continue
+            console.print(shown(f"run {number} of {len(plan.runs)}: {planned.name}", "bold"))
+            outcome = _made(folder / planned.name, planned, plan.max_minutes, bench, console)
+            if outcome.ended is not None:
+                _write_down(folder, outcome.ended)
+            write_atomically(folder / SUMMARY, msgspec.json.format(msgspec.json.encode(summarise(folder)), indent=1))
+            if outcome.is_interrupted:
+                break
+        return summarise(folder)
+
+
+def summarise(folder: Path) -> SweepSummary:
+    """A sweep as it stands."""
+    ended = _ended(folder)
+    runs = tuple(_run_summary(folder / run.name, run, ended.get(run.name)) for run in read_plan(folder).runs)
+    return SweepSummary(runs, by_recipe(runs))
+
+
+def _run_summary(path: Path, planned: Planned, ended: Ended | None) -> RunSummary:
+    known = ended or Ended(planned.name, State.OPEN, 0, "")
+    return RunSummary(
+        name=planned.name,
+        recipe=planned.recipe,
+        seed=planned.config["seed"],
+        state=known.state,
+        error=known.error,
+        step=known.step,
+        steps=planned.config["steps"],
+        minutes=minutes_of(path),
+        scores=scores_of(path, known) if known.state in (State.FINISHED, State.STOPPED) else {},
+    )
+
+
+def _made(path: Path, planned: Planned, max_minutes: float | None, bench: Bench, console: Console) -> _Outcome:
+    """Make one run or go on with it. A run that fails must not cost the others; a config that cannot be used may."""
+    try:
+        return _run(path, planned, max_minutes, bench, console)
+    except ConfigError:
+        raise
+    except MageError as error:
+        said = " ".join(str(error).split())
+        console.print(shown(f"{planned.name} failed: {said}", "red"), soft_wrap=True)
+        return _Outcome(Ended(planned.name, State.FAILED, 0, said), is_interrupted=False)
+
+
+def _run(path: Path, planned: Planned, max_minutes: float | None, bench: Bench, console: Console) -> _Outcome:
+    config, parts = _parts(path, planned, bench)
+    left = None if max_minutes is None else max_minutes - minutes_of(path)
+    is_interrupted = False
+    if left is None or left > 0 or not checkpoints(path / "checkpoints"):
+        progress = go(path, console, None if left is None else max(left, 0.0), parts=parts)
+        is_interrupted = progress.is_interrupted
+        if progress.is_finished:
+            return _Outcome(Ended(planned.name, State.FINISHED, progress.step, ""), is_interrupted)
+    if is_interrupted:
+        return _Outcome(None, is_interrupted)
+    step = _judged(path, config, parts)
+    return _Outcome(Ended(planned.name, State.STOPPED, step, ""), is_interrupted=False)
+
+
+def _parts(path: Path, planned: Planned, bench: Bench) -> tuple[Config, Parts]:
+    """The config and parts of a run that has begun, or of one that begins now."""
+    if (path / RUN).exists():
+        config = config_of(path)
+        return config, build_parts(config, bench)
+    if path.exists():  # a kill came while it was made
+        shutil.rmtree(path)
+    config = validated(planned.config, planned.name)
+    return config, begin(config, path, planned.name, bench)[1]
+
+
+def _judged(path: Path, config: Config, parts: Parts) -> int:
+    """Judge the newest weights of a run that stopped early as one that is done would be; return their step."""
+    step = load_checkpoint(checkpoints(path / "checkpoints")[-1], parts.learner).step
+    reports = finish(evaluate(config, parts, step, config.evaluation.final_trials))
+    (path / "evaluations").mkdir(exist_ok=True)
+    target = path / "evaluations" / f"step-{step:06d}.json"
+    write_atomically(target, to_json(evaluation_report(reports, config, step)))
+    return step
+
+
+def _ended(folder: Path) -> dict[str, Ended]:
+    """How each run ended last."""
+    found = (msgspec.convert(line, Ended) for line in read_lines(folder / ENDED))
+    return {ended.name: ended for ended in found}
+
+
+def _write_down(folder: Path, ended: Ended) -> None:
+    log = JsonLines(folder / ENDED)
+    log.append(ended)
+    log.close()
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process at a time works on a sweep."""
+    with (folder / SWEEP).open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RecordError(f"{folder} is being written by another process") from None
+        yield

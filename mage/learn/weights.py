@@ -1,0 +1,29 @@
+"""Weights that go into a model, checked before anything is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from mage.errors import MageError
+
+
+class LearnError(MageError):
+    """Learning went wrong and does not mend itself."""
+
+
+def load_weights(model: Any, weights: Mapping[str, Tensor]) -> None:
+    """Copy weights into a model in place. Tied weights may be given once, as they are saved."""
+    own: Mapping[str, Tensor] = model.state_dict()
+    given = {own[name].data_ptr() for name in weights if name in own}
+    unknown = [name for name in weights if name not in own]
+    missing = [name for name, tensor in own.items() if name not in weights and tensor.data_ptr() not in given]
+    if unknown or missing:
+        raise LearnError(f"the weights do not fit the model: unknown {unknown[:3]}, missing {missing[:3]}")
+    for name, tensor in weights.items():
+        if tensor.shape != own[name].shape:
+            found, needed = tuple(tensor.shape), tuple(own[name].shape)
+            raise LearnError(f"the weights do not fit the model: {name} has shape {found}, not {needed}")
+    model.load_state_dict(weights, strict=False)
