@@ -11,6 +11,7 @@ from mage.games.openspiel import load_game
 from mage.games.world import OpenSpielWorld
 from mage.players.agent import AgentSettings, LanguageAgent, Rewrite, as_written
 from mage.players.table import check_opponent
+from mage.players.tutor import check_tutor
 from mage.prompts.plain import PlainCodec
 from mage.protocols import Agent, Codec, Engine, Seating, World
 from mage.schema import AgentConfig, Config
@@ -36,6 +37,7 @@ def check(config: Config) -> None:
     if not config.trial.seats:
         raise ConfigError("trial.seats = []: name at least one seat")
     check_thoughts(config.agent)
+    check_tutor(config.agent.tutor, config.agent.memory)
 
 
 def check_thoughts(agent: AgentConfig) -> None:

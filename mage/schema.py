@@ -62,6 +62,11 @@ class AgentConfig(FrozenModel):
     """Longest answer in `text` mode."""
     reflection_tokens: Positive = 64
     """Longest reflection."""
+    tutor: str = ""
+    """A regular expression with one group. In the first `tutor_steps` steps, what it finds in the outcome of an episode
+    is remembered in place of the agent's own note, which is not trained then: the agent learns to read first."""
+    tutor_steps: Count = 0
+    """How many steps the tutor stays."""
     thoughts: Thoughts = Thoughts.KEEP
     """What becomes of thoughts in the history: `keep` them as sampled, or `strip` them, which begins a new stream after
     each answer that holds one, so that reading and learning cost the square."""
@@ -153,6 +158,8 @@ class LearnerConfig(FrozenModel):
     """The bonus is raised while the normalised entropy of play turns is under this; 0 is off."""
     entropy_rate: Annotated[float, Field(gt=0)] = 0.1
     """How fast the bonus is raised, per update."""
+    prediction_weight: Annotated[float, Field(ge=0)] = 0.0
+    """Weight of predicting what is read, next token by next token; teaches a random model the game's language."""
     value_weight: Annotated[float, Field(ge=0)] = 0.5
     """Weight of the value loss, for ppo."""
     max_skips: Count = 3

@@ -21,7 +21,7 @@ from mage.learn.progress import Progress
 from mage.learn.samples import to_samples
 from mage.record.figures import step_figures
 from mage.schema import Config
-from mage.types import Failure, Group, Sample, Task, Trial
+from mage.types import Failure, Group, Phase, Sample, Task, Trial
 
 
 async def train(config: Config, parts: Parts, progress: Progress) -> None:
@@ -35,7 +35,8 @@ async def train(config: Config, parts: Parts, progress: Progress) -> None:
         live, dead = split_dead(advantages)
         figures["groups/dead_share"] = len(dead) / len(groups)
         if live:
-            figures |= parts.learner.update(to_batch(groups, credited, advantages, live))
+            notes = not parts.is_tutored(progress.step)
+            figures |= parts.learner.update(to_batch(groups, credited, advantages, live, notes=notes))
         progress.complete(stats, figures, groups)
         if progress.is_evaluation_due:
             progress.judged(await evaluate(config, parts, progress.step, config.evaluation.trials))
@@ -49,26 +50,36 @@ async def collect(config: Config, parts: Parts, step: int, stats: Stats) -> tupl
     """Play a step's groups. Dead ones are replaced, within a bound, by tasks from a stream of their own."""
     batch = config.batch
     await parts.publish(step)
-    drawn = await parts.play(parts.tasks(batch.groups, "tasks", step), batch.size)
+    tutored = parts.is_tutored(step)
+    drawn = await parts.play(parts.tasks(batch.groups, "tasks", step), batch.size, tutored=tutored)
     groups, latest = list(drawn), drawn
     for number in range(batch.replacements):
         dead = split_dead(parts.estimator.estimate(parts.credit(latest), stats)[0])[1]
         if not dead:
             break
-        latest = await parts.play(parts.tasks(len(dead), "replacements", step, number), batch.size)
+        tasks = parts.tasks(len(dead), "replacements", step, number)
+        latest = await parts.play(tasks, batch.size, tutored=tutored)
         groups += latest
     return groups, step_figures(drawn, groups)
 
 
 def to_batch(
-    groups: Sequence[Group], credited: Sequence[CreditGroup], advantages: Advantages, live: Sequence[int]
+    groups: Sequence[Group],
+    credited: Sequence[CreditGroup],
+    advantages: Advantages,
+    live: Sequence[int],
+    *,
+    notes: bool = True,
 ) -> list[Sample]:
-    """Samples of the groups that carry a signal."""
+    """Samples of the groups that carry a signal. Without `notes`, reflections are not moved by it."""
     samples: list[Sample] = []
     for number in live:
         for trial, steps, found in zip(groups[number].trials, credited[number].trials, advantages[number], strict=True):
-            returns = [step.ret for step in steps]
-            samples += to_samples(trial, agent_turns(trial), trained_only(steps, found), returns)
+            turns, returns = agent_turns(trial), [step.ret for step in steps]
+            trained: Sequence[float | None] = trained_only(steps, found)
+            if not notes:
+                trained = [0.0 if turn.phase is Phase.REFLECT else a for turn, a in zip(turns, trained, strict=True)]
+            samples += to_samples(trial, turns, trained, returns)
     return samples
 
 

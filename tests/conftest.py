@@ -5,4 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 
+import pytest
+
+pytest.register_assert_rewrite("tests.engine_made")  # a failed comparison there shows its numbers too
 os.environ["MAGE_CACHE"] = tempfile.mkdtemp(prefix="mage-cache-")

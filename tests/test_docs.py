@@ -196,6 +196,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         "credit.estimator": "ppo",
         "learner.divergence": "k3",
         "learner.divergence_weight": 0.1,
+        "learner.prediction_weight": 0.1,
     }
     collapsing = {
         "checkpoint.every": 1,

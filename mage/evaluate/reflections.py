@@ -19,7 +19,7 @@ from mage.players.agent import Rewrite, as_written
 from mage.protocols import Seating, World
 from mage.rollout.group import play_trials
 from mage.seeds import uniform
-from mage.types import Failure, Reply, Task, Trial, Turn
+from mage.types import Failure, Observation, Reply, Task, Trial, Turn
 
 Seats = Callable[[Rewrite], Seating]
 """Seats the agent that is judged, with its reflections rewritten."""
@@ -85,7 +85,7 @@ async def judge_reflections(
     )
 
 
-def forgotten(task: Task, episode: int, reflection: Reply) -> Reply | None:
+def forgotten(task: Task, outcome: Observation, reflection: Reply) -> Reply | None:
     """Remember no reflection."""
     return None
 
@@ -93,8 +93,8 @@ def forgotten(task: Task, episode: int, reflection: Reply) -> Reply | None:
 def borrowed(lent: Mapping[Task, Sequence[Turn]]) -> Rewrite:
     """Remember, in each task, the reflections that are lent to it."""
 
-    def instead(task: Task, episode: int, reflection: Reply) -> Reply | None:
-        turn = lent[task][episode]
+    def instead(task: Task, outcome: Observation, reflection: Reply) -> Reply | None:
+        turn = lent[task][outcome.episode]
         return Reply(turn.action, turn.text, turn.calls)
 
     return instead

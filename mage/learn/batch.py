@@ -1,7 +1,7 @@
 """Samples as tensors: right-padded, sorted by length, cut into micro-batches of bounded size.
 
 Axis letters: B sequences, T positions, N trained tokens of a micro-batch, K allowed ids, U distinct allowed ids,
-M some of the N rows.
+M some of the N rows, P tokens of text.
 """
 
 from __future__ import annotations
@@ -49,6 +49,12 @@ class MicroBatch:
     """Rows of play turns."""
     reflected_M: Tensor
     """Rows of reflections."""
+    text_rows_P: Tensor
+    """Sequences of the text that is to be predicted: what was read, and constrained answers to it."""
+    text_before_P: Tensor
+    """The positions before it."""
+    text_share: float
+    """What one token of it counts for: one over all of the batch."""
     num_tokens: int
     """Real tokens, padding not counted."""
 
@@ -69,15 +75,21 @@ def micro_batches(samples: Sequence[Sample], weight: Weight, budget: int) -> lis
 
 
 def each_micro_batch(
-    samples: Sequence[Sample], weight: Weight, cuts: Sequence[Sequence[int]], multiple: int = 1
+    samples: Sequence[Sample],
+    weight: Weight,
+    cuts: Sequence[Sequence[int]],
+    multiple: int = 1,
+    *,
+    with_text: bool = False,
 ) -> Iterator[MicroBatch]:
     """Micro-batches one by one, so that the next is made while a GPU works on the last.
 
-    Their lengths are multiples of `multiple`.
+    Their lengths are multiples of `multiple`. The text to be predicted is listed only where it is asked for.
     """
     weights = token_weights(samples, weight)
+    num_text = sum(len(s.tokens) - 1 - s.allowed.count(None) for s in samples) if with_text else 0
     for chosen in cuts:
-        yield _micro_batch([samples[i] for i in chosen], [weights[i] for i in chosen], multiple)
+        yield _micro_batch([samples[i] for i in chosen], [weights[i] for i in chosen], multiple, num_text)
 
 
 def cut(samples: Sequence[Sample], budget: int, multiple: int = 1) -> list[list[int]]:
@@ -120,7 +132,9 @@ def token_weights(samples: Sequence[Sample], weight: Weight) -> list[list[float]
     return [[1.0 / (num_turns * mine[turn]) for turn in s.turns] for s, mine in zip(samples, lengths, strict=True)]
 
 
-def _micro_batch(samples: Sequence[Sample], weights: Sequence[Sequence[float]], multiple: int) -> MicroBatch:
+def _micro_batch(
+    samples: Sequence[Sample], weights: Sequence[Sequence[float]], multiple: int, num_text: int
+) -> MicroBatch:
     longest = padded(max(len(s.tokens) for s in samples), multiple)
     tokens_BT = torch.zeros(len(samples), longest, dtype=torch.long)
     for row, sample in enumerate(samples):
@@ -129,6 +143,7 @@ def _micro_batch(samples: Sequence[Sample], weights: Sequence[Sequence[float]], 
     plays = [phase is Phase.PLAY for s in samples for phase in s.phases]
     width = max(1, max(map(len, allowed)))
     empty = (-1,) * width
+    text_rows_P, text_P = (_text(samples, longest) if num_text else torch.zeros(0, 2, dtype=torch.long)).unbind(1)
     return MicroBatch(
         tokens_BT=tokens_BT,
         rows_N=torch.tensor([row for row, s in enumerate(samples) for _ in s.positions]),
@@ -145,8 +160,20 @@ def _micro_batch(samples: Sequence[Sample], weights: Sequence[Sequence[float]], 
         free_M=_indices([row for row, ids in enumerate(allowed) if not ids]),
         played_M=_indices([row for row, is_play in enumerate(plays) if is_play]),
         reflected_M=_indices([row for row, is_play in enumerate(plays) if not is_play]),
+        text_rows_P=text_rows_P,
+        text_before_P=text_P - 1,
+        text_share=1.0 / max(1, num_text),
         num_tokens=sum(len(s.tokens) for s in samples),
     )
+
+
+def _text(samples: Sequence[Sample], longest: int) -> Tensor:
+    """Sequence and position of every token but the first of a sequence and those that were drawn from all ids."""
+    is_text_BT = torch.zeros(len(samples), longest, dtype=torch.bool)
+    for row, sample in enumerate(samples):
+        is_text_BT[row, 1 : len(sample.tokens)] = True
+        is_text_BT[row, [p for p, ids in zip(sample.positions, sample.allowed, strict=True) if ids is None]] = False
+    return is_text_BT.nonzero()
 
 
 def _indices(numbers: Sequence[int]) -> Tensor:

@@ -25,14 +25,22 @@ class Policy:
             compile_layers(model)
 
     def hidden(self, batch: MicroBatch) -> Tensor:
-        """Hidden states where trained tokens are predicted, (N, D): logits are computed nowhere else.
+        """Hidden states where trained tokens are predicted, (N, D): logits are computed nowhere else."""
+        return self.states(batch)[batch.rows_N, batch.before_N]
+
+    def states(self, batch: MicroBatch) -> Tensor:
+        """Hidden states everywhere, (B, T, D).
 
         No mask is given: only then does attention take the fast kernel, with keys that are not repeated for their
         groups of queries.
         """
-        states_BTD = self.model.model(input_ids=batch.tokens_BT, use_cache=False).last_hidden_state
-        hidden_ND: Tensor = states_BTD[batch.rows_N, batch.before_N]
-        return hidden_ND
+        states_BTD: Tensor = self.model.model(input_ids=batch.tokens_BT, use_cache=False).last_hidden_state
+        return states_BTD
+
+    def predict(self, states_BTD: Tensor, batch: MicroBatch) -> Tensor:
+        """Log-probabilities of the text, out of the whole vocabulary."""
+        rows_P, before_P = batch.text_rows_P, batch.text_before_P
+        return self._head.predict(states_BTD[rows_P, before_P], batch.tokens_BT[rows_P, before_P + 1])
 
     def read(self, hidden_ND: Tensor, batch: MicroBatch) -> tuple[Tensor, Tensor]:
         """Log-probabilities of the trained tokens and entropies, both over the ids that were allowed."""

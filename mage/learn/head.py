@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from mage.errors import ConfigError
 from mage.learn.batch import MicroBatch
 from mage.learn.losses import read_all, read_allowed, read_logits
 
@@ -55,6 +56,13 @@ class Head:
                 logprobs_N = logprobs_N.index_copy(0, rows_M, found[0])
                 entropy_N = entropy_N.index_copy(0, rows_M, found[1])
         return logprobs_N, entropy_N
+
+    def predict(self, hidden_PD: Tensor, targets_P: Tensor) -> Tensor:
+        """Log-probabilities of tokens out of the whole vocabulary."""
+        if not self._is_plain:
+            raise ConfigError("learner.prediction_weight: this model changes logits after its head; set it to 0")
+        ids_P0 = targets_P.new_zeros(len(targets_P), 0)
+        return self._in_chunks(self._read_all, self._whole, hidden_PD, targets_P, ids_P0)[0]
 
     def _read_chosen(
         self, hidden_MD: Tensor, targets_M: Tensor, allowed_MK: Tensor, ids_U: Tensor

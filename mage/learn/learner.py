@@ -166,7 +166,9 @@ class Learner:
         losses: list[Tensor] = []
         cuts = cut(samples, self._budget, self._multiple)
         try:
-            for batch in each_micro_batch(samples, self._settings.weight, cuts, self._multiple):
+            is_read = self._settings.prediction_weight > 0
+            batches = each_micro_batch(samples, self._settings.weight, cuts, self._multiple, with_text=is_read)
+            for batch in batches:
                 loss = self._loss(batch.to(self._device), figures, is_first=is_first)
                 loss.backward()  # type: ignore[no-untyped-call]
                 self._masters.gather()
@@ -199,7 +201,8 @@ class Learner:
 
     def _loss(self, batch: MicroBatch, tally: Tally, *, is_first: bool) -> Tensor:
         settings = self._settings
-        hidden_ND = self._policy.hidden(batch)
+        states_BTD = self._policy.states(batch)
+        hidden_ND = states_BTD[batch.rows_N, batch.before_N]
         logprobs_N, entropy_N = self._policy.read(hidden_ND, batch)
         loss_N, clipped_N = policy_loss(
             logprobs_N,
@@ -226,7 +229,12 @@ class Learner:
             tally.engine_gap(logprobs_N.detach() - batch.logprobs_N)
         tally.add("learner/tokens", batch.num_tokens)
         tally.add("learner/trained_tokens", len(batch.targets_N))
-        return (loss_N * batch.weights_N).sum()
+        loss = (loss_N * batch.weights_N).sum()
+        if settings.prediction_weight > 0:
+            surprise_P = -self._policy.predict(states_BTD, batch)
+            loss = loss + settings.prediction_weight * batch.text_share * surprise_P.sum()
+            tally.tensor("learner/prediction_loss", surprise_P)
+        return loss
 
     @torch.no_grad()
     def _reference_logprobs(self, batch: MicroBatch) -> Tensor:

@@ -24,6 +24,7 @@ from mage.models.device import placed
 from mage.models.load import Loaded
 from mage.players.agent import Rewrite
 from mage.players.table import family
+from mage.players.tutor import tutor
 from mage.protocols import Engine, Seating, World
 from mage.rollout.group import play_groups
 from mage.schema import Config, CreditConfig
@@ -67,9 +68,14 @@ class Parts:
         engine = played_by(self.engine)
         return language_seating(self.world, engine, self.loaded.codec, settings(self.config.agent), rewrite)
 
-    async def play(self, tasks: Sequence[Task], size: int) -> list[Group]:
+    def is_tutored(self, step: int) -> bool:
+        """Whether a tutor keeps the agent's notes at a step of the training."""
+        return bool(self.config.agent.tutor) and step < self.config.agent.tutor_steps
+
+    async def play(self, tasks: Sequence[Task], size: int, *, tutored: bool = False) -> list[Group]:
         """Siblings of every task. A trial may fail, but not all of them: then nothing could be learned."""
-        groups = await play_groups(self.world, tasks, size, self.seating, concurrency=self.config.batch.concurrency)
+        seating = self.seated(tutor(self.config.agent.tutor)) if tutored else self.seating
+        groups = await play_groups(self.world, tasks, size, seating, concurrency=self.config.batch.concurrency)
         failures = [failure for group in groups for failure in group.failures]
         if failures and not any(group.trials for group in groups):
             raise PlayError(f"all {len(failures)} trials failed; the first: {failures[0].error}: {failures[0].message}")

@@ -48,6 +48,8 @@ class LearnerSettings(msgspec.Struct, frozen=True):
     entropy_floor: float
     """The bonus is raised while the normalised entropy of play turns is under this; 0 is off."""
     entropy_rate: float
+    prediction_weight: float
+    """Weight of predicting the text, next token by next token; 0 is off."""
     value_weight: float
     """Weight of the value loss, for estimators that use values."""
     temperature: float

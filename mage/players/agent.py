@@ -24,11 +24,11 @@ from mage.types import AgentInfo, Call, Memory, Observation, Reply, ReplyMode, S
 
 Choices = Sequence[tuple[int, ...]]
 """The ids of each legal action, in the order of the actions."""
-Rewrite = Callable[[Task, int, Reply], Reply | None]
-"""Takes a task, an episode and the reflection that followed it; returns the one to remember, or None for none."""
+Rewrite = Callable[[Task, Observation, Reply], Reply | None]
+"""Takes a task, how an episode ended and the reflection on it; returns the one to remember, or None for none."""
 
 
-def as_written(task: Task, episode: int, reflection: Reply) -> Reply | None:
+def as_written(task: Task, outcome: Observation, reflection: Reply) -> Reply | None:
     """The usual memory: an agent remembers what it wrote."""
     return reflection
 
@@ -117,7 +117,7 @@ class LanguageAgent:
 
     def _remember(self, outcome: Observation, written: Reply) -> None:
         """Keep a reflection, or the one that takes its place, for the episodes that follow."""
-        kept = self._rewrite(outcome.episode, written)
+        kept = self._rewrite(outcome, written)
         if kept is not None:
             self._context.notes.append((outcome.episode, kept.action or ""))
         if kept is not written and self._settings.memory is Memory.BOTH:

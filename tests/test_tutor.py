@@ -1,0 +1,80 @@
+"""A tutor's notes are what is remembered, and nothing of the agent's own notes is trained meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from mage.config import load_config
+from mage.credit.stats import EMPTY
+from mage.errors import ConfigError
+from mage.learn.parts import Parts
+from mage.train import collect, to_batch
+from mage.types import Group, Phase, Trial
+from tests.tiny import tiny_config, tiny_parts
+
+TUTORED = (
+    "agent.memory=reflections",
+    "agent.reflection_tokens=3",
+    r"agent.tutor=opponent (\w+)",
+    "agent.tutor_steps=2",
+    'population.members=["always:paper", "always:rock"]',
+    "trial.episodes=3",
+)
+
+
+def collected(parts: Parts, step: int) -> list[Group]:
+    return asyncio.run(collect(parts.config, parts, step, EMPTY))[0]
+
+
+def remembered(parts: Parts, trial: Trial) -> str:
+    """What the last episode's stream says before the episode begins."""
+    told = parts.loaded.codec.decode(trial.streams[-1])
+    assert "Your notes" in told
+    return told.split("Your notes")[1].split("Episode 3")[0]
+
+
+def test_the_tutor_notes_the_opponents_move_until_it_leaves() -> None:
+    parts = tiny_parts(*TUTORED)
+    for step, is_tutored in ((0, True), (1, True), (2, False)):
+        assert parts.is_tutored(step) == is_tutored
+        trials = [trial for group in collected(parts, step) for trial in group.trials]
+        moves = [trial.task.opponents[0].removeprefix("always:") for trial in trials]
+        found = [remembered(parts, trial).count(move) == 2 for trial, move in zip(trials, moves, strict=True)]
+        assert all(found) == is_tutored
+
+
+def test_notes_have_no_advantage_while_the_tutor_is_there() -> None:
+    parts = tiny_parts(*TUTORED, "credit.objective=cumulative")
+    groups = collected(parts, 0)
+    credited = parts.credit(groups)
+    advantages, _ = parts.estimator.estimate(credited, EMPTY)
+    live = list(range(len(groups)))
+    for notes in (True, False):
+        samples = to_batch(groups, credited, advantages, live, notes=notes)
+        by_phase = {
+            phase: {a for s in samples for a, p in zip(s.advantages, s.phases, strict=True) if p is phase}
+            for phase in Phase
+        }
+        assert by_phase[Phase.PLAY] - {0.0}
+        assert bool(by_phase[Phase.REFLECT] - {0.0}) == notes
+
+
+def test_without_a_tutor_nobody_is_tutored() -> None:
+    assert not tiny_parts("agent.memory=reflections", "agent.tutor_steps=9").is_tutored(0)
+    assert not load_config("rps").agent.tutor
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ((r"agent.tutor=opponent (\w+)", "agent.memory=history"), "needs agent.memory = reflections, not history"),
+        (("agent.tutor=opponent (", "agent.memory=reflections"), "is not a regular expression"),
+        (("agent.tutor=opponent", "agent.memory=reflections"), "must have one group, which finds the note, not 0"),
+    ],
+)
+def test_what_cannot_be_a_tutor_is_refused(overrides: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        tiny_parts(*overrides)
+    assert tiny_config().agent.tutor == ""
