@@ -108,3 +108,23 @@ def test_a_model_that_diverged_is_an_error_for_its_callers_and_no_hang() -> None
 async def gathered(engine: LocalEngine, asked: Sequence[Ids]) -> list[Any]:
     calls = [engine.complete(ids, Sampling(1.0, 4, seed), None) for seed, ids in enumerate(asked)]
     return list(await asyncio.gather(*calls, return_exceptions=True))
+
+
+def test_a_publish_that_is_cancelled_harms_nobody() -> None:
+    loaded = nano()
+
+    async def scene() -> list[Sampled]:
+        engine = LocalEngine(loaded, slots=2)
+        asked = prompts(loaded, 6)
+        calls = asyncio.ensure_future(ask_all(engine, asked, None, tokens=16))
+        while engine.counters()["passes"] < 2:
+            await asyncio.sleep(0)
+        published = asyncio.ensure_future(engine.publish(other_weights(loaded)))
+        await asyncio.sleep(0)
+        published.cancel()
+        found = await calls
+        assert engine.version == 0, "what nobody waits for is not loaded"
+        return found
+
+    for ids, sampled in zip(prompts(loaded, 6), run(scene()), strict=True):
+        assert_exact(loaded.model, ids, sampled)

@@ -77,6 +77,8 @@ class Adapters:
     @torch.no_grad()
     def load(self, number: int, factors: Mapping[str, LowRank]) -> None:
         """Put an adapter into its place. Modules that it leaves out get nothing added."""
+        if not 0 <= number < self.room.places:
+            raise EngineError(f"the engine has room for {self.room.places} adapters, and this would be one more")
         self._check(factors)
         for name, place in self._places.items():
             found = factors.get(name)
@@ -99,3 +101,6 @@ class Adapters:
             found, needed = (a_RI.shape[1], len(b_OR)), (place.low.a_KD.shape[1], place.num_out)
             if found != needed:
                 raise EngineError(f"the adapter goes from {found[0]} to {found[1]} numbers in {name}, not {needed}")
+        if factors and not torch.stack([t.isfinite().all() for f in factors.values() for t in f[:2]]).all():
+            # Masked by a product with zero, they would reach the rows of everybody else.
+            raise EngineError("the adapter's numbers are not all finite; its training may have diverged")

@@ -45,9 +45,11 @@ def pick_free(logits_RV: Tensor, heat_R: Tensor, points_R: Tensor) -> tuple[Tens
     is_greedy_R1 = heat_R[:, None] == 0
     scaled_RV = logits_RV / torch.where(is_greedy_R1, 1.0, heat_R[:, None])
     top_R1, likeliest_R1 = scaled_RV.max(dim=1, keepdim=True)
-    weights_RV = (scaled_RV - top_R1).exp()
-    spare = -weights_RV.shape[1] % _BLOCK
-    weights_RBW = torch.nn.functional.pad(weights_RV, (0, spare)).view(len(weights_RV), -1, _BLOCK)
+    weights_RV = (scaled_RV - top_R1).exp_()
+    vocabulary = weights_RV.shape[1]
+    if vocabulary % _BLOCK:
+        weights_RV = torch.nn.functional.pad(weights_RV, (0, -vocabulary % _BLOCK))
+    weights_RBW = weights_RV.view(len(weights_RV), -1, _BLOCK)
     upto_RB = weights_RBW.sum(dim=2, dtype=torch.float64).cumsum(dim=1)
     total_R1 = upto_RB[:, -1:].contiguous()
     target_R1 = points_R[:, None] * total_R1
@@ -55,7 +57,7 @@ def pick_free(logits_RV: Tensor, heat_R: Tensor, points_R: Tensor) -> tuple[Tens
     inside_RW = weights_RBW.gather(1, block_R1[:, :, None].expand(-1, -1, _BLOCK))[:, 0]
     before_R1 = torch.where(block_R1 > 0, upto_RB.gather(1, (block_R1 - 1).clamp(min=0)), 0.0)
     index_R1 = _first_above(inside_RW.cumsum(dim=1, dtype=torch.float64) + before_R1, target_R1)
-    token_R1 = torch.where(is_greedy_R1, likeliest_R1, block_R1 * _BLOCK + index_R1)
+    token_R1 = torch.where(is_greedy_R1, likeliest_R1, (block_R1 * _BLOCK + index_R1).clamp_(max=vocabulary - 1))
     logprob_R1 = scaled_RV.gather(1, token_R1) - top_R1 - total_R1.log().float()
     return token_R1[:, 0], torch.where(is_greedy_R1 & logprob_R1.isfinite(), 0.0, logprob_R1)[:, 0]
 
@@ -63,7 +65,9 @@ def pick_free(logits_RV: Tensor, heat_R: Tensor, points_R: Tensor) -> tuple[Tens
 def _first_above(cumulated_RA: Tensor, target_R1: Tensor) -> Tensor:
     """The first column above the target; the last one that adds anything, where rounding leaves none."""
     index_R1 = torch.searchsorted(cumulated_RA, target_R1, right=True)
-    return torch.minimum(index_R1, torch.searchsorted(cumulated_RA, cumulated_RA[:, -1:].contiguous()))
+    last_R1 = torch.searchsorted(cumulated_RA, cumulated_RA[:, -1:].contiguous())
+    # What is not finite compares with nothing; the index must stay inside all the same.
+    return torch.minimum(index_R1, last_R1).clamp_(max=cumulated_RA.shape[1] - 1)
 
 
 def _only(logits_RV: Tensor, allowed: Sequence[tuple[int, ...]]) -> Tensor:

@@ -50,7 +50,7 @@ class Executor(Protocol):
     """A copy, or waiting for another call to read the same tokens, must save at least this many."""
 
     def forward(self, works: Sequence[Work]) -> Tensor:
-        """Logits (R, V) in float32 for what follows the last id of each."""
+        """Logits (R, V) in float32 for what follows the last id of each; the next pass may overwrite them."""
 
     def copy(self, source: int, targets: Sequence[int], length: int) -> None:
         """Give the first `length` ids that a slot has read to other slots."""
@@ -103,6 +103,8 @@ def make_executor(model: Any, num_slots: int, length: int, kind: str = "auto", r
     """
     if kind not in KINDS:
         raise ConfigError(f"unknown executor {kind!r}; known: {listing(KINDS)}")
+    if room is not None and kind not in ("auto", "flat"):
+        raise ConfigError(f"the executor {kind!r} cannot serve adapters; use auto or flat")
     own = copy.deepcopy(model).eval().requires_grad_(False)
     own.set_attn_implementation("sdpa")
     plain = PlainExecutor(own, num_slots, length)
@@ -114,7 +116,7 @@ def make_executor(model: Any, num_slots: int, length: int, kind: str = "auto", r
     )
     reasons: list[str] = []
     for name in kinds:
-        why = _obstacle(own.config, length) or (decoder.obstacle(own) if name == "flat" else None)
+        why = flat_obstacle(own, length) if name == "flat" else _obstacle(own.config, length)
         if why is None:
             made: FlatExecutor | RaggedExecutor
             if name == "flat":
@@ -130,6 +132,11 @@ def make_executor(model: Any, num_slots: int, length: int, kind: str = "auto", r
         raise ConfigError(f"{type(own).__name__} cannot be served with adapters ({'; '.join(reasons)})")
     warnings.warn(f"{type(own).__name__} runs without a prefix cache ({'; '.join(reasons)})", stacklevel=2)
     return plain
+
+
+def flat_obstacle(model: Any, length: int) -> str | None:
+    """Why a model cannot be served by the flat executor, as far as its config tells."""
+    return _obstacle(model.config, length) or decoder.obstacle(model)
 
 
 def bytes_per_token(config: Any, bytes_per_number: int) -> int:
@@ -152,11 +159,20 @@ def _obstacle(config: Any, length: int) -> str | None:
 
 
 def _gap(executor: Executor, plain: PlainExecutor, vocab_size: int) -> float:
-    """How far logits of two rows of different lengths, read in two passes, are from those of a plain pass."""
-    num_rows = min(2, executor.num_slots)
+    """How far logits of rows of different lengths are from those of a plain pass, at worst.
+
+    They are read in three passes, the last of one id each; one row is longer than any tile of a kernel.
+    """
     generator = torch.Generator().manual_seed(0)
-    rows = [tuple(torch.randint(vocab_size, (n,), generator=generator).tolist()) for n in (9, 14)][:num_rows]
-    executor.forward([Work(slot, 0, ids[: 3 + 4 * slot]) for slot, ids in enumerate(rows)])
-    works = [Work(slot, 3 + 4 * slot, ids) for slot, ids in enumerate(rows)]
-    found, expected = executor.forward(works), plain.forward(works)
-    return float((found - expected).norm() / (expected - expected.mean(dim=1, keepdim=True)).norm())
+    lengths = [min(n, executor.length) for n in (9, 14, 150)][: executor.num_slots]
+    rows = [tuple(torch.randint(vocab_size, (n,), generator=generator).tolist()) for n in lengths]
+    read = [0] * len(rows)
+    gaps: list[float] = []
+    for until in ([3 + 4 * slot for slot in range(len(rows))], [n - 1 for n in lengths], lengths):
+        works = [
+            Work(slot, start, ids[:end]) for slot, (start, ids, end) in enumerate(zip(read, rows, until, strict=True))
+        ]
+        found, expected = executor.forward(works), plain.forward(works)
+        gaps.append(float((found - expected).norm() / (expected - expected.mean(dim=1, keepdim=True)).norm()))
+        read = list(until)
+    return max(gaps)

@@ -16,7 +16,7 @@ from torch import Tensor
 from mage.engines.adapters import LowRank, Room
 from mage.engines.decoder import Decoder
 from mage.engines.draw import pick_free
-from mage.engines.plan import DECODE_BLOCK, Plan, Sizes, Work, plan_of, rounded, sizes_of, table_of
+from mage.engines.plan import DECODE_BLOCK, Plan, Sizes, Work, aligned, plan_of, rounded, sizes_of, table_of
 from mage.engines.weights import copy_weights
 from mage.errors import EngineError
 
@@ -37,7 +37,6 @@ class FlatExecutor:
     """A model served through `Decoder`."""
 
     reuses = True
-    pass_tokens = 65536
     pass_cost: int | None = None
     """Nothing is padded, so rows of any lengths share a pass."""
     share_tokens = 128
@@ -47,10 +46,15 @@ class FlatExecutor:
         self.num_slots = num_slots
         self.length = length
         self.burst = burst
+        is_cuda = model.get_input_embeddings().weight.device.type == "cuda"
+        self.pass_tokens = 65536 if is_cuda else 2048  # plain attention gathers the keys of every token
         # One slot more to read padding into, and one place more for tokens past the end of a burst.
         self._decoder = Decoder(model, num_slots + 1, length + 1, room)
         self._is_cuda = self._decoder.device.type == "cuda"
         self._passes: dict[Sizes, _Pass] = {}
+        shape = (rounded(Sizes(num_slots, num_slots, num_slots, DECODE_BLOCK)).rows, model.config.vocab_size)
+        self._logits_RV = torch.empty(shape if self._is_cuda else 0, device=self._decoder.device)
+        """Where all captured passes leave their logits, so that they can share the rest of their memory."""
         self._bursts: dict[int, _Sampler] = {}
         self._pool = torch.cuda.graph_pool_handle() if self._is_cuda else None
 
@@ -59,10 +63,11 @@ class FlatExecutor:
         exact = sizes_of(works)
         sizes = rounded(exact)
         if not self._is_cuda or sizes.tokens > GRAPH_TOKENS:
-            table = table_of(works, exact, self.num_slots).to(self._decoder.device)
-            return self._decoder.logits(plan_of(table, exact))
+            even = aligned(exact)
+            table = table_of(works, even, self.num_slots).to(self._decoder.device)
+            return self._decoder.logits(plan_of(table, even))[: len(works)]
         if sizes not in self._passes:
-            self._passes[sizes] = _Pass(self._decoder, sizes, self.num_slots, self._pool)
+            self._passes[sizes] = _Pass(self._decoder, sizes, self.num_slots, self._pool, self._logits_RV)
         return self._passes[sizes].run(table_of(works, sizes, self.num_slots))[: len(works)]
 
     @torch.inference_mode()
@@ -95,15 +100,16 @@ class FlatExecutor:
 class _Pass:
     """A captured pass of fixed sizes."""
 
-    def __init__(self, decoder: Decoder, sizes: Sizes, sink: int, pool: Any) -> None:
+    def __init__(self, decoder: Decoder, sizes: Sizes, sink: int, pool: Any, out_RV: Tensor) -> None:
         self._table = _idle(sizes, sink).to(decoder.device)
         plan = plan_of(self._table, sizes)
         for _ in range(_WARM_UPS):
             decoder.logits(plan)
         torch.cuda.synchronize()
         self._graph = torch.cuda.CUDAGraph()
+        self._logits_RV = out_RV[: sizes.rows]
         with torch.cuda.graph(self._graph, pool=pool):
-            self._logits_RV = decoder.logits(plan)
+            self._logits_RV.copy_(decoder.logits(plan))
 
     def run(self, table: Tensor) -> Tensor:
         """Logits by row. They are overwritten by the next pass of any size."""
@@ -143,7 +149,7 @@ class _Sampler:
                 self._graph.replay()
         tokens_RK = self._tokens_KR[:count, :num_rows].t().cpu()
         logprobs_RK = self._logprobs_KR[:count, :num_rows].t().cpu()
-        if not torch.isfinite(logprobs_RK[:, 0]).all():
+        if not torch.isfinite(logprobs_RK).all():
             raise EngineError("the model's logits are not finite; its weights may have diverged")
         return tokens_RK.tolist(), logprobs_RK.tolist()
 

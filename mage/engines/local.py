@@ -52,6 +52,7 @@ class LocalEngine:
     `executor` is how the model is run: auto, flat, ragged or plain. Without `reuse` every call reads its whole
     prompt; that is for measuring what the prefix cache is worth. `adapters` makes room for LoRA adapters beside
     the model's own weights: `publish_adapter` fills it, and `adapter` plays with one of them.
+    `reserve` is how many bytes of a GPU's memory others will need.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class LocalEngine:
         executor: str = "auto",
         reuse: bool = True,
         adapters: Room | None = None,
+        reserve: int = 0,
     ) -> None:
         config = loaded.model.config
         limit = getattr(config, "max_position_embeddings", None) or _MAX_LENGTH
@@ -73,7 +75,7 @@ class LocalEngine:
         if slots is None:
             weight = next(loaded.model.parameters())
             per_slot = bytes_per_token(config, weight.element_size()) * (self.length + 1)
-            slots = max(1, min(_MAX_SLOTS, _budget(weight.device) // per_slot - 1))
+            slots = max(1, min(_MAX_SLOTS, _budget(weight.device, reserve) // per_slot - 1))
         if slots < 1:
             raise ConfigError(f"the engine needs one slot at least, not {slots}")
         self._executor: Executor = make_executor(loaded.model, slots, self.length, executor, adapters)
@@ -153,8 +155,6 @@ class LocalEngine:
         """Give an adapter new matrices, by the names of the modules they belong to, as `publish` does."""
         if self._room is None:
             raise EngineError(f"the engine was made without room for adapters, so {name!r} cannot be published")
-        if name not in self._numbers and len(self._numbers) == self._room.places:
-            raise EngineError(f"the engine has room for {self._room.places} adapters, and {name!r} would be one more")
         await self._between_calls(partial(self._load_adapter, name, factors, version))
 
     def adapter(self, name: str) -> AdapterEngine:
@@ -283,13 +283,15 @@ class LocalEngine:
             self._counts["read"] += len(reply.ids) - before
 
     def _serve_publishing(self) -> None:
-        for load, served in self._publishing:
+        waiting, self._publishing = self._publishing, []
+        for load, served in waiting:
+            if served.done():  # whoever asked for it was cancelled
+                continue
             try:
                 load()
                 served.set_result(None)
             except EngineError as error:
                 served.set_exception(error)
-        self._publishing = []
 
     def _load(self, weights: Mapping[str, Tensor], version: int | None) -> None:
         self._executor.load(weights)
@@ -298,7 +300,10 @@ class LocalEngine:
 
     def _load_adapter(self, name: str, factors: Mapping[str, LowRank], version: int | None) -> None:
         assert isinstance(self._executor, FlatExecutor)
+        assert self._room is not None
         number = self._numbers.get(name, len(self._numbers))
+        if number == self._room.places:
+            raise EngineError(f"the engine has room for {number} adapters, and {name!r} would be one more")
         self._executor.load_adapter(number, factors)
         self._numbers[name] = number
         self._versions[number] = self._versions.get(number, -1) + 1 if version is None else version
@@ -333,8 +338,8 @@ def _work(row: Row) -> Work:
     return Work(row.slot, row.filled, row.job.ids, row.adapter)
 
 
-def _budget(device: torch.device) -> int:
+def _budget(device: torch.device, reserve: int) -> int:
     """Bytes for keys and values."""
     if device.type == "cuda":
-        return int(_CUDA_SHARE * torch.cuda.mem_get_info(device)[0])
+        return int(_CUDA_SHARE * max(0, torch.cuda.mem_get_info(device)[0] - reserve))
     return _CPU_BYTES

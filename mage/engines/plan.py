@@ -89,6 +89,12 @@ def rounded(sizes: Sizes) -> Sizes:
     return Sizes(tokens, tokens // READ_BLOCK + rows, rows, READ_BLOCK)
 
 
+def aligned(sizes: Sizes) -> Sizes:
+    """Sizes whose tables all begin at multiples of 16 bytes: kernels are compiled for that once, and not otherwise."""
+    tokens, blocks, rows = (-(-number // 4) * 4 for number in sizes[:3])
+    return Sizes(tokens, blocks, rows, sizes.block_tokens)
+
+
 def table_of(works: Sequence[Work], sizes: Sizes, sink: int) -> Tensor:
     """The tables of a pass laid end to end; what is padded is read into the slot `sink` and looked at by nobody."""
     counts = np.array([len(work.ids) - work.start for work in works])

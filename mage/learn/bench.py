@@ -9,11 +9,14 @@ from dataclasses import dataclass, replace
 import torch
 
 from mage.engines.adapters import Room
-from mage.engines.decoder import obstacle
+from mage.engines.executor import flat_obstacle
 from mage.engines.local import LocalEngine
 from mage.models.device import Placement, placed
 from mage.models.load import Loaded, is_random, load_model
 from mage.schema import Config
+
+_LEARNER_BYTES = 16
+"""What a learner keeps for each trained number: its master, its gradient, and two moments, in float32."""
 
 
 @dataclass(frozen=True)
@@ -55,21 +58,24 @@ class Bench:
             kept = replace(kept, seed=config.seed, loaded=_load(config, placement))
         kept.engine.reset_cache()
         kept.engine.reset_counters()
+        kept.loaded.model.to("cpu")  # on the card it would only take the learner's place
         self._kept = kept
-        return replace(kept.loaded, model=copy.deepcopy(kept.loaded.model)), kept.engine
+        return replace(kept.loaded, model=copy.deepcopy(kept.loaded.model).to(placement.device)), kept.engine
 
 
 def model_and_engine(config: Config) -> tuple[Loaded, LocalEngine]:
     """A config's model and an engine for it. What they depend on is what a bench tells configs apart by."""
     loaded = _load(config, placed(config.device, config.dtype))
-    room = _room_for(config.learner.lora_rank, loaded)
-    return loaded, LocalEngine(loaded, length=config.agent.context, adapters=room)
+    rank, length = config.learner.lora_rank, config.agent.context
+    num_trained = 0 if rank else sum(p.numel() for p in loaded.model.parameters())
+    room = _room_for(rank, loaded, length)
+    return loaded, LocalEngine(loaded, length=length, adapters=room, reserve=_LEARNER_BYTES * num_trained)
 
 
-def _room_for(rank: int, loaded: Loaded) -> Room | None:
+def _room_for(rank: int, loaded: Loaded, length: int) -> Room | None:
     """Room for the adapter that is trained, where weights have too few bits to add it to them and it can be had."""
     is_rounded = loaded.model.dtype is not torch.float32
-    return Room(1, rank) if rank and is_rounded and obstacle(loaded.model) is None else None
+    return Room(1, rank) if rank and is_rounded and flat_obstacle(loaded.model, length) is None else None
 
 
 def _load(config: Config, placement: Placement) -> Loaded:

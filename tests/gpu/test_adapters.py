@@ -107,7 +107,36 @@ def test_what_does_not_fit_is_refused() -> None:
         asyncio.run(engine.publish_adapter("two", good))
     with pytest.raises(EngineError, match="without room"):
         asyncio.run(LocalEngine(model, slots=4).publish_adapter("one", good))
+    broken = {name: LowRank(a, b * torch.nan, s) for name, (a, b, s) in good.items()}
+    with pytest.raises(EngineError, match="not all finite"):
+        asyncio.run(engine.publish_adapter("one", broken))
+    with pytest.raises(ConfigError, match="'ragged' cannot serve adapters"):
+        LocalEngine(model, slots=4, adapters=Room(1, 4), executor="ragged")
     windowed = Loaded("w", copy.deepcopy(model.model), model.tokenizer, model.codec)
     windowed.model.config.sliding_window = 24
     with pytest.raises(ConfigError, match="cannot be served with adapters"):
         LocalEngine(windowed, slots=4, adapters=Room(1, 4))
+
+
+def test_adapters_that_wait_together_do_not_overrun_the_room() -> None:
+    model = loaded("llama", "cpu")
+    engine = LocalEngine(model, slots=4, adapters=Room(1, 4))
+    (prompt,) = prompts(model, 1)
+    first, second = (drawn(model.model, seed, rank=4) for seed in (1, 2))
+
+    async def scene() -> tuple[object, object]:
+        call = asyncio.ensure_future(engine.complete(prompt, Sampling(1.0, 40, 0), None))
+        while engine.counters()["passes"] < 2:
+            await asyncio.sleep(0)
+        published = await asyncio.gather(
+            engine.publish_adapter("one", first), engine.publish_adapter("two", second), return_exceptions=True
+        )
+        await call
+        return published
+
+    done, refused = asyncio.run(scene())
+    assert done is None
+    assert isinstance(refused, EngineError)
+    sampled = asyncio.run(engine.adapter("one").complete(prompt, Sampling(1.0, 6, 0), None))
+    gap = plain_logprobs(merged(model.model, first), prompt, sampled, 1.0) - torch.tensor(sampled.logprobs)
+    assert float(gap.abs().max()) < 1e-4, "the one that came too late has touched nothing"

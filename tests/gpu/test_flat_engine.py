@@ -24,6 +24,7 @@ from transformers import (
 
 from mage.checks.engines import check_engine
 from mage.engines import flat
+from mage.engines.draw import pick_free
 from mage.engines.flat import FlatExecutor
 from mage.engines.local import LocalEngine
 from mage.engines.plan import Work
@@ -254,6 +255,33 @@ def test_graphs_agree_with_eager_passes(dtype: torch.dtype, monkeypatch: pytest.
         assert float((found - expected).norm() / expected.norm()) < (1e-5 if dtype is torch.float32 else 2e-2)
         for work in works:
             read[work.slot] = len(work.ids)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("width", [5, 128, 300])
+def test_a_free_draw_follows_the_distribution_function_and_shows_what_is_not_finite(width: int, device: str) -> None:
+    generator = torch.Generator().manual_seed(1)
+    logits_RV = 3 * torch.randn(64, width, generator=generator)
+    points_R = torch.rand(64, generator=generator, dtype=torch.float64)
+    heat_R = torch.tensor([0.5, 1.0, 2.0, 0.0]).repeat(16)
+    tokens_R, logprobs_R = (t.cpu() for t in pick_free(logits_RV.to(device), heat_R.to(device), points_R.to(device)))
+    for row, (heat, point) in enumerate(zip(heat_R.tolist(), points_R.tolist(), strict=True)):
+        token, logprob = int(tokens_R[row]), float(logprobs_R[row])
+        if heat == 0.0:
+            assert (token, logprob) == (int(logits_RV[row].argmax()), 0.0)
+            continue
+        weights = (logits_RV[row].double() / heat).softmax(0)
+        before, upto = float(weights[:token].sum()), float(weights[: token + 1].sum())
+        assert before - 1e-5 <= point <= upto + 1e-5
+        assert logprob == pytest.approx(float(weights[token].log()), abs=1e-4)
+    for broken in (torch.nan, torch.inf):
+        spoiled_RV = logits_RV.clone()
+        spoiled_RV[::2, width // 2] = broken
+        tokens_R, logprobs_R = pick_free(spoiled_RV.to(device), heat_R.to(device), points_R.to(device))
+        assert not torch.isfinite(logprobs_R[::2]).any()
+        assert torch.isfinite(logprobs_R[1::2]).all()
+        assert int(tokens_R.min()) >= 0
+        assert int(tokens_R.max()) < width
 
 
 @pytest.mark.parametrize("device", DEVICES)
