@@ -66,7 +66,9 @@ class AgentConfig(FrozenModel):
     """A regular expression with one group. In the first `tutor_steps` steps, what it finds in the outcome of an episode
     is remembered in place of the agent's own note, which is not trained then: the agent learns to read first."""
     tutor_steps: Count = 0
-    """How many steps the tutor stays."""
+    """How many steps the tutor stays in all tasks."""
+    tutor_fade: Count = 0
+    """Over how many further steps it leaves, task by task."""
     thoughts: Thoughts = Thoughts.KEEP
     """What becomes of thoughts in the history: `keep` them as sampled, or `strip` them, which begins a new stream after
     each answer that holds one, so that reading and learning cost the square."""

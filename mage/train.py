@@ -7,7 +7,7 @@ streams become samples, samples a gradient, and the new weights are published to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from mage.credit.dead import split_dead
 from mage.credit.estimators.base import Advantages
@@ -35,8 +35,8 @@ async def train(config: Config, parts: Parts, progress: Progress) -> None:
         live, dead = split_dead(advantages)
         figures["groups/dead_share"] = len(dead) / len(groups)
         if live:
-            notes = not parts.is_tutored(progress.step)
-            figures |= parts.learner.update(to_batch(groups, credited, advantages, live, notes=notes))
+            tutored = [number for number in live if parts.is_tutored(groups[number].task, progress.step)]
+            figures |= parts.learner.update(to_batch(groups, credited, advantages, live, tutored))
         progress.complete(stats, figures, groups)
         if progress.is_evaluation_due:
             progress.judged(await evaluate(config, parts, progress.step, config.evaluation.trials))
@@ -50,15 +50,13 @@ async def collect(config: Config, parts: Parts, step: int, stats: Stats) -> tupl
     """Play a step's groups. Dead ones are replaced, within a bound, by tasks from a stream of their own."""
     batch = config.batch
     await parts.publish(step)
-    tutored = parts.is_tutored(step)
-    drawn = await parts.play(parts.tasks(batch.groups, "tasks", step), batch.size, tutored=tutored)
+    drawn = await parts.play(parts.tasks(batch.groups, "tasks", step), batch.size, step)
     groups, latest = list(drawn), drawn
     for number in range(batch.replacements):
         dead = split_dead(parts.estimator.estimate(parts.credit(latest), stats)[0])[1]
         if not dead:
             break
-        tasks = parts.tasks(len(dead), "replacements", step, number)
-        latest = await parts.play(tasks, batch.size, tutored=tutored)
+        latest = await parts.play(parts.tasks(len(dead), "replacements", step, number), batch.size, step)
         groups += latest
     return groups, step_figures(drawn, groups)
 
@@ -68,16 +66,15 @@ def to_batch(
     credited: Sequence[CreditGroup],
     advantages: Advantages,
     live: Sequence[int],
-    *,
-    notes: bool = True,
+    tutored: Collection[int] = (),
 ) -> list[Sample]:
-    """Samples of the groups that carry a signal. Without `notes`, reflections are not moved by it."""
+    """Samples of the groups that carry a signal. In those that are tutored it does not move reflections."""
     samples: list[Sample] = []
     for number in live:
         for trial, steps, found in zip(groups[number].trials, credited[number].trials, advantages[number], strict=True):
             turns, returns = agent_turns(trial), [step.ret for step in steps]
             trained: Sequence[float | None] = trained_only(steps, found)
-            if not notes:
+            if number in tutored:
                 trained = [0.0 if turn.phase is Phase.REFLECT else a for turn, a in zip(turns, trained, strict=True)]
             samples += to_samples(trial, turns, trained, returns)
     return samples

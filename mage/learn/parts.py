@@ -27,7 +27,8 @@ from mage.players.table import family
 from mage.players.tutor import tutor
 from mage.protocols import Engine, Seating, World
 from mage.rollout.group import play_groups
-from mage.schema import Config, CreditConfig
+from mage.schema import AgentConfig, Config, CreditConfig
+from mage.seeds import uniform
 from mage.types import Group, Memory, Sample, Task, Trial
 
 LEARNER = "main"
@@ -68,13 +69,19 @@ class Parts:
         engine = played_by(self.engine)
         return language_seating(self.world, engine, self.loaded.codec, settings(self.config.agent), rewrite)
 
-    def is_tutored(self, step: int) -> bool:
-        """Whether a tutor keeps the agent's notes at a step of the training."""
-        return bool(self.config.agent.tutor) and step < self.config.agent.tutor_steps
+    def is_tutored(self, task: Task, step: int) -> bool:
+        """Whether a tutor keeps the agent's notes in a task of a step of the training."""
+        agent = self.config.agent
+        return bool(agent.tutor) and uniform(task.seed, "tutor") < tutored_share(agent, step)
 
-    async def play(self, tasks: Sequence[Task], size: int, *, tutored: bool = False) -> list[Group]:
-        """Siblings of every task. A trial may fail, but not all of them: then nothing could be learned."""
-        seating = self.seated(tutor(self.config.agent.tutor)) if tutored else self.seating
+    async def play(self, tasks: Sequence[Task], size: int, step: int | None = None) -> list[Group]:
+        """Siblings of every task. A trial may fail, but not all of them: then nothing could be learned.
+
+        With the `step` of a training a tutor is there where the config asks for one.
+        """
+        seating = self.seating
+        if step is not None and tutored_share(self.config.agent, step) > 0:
+            seating = self.seated(tutor(self.config.agent.tutor, lambda task: self.is_tutored(task, step)))
         groups = await play_groups(self.world, tasks, size, seating, concurrency=self.config.batch.concurrency)
         failures = [failure for group in groups for failure in group.failures]
         if failures and not any(group.trials for group in groups):
@@ -137,6 +144,12 @@ def goal_of(credit: CreditConfig) -> Goal:
         length=credit.length_penalty,
         free=credit.length_free,
     )
+
+
+def tutored_share(agent: AgentConfig, step: int) -> float:
+    """The share of tasks in which a tutor keeps the notes: all at first, then ever fewer."""
+    left = agent.tutor_steps + agent.tutor_fade - step
+    return 0.0 if not agent.tutor or left <= 0 else min(1.0, left / (agent.tutor_fade + 1))
 
 
 def played_by(engine: LocalEngine) -> Engine:
