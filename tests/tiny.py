@@ -31,6 +31,7 @@ _SMALL = (
     "trial.episodes=2",
     "learner.entropy_start=0.0",
     "learner.entropy_end=0.0",
+    "learner.prediction_weight=0.0",
     "learner.token_budget=100000",
 )
 
