@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from where import commit, machine
 
 from mage.engines.executor import bytes_per_token
 from mage.engines.local import LocalEngine
@@ -235,7 +236,7 @@ def main() -> None:
     clock = Clock(args.device)
     num = 16 if args.tiny else 512
     args.out.mkdir(parents=True, exist_ok=True)
-    results: dict[str, Any] = {}
+    results: dict[str, Any] = {"machine": machine(torch.device(args.device)), "commit": commit()}
     for name, work in {
         "rollout, choice": lambda: rollout(loaded, clock, num, ReplyMode.CHOICE, True),
         "rollout, text": lambda: rollout(loaded, clock, num, ReplyMode.TEXT, not args.tiny),

@@ -21,7 +21,6 @@ import argparse
 import gc
 import json
 import math
-import platform
 import signal
 import subprocess
 import sys
@@ -34,8 +33,8 @@ from statistics import median
 from typing import Any
 
 import torch
-import transformers
 from transformers import AutoModelForCausalLM, LlamaConfig, PretrainedConfig, Qwen3Config
+from where import commit, machine
 
 from mage.config import load_config
 from mage.errors import MageError
@@ -196,6 +195,7 @@ def measure(case: Case, device: torch.device, tiny: bool, num_updates: int, unti
             f"learner.compile={json.dumps(case.compiled)}",
             f"learner.gradient_checkpointing={json.dumps(case.checkpointing)}",
             f"learner.lora_rank={case.lora}",
+            "learner.prediction_weight=0",
             "learner.lr=1e-6",
             "steps=1000",
         ],
@@ -308,18 +308,6 @@ Samples: choice, about 430 tokens and {MOVES} trained; text, about 709 tokens an
 
 {peers}
 """
-
-
-def machine(device: torch.device) -> str:
-    """What it ran on."""
-    card = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU {platform.machine()}"
-    return f"{card}, torch {torch.__version__}, transformers {transformers.__version__}"
-
-
-def commit() -> str:
-    """The commit that was measured, with a plus where files had been changed."""
-    found = subprocess.run(["git", "describe", "--always", "--dirty=+"], capture_output=True, text=True, check=False)
-    return found.stdout.strip() or "unknown"
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -35,12 +35,16 @@ SMALL = {
     "num_key_value_heads": 2,
     "max_position_embeddings": 512,
 }
+LLAMA = (LlamaConfig, LlamaForCausalLM)
+MISTRAL = (MistralConfig, MistralForCausalLM)
+QWEN2 = (Qwen2Config, Qwen2ForCausalLM)
+QWEN3 = (Qwen3Config, Qwen3ForCausalLM)
 FAMILIES: dict[str, Any] = {
-    "llama": (LlamaConfig, LlamaForCausalLM, {}),
-    "qwen2": (Qwen2Config, Qwen2ForCausalLM, {"tie_word_embeddings": True}),
-    "qwen3": (Qwen3Config, Qwen3ForCausalLM, {"head_dim": 16}),
-    "mistral": (MistralConfig, MistralForCausalLM, {"sliding_window": None}),
-    "mistral with a window": (MistralConfig, MistralForCausalLM, {"sliding_window": 24}),
+    "llama": (*LLAMA, {}),
+    "qwen2": (*QWEN2, {"tie_word_embeddings": True}),
+    "qwen3": (*QWEN3, {"head_dim": 16}),
+    "mistral": (*MISTRAL, {"sliding_window": None}),
+    "mistral with a window": (*MISTRAL, {"sliding_window": 24}),
 }
 
 
@@ -75,14 +79,14 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(work)
 
 
-def prompts(loaded: Loaded, num: int, seed: int = 0) -> list[Ids]:
+def prompts(loaded: Loaded, num: int, seed: int = 0, most_turns: int = 3) -> list[Ids]:
     """Streams of different lengths with a common opening."""
     codec, rng = loaded.codec, random.Random(seed)
     words = ("rock", "paper", "scissors")
     made: list[Ids] = []
     for _ in range(num):
         ids = codec.opening("The game is rock-paper-scissors, against one opponent.") + codec.user("Round 1 of 3.")
-        for turn in range(rng.randrange(4)):
+        for turn in range(rng.randrange(most_turns + 1)):
             ids += codec.choice(rng.choice(words))
             ids += codec.user(f"Round {turn + 2} of 9. Last round: you rock, opponent {rng.choice(words)}.")
         made.append(ids)
@@ -96,8 +100,9 @@ def choices(loaded: Loaded, *actions: str) -> list[Ids]:
 
 def plain_logprobs(model: Any, prompt: Ids, sampled: Sampled, temperature: float) -> list[float]:
     """What a plain forward pass over prompt and reply says of the sampled tokens."""
+    ids_1T = torch.tensor([prompt + sampled.tokens], device=next(model.parameters()).device)
     with torch.no_grad():
-        logits_TV = model(torch.tensor([prompt + sampled.tokens]), use_cache=False).logits[0].float() / temperature
+        logits_TV = model(ids_1T, use_cache=False).logits[0].float() / temperature
     found: list[float] = []
     for at, token in enumerate(sampled.tokens):
         logits_V = logits_TV[len(prompt) + at - 1]

@@ -11,6 +11,7 @@ from mage.engines.jobs import Ask, Draw
 from mage.errors import EngineError
 
 _BLOCK = 128
+"""Columns that are summed together before one of them is looked for."""
 
 
 def draw_tokens(logits_RV: Tensor, asks: Sequence[Ask]) -> list[Draw]:
@@ -88,9 +89,7 @@ def _pick(logits_RA: Tensor, asks: Sequence[Ask]) -> tuple[list[int], list[float
     total_R1 = cumulated_RA[:, -1:].contiguous()
     if not torch.isfinite(total_R1).all():
         raise EngineError("the model's logits are not finite; its weights may have diverged")
-    index_R1 = torch.searchsorted(cumulated_RA, point_R1 * total_R1, right=True)
-    # Rounding may push a point just below 1 to the very end: the last column with a probability takes it.
-    index_R1 = torch.minimum(index_R1, torch.searchsorted(cumulated_RA, total_R1))
+    index_R1 = _first_above(cumulated_RA, point_R1 * total_R1)
     is_greedy_R1 = torch.tensor([[ask.temperature == 0] for ask in asks], device=logits_RA.device)
     index_R1 = torch.where(is_greedy_R1, logits_RA.argmax(dim=1, keepdim=True), index_R1)
     chosen_R1 = logprobs_RA.gather(1, index_R1).masked_fill_(is_greedy_R1, 0.0)

@@ -46,11 +46,10 @@ class FlatExecutor:
         self.num_slots = num_slots
         self.length = length
         self.burst = burst
-        is_cuda = model.get_input_embeddings().weight.device.type == "cuda"
-        self.pass_tokens = 65536 if is_cuda else 2048  # plain attention gathers the keys of every token
         # One slot more to read padding into, and one place more for tokens past the end of a burst.
         self._decoder = Decoder(model, num_slots + 1, length + 1, room)
         self._is_cuda = self._decoder.device.type == "cuda"
+        self.pass_tokens = 65536 if self._is_cuda else 2048  # plain attention gathers the keys of every token
         self._passes: dict[Sizes, _Pass] = {}
         shape = (rounded(Sizes(num_slots, num_slots, num_slots, DECODE_BLOCK)).rows, model.config.vocab_size)
         self._logits_RV = torch.empty(shape if self._is_cuda else 0, device=self._decoder.device)
@@ -89,8 +88,7 @@ class FlatExecutor:
 
     def load_adapter(self, number: int, factors: Mapping[str, LowRank]) -> None:
         """Put an adapter into one of its places."""
-        if self._decoder.adapters is None:
-            raise EngineError("the engine was made without room for adapters")
+        assert self._decoder.adapters is not None
         self._decoder.adapters.load(number, factors)
 
     def load(self, weights: Mapping[str, Tensor]) -> None:

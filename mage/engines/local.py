@@ -90,7 +90,8 @@ class LocalEngine:
         self._versions = {_BASE: version}
         self._numbers: dict[str, int] = {}
         """The adapters by name."""
-        self._room = adapters
+        self.room = adapters
+        """How many adapters can be published, and of which rank; None where there is no room."""
         self._driver: asyncio.Task[None] | None = None
         self._publishing: list[tuple[Callable[[], None], asyncio.Future[None]]] = []
         self._counts: Counter[str] = Counter()
@@ -99,11 +100,6 @@ class LocalEngine:
     def version(self) -> int:
         """The version of the weights it plays with."""
         return self._versions[_BASE]
-
-    @property
-    def room(self) -> Room | None:
-        """How many adapters can be published, and of which rank; None where there is no room."""
-        return self._room
 
     async def complete(
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
@@ -153,7 +149,7 @@ class LocalEngine:
 
     async def publish_adapter(self, name: str, factors: Mapping[str, LowRank], version: int | None = None) -> None:
         """Give an adapter new matrices, by the names of the modules they belong to, as `publish` does."""
-        if self._room is None:
+        if self.room is None:
             raise EngineError(f"the engine was made without room for adapters, so {name!r} cannot be published")
         await self._between_calls(partial(self._load_adapter, name, factors, version))
 
@@ -236,8 +232,8 @@ class LocalEngine:
             self._admit()
         read = self._scheduler.rows
         if isinstance(self._executor, FlatExecutor):
-            running = [row for row in read if row.job.free_tokens and row.num_new == 1]
-            read = [row for row in read if not (row.job.free_tokens and row.num_new == 1)]
+            running = [row for row in read if row.is_running_free]
+            read = [row for row in read if not row.is_running_free]
             self._burst(self._executor, running)
         for rows in self._scheduler.groups(read):
             self._pass(rows)
@@ -300,9 +296,9 @@ class LocalEngine:
 
     def _load_adapter(self, name: str, factors: Mapping[str, LowRank], version: int | None) -> None:
         assert isinstance(self._executor, FlatExecutor)
-        assert self._room is not None
+        assert self.room is not None
         number = self._numbers.get(name, len(self._numbers))
-        if number == self._room.places:
+        if number == self.room.places:
             raise EngineError(f"the engine has room for {number} adapters, and {name!r} would be one more")
         self._executor.load_adapter(number, factors)
         self._numbers[name] = number

@@ -44,6 +44,11 @@ class Row:
         """How many tokens its next pass reads."""
         return len(self.job.ids) - self.filled
 
+    @property
+    def is_running_free(self) -> bool:
+        """Whether it goes on with free text, token by token."""
+        return self.job.free_tokens > 0 and self.num_new == 1
+
 
 class Scheduler:
     """Rows come in by `add`, run in `groups`, and leave by `finish`."""

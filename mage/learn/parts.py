@@ -71,8 +71,7 @@ class Parts:
 
     def is_tutored(self, task: Task, step: int) -> bool:
         """Whether a tutor keeps the agent's notes in a task of a step of the training."""
-        agent = self.config.agent
-        return bool(agent.tutor) and uniform(task.seed, "tutor") < tutored_share(agent, step)
+        return uniform(task.seed, "tutor") < tutored_share(self.config.agent, step)
 
     async def play(self, tasks: Sequence[Task], size: int, step: int | None = None) -> list[Group]:
         """Siblings of every task. A trial may fail, but not all of them: then nothing could be learned.

@@ -5,22 +5,12 @@ from __future__ import annotations
 import asyncio
 import copy
 import random
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from functools import cache
 from typing import Any
 
 import pytest
 import torch
-from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-)
 
 from mage.checks.engines import check_engine
 from mage.engines import flat
@@ -34,8 +24,9 @@ from mage.players.agent import AgentSettings, LanguageAgent
 from mage.protocols import Sampling
 from mage.rollout.group import play_groups
 from mage.types import Group, Memory, ReplyMode, Sampled, Task
+from tests import engine_made
+from tests.engine_made import LLAMA, MISTRAL, QWEN2, QWEN3, Ids
 
-Ids = tuple[int, ...]
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 SIZES = {
     "hidden_size": 96,
@@ -46,11 +37,11 @@ SIZES = {
     "max_position_embeddings": 512,
 }
 FAMILIES: dict[str, Any] = {
-    "llama": (LlamaConfig, LlamaForCausalLM, {}),
-    "llama with biases": (LlamaConfig, LlamaForCausalLM, {"attention_bias": True, "mlp_bias": True}),
-    "qwen2": (Qwen2Config, Qwen2ForCausalLM, {"tie_word_embeddings": True}),
-    "qwen3": (Qwen3Config, Qwen3ForCausalLM, {"head_dim": 64, "num_key_value_heads": 3}),
-    "mistral": (MistralConfig, MistralForCausalLM, {"sliding_window": None, "num_key_value_heads": 1}),
+    "llama": (*LLAMA, {}),
+    "llama with biases": (*LLAMA, {"attention_bias": True, "mlp_bias": True}),
+    "qwen2": (*QWEN2, {"tie_word_embeddings": True}),
+    "qwen3": (*QWEN3, {"head_dim": 64, "num_key_value_heads": 3}),
+    "mistral": (*MISTRAL, {"sliding_window": None, "num_key_value_heads": 1}),
 }
 
 
@@ -75,44 +66,23 @@ def flat_engine(model: Loaded, slots: int = 64) -> LocalEngine:
 
 
 def prompts(model: Loaded, num: int) -> list[Ids]:
-    """Streams of different lengths with a common opening."""
-    codec, rng = model.codec, random.Random(0)
-    words = ("rock", "paper", "scissors")
-    made: list[Ids] = []
-    for _ in range(num):
-        ids = codec.opening("The game is rock-paper-scissors, against one opponent.") + codec.user("Round 1 of 3.")
-        for turn in range(rng.randrange(7)):
-            ids += codec.choice(rng.choice(words))
-            ids += codec.user(f"Round {turn + 2} of 9. Last round: you rock, opponent {rng.choice(words)}.")
-        made.append(ids)
-    return made
+    """Streams of different lengths, some of them longer than a tile of the kernels."""
+    return engine_made.prompts(model, num, most_turns=6)
 
 
 def options_of(model: Loaded, mode: str) -> list[Ids] | None:
-    return [model.codec.choice(a) for a in ("bet", "bet 2", "pass", "rock")] if mode == "choice" else None
+    return engine_made.choices(model) if mode == "choice" else None
 
 
-async def ask_all(
-    engine: LocalEngine, asked: Sequence[Ids], options: list[Ids] | None, temperature: float = 1.0, tokens: int = 24
-) -> list[Sampled]:
-    calls = [engine.complete(ids, Sampling(temperature, tokens, seed), options) for seed, ids in enumerate(asked)]
-    return list(await asyncio.gather(*calls))
+def ask_all(
+    engine: LocalEngine, asked: Sequence[Ids], options: list[Ids] | None, temperature: float = 1.0
+) -> Coroutine[Any, Any, list[Sampled]]:
+    """Replies of up to 24 tokens: more than a burst has."""
+    return engine_made.ask_all(engine, asked, options, temperature, tokens=24)
 
 
 def plain_logprobs(model: Any, prompt: Ids, sampled: Sampled, temperature: float) -> torch.Tensor:
-    """What a plain forward pass over prompt and reply says of the sampled tokens."""
-    device = next(model.parameters()).device
-    with torch.no_grad():
-        logits_TV = model(torch.tensor([prompt + sampled.tokens], device=device), use_cache=False).logits[0].float()
-    found: list[torch.Tensor] = []
-    for at, token in enumerate(sampled.tokens):
-        logits_V = logits_TV[len(prompt) + at - 1] / temperature
-        if sampled.allowed is not None:
-            others = torch.full_like(logits_V, -torch.inf)
-            others[list(sampled.allowed[at])] = logits_V[list(sampled.allowed[at])]
-            logits_V = others
-        found.append(logits_V.log_softmax(-1)[token])
-    return torch.stack(found).cpu()
+    return torch.tensor(engine_made.plain_logprobs(model, prompt, sampled, temperature))
 
 
 @pytest.mark.parametrize("device", DEVICES)
