@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mage.engines.draw import draw_tokens
+from mage.engines.draw import Draws
 from mage.engines.jobs import Ask
 from mage.seeds import pick_index
 
@@ -23,9 +23,9 @@ from mage.seeds import pick_index
 def test_a_draw_is_the_inverse_of_the_distribution_function(logits: list[float], point: float, heat: float) -> None:
     weights = (torch.tensor(logits, dtype=torch.float64) / heat).softmax(0).tolist()
     edges = [sum(weights[: n + 1]) for n in range(len(weights))]
-    draw, bound = draw_tokens(
+    draw, bound = Draws(
         torch.tensor([logits, logits]), [Ask(None, heat, point), Ask(tuple(range(len(logits))), heat, point)]
-    )
+    ).read()
     assert (draw.token, draw.logprob) == (bound.token, bound.logprob)
     if min(abs(point - edge) for edge in edges) > 1e-5:
         assert draw.token == pick_index(weights, point)
@@ -35,5 +35,5 @@ def test_a_draw_is_the_inverse_of_the_distribution_function(logits: list[float],
 
 def test_what_has_no_probability_is_never_drawn() -> None:
     logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]])
-    found = [draw_tokens(logits, [Ask(None, 1.0, point)])[0].token for point in (0.0, 0.49, 0.5, 1 - 2**-53)]
+    found = [Draws(logits, [Ask(None, 1.0, point)]).read()[0].token for point in (0.0, 0.49, 0.5, 1 - 2**-53)]
     assert found == [1, 1, 3, 3]

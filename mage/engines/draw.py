@@ -3,38 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from mage.engines.jobs import Ask, Draw
+from mage.engines.transfer import Fetched, upload
 from mage.errors import EngineError
 
 _BLOCK = 128
 """Columns that are summed together before one of them is looked for."""
 
 
-def draw_tokens(logits_RV: Tensor, asks: Sequence[Ask]) -> list[Draw]:
-    """One token for each row of logits. Log-probabilities are of the distribution that was drawn from.
+class Draws:
+    """One token for each row, drawn on the device; `read` waits for them.
+
+    Log-probabilities are of the distribution that was drawn from.
 
     >>> logits = torch.tensor([[0.0, 9.0, 0.0], [0.0, 9.0, 0.0]])
-    >>> free, constrained = draw_tokens(logits, [Ask(None, 1.0, 0.5), Ask((0, 2), 1.0, 0.75)])
+    >>> free, constrained = Draws(logits, [Ask(None, 1.0, 0.5), Ask((0, 2), 1.0, 0.75)]).read()
     >>> free.token, constrained.token, round(constrained.logprob, 3)
     (1, 2, -0.693)
     """
-    draws: dict[int, Draw] = {}
-    free = [row for row, ask in enumerate(asks) if ask.allowed is None]
-    if free:
-        picked, logprobs, _ = _pick(logits_RV[free], [asks[row] for row in free])
-        for row, token, logprob in zip(free, picked, logprobs, strict=True):
-            draws[row] = Draw(token, logprob, ())
-    bound = [(row, ask, ask.allowed) for row, ask in enumerate(asks) if ask.allowed is not None]
-    if bound:
-        rows, those, allowed = zip(*bound, strict=True)
-        picked, logprobs, all_RA = _pick(_only(logits_RV[list(rows)], allowed), those)
-        for row, ids, index, logprob, values in zip(rows, allowed, picked, logprobs, all_RA.tolist(), strict=True):
-            draws[row] = Draw(ids[index], logprob, tuple(values[: len(ids)]))
-    return [draws[row] for row in range(len(asks))]
+
+    def __init__(self, logits_RV: Tensor, asks: Sequence[Ask]) -> None:
+        self._asks = asks
+        self._found: list[tuple[Sequence[int], Fetched]] = []
+        for is_free in (True, False):
+            rows = [row for row, ask in enumerate(asks) if (ask.allowed is None) is is_free]
+            if rows:
+                of_these = logits_RV if len(rows) == len(asks) else logits_RV[torch.tensor(rows)]
+                self._found.append((rows, Fetched(_picked(of_these, [asks[row] for row in rows]))))
+
+    def read(self) -> list[Draw]:
+        """The tokens, in the order of the asks."""
+        draws: dict[int, Draw] = {}
+        for rows, found in self._found:
+            for row, (index, logprob, total, *logprobs) in zip(rows, found.read().tolist(), strict=True):
+                if not isfinite(total):
+                    raise EngineError("the model's logits are not finite; its weights may have diverged")
+                allowed = self._asks[row].allowed
+                token = int(index) if allowed is None else allowed[int(index)]
+                draws[row] = Draw(token, logprob, () if allowed is None else tuple(logprobs[: len(allowed)]))
+        return [draws[row] for row in range(len(self._asks))]
 
 
 def pick_free(logits_RV: Tensor, heat_R: Tensor, points_R: Tensor) -> tuple[Tensor, Tensor]:
@@ -71,26 +84,28 @@ def _first_above(cumulated_RA: Tensor, target_R1: Tensor) -> Tensor:
     return torch.minimum(index_R1, last_R1).clamp_(max=cumulated_RA.shape[1] - 1)
 
 
-def _only(logits_RV: Tensor, allowed: Sequence[tuple[int, ...]]) -> Tensor:
-    """Logits of the allowed ids alone, in their order; shorter rows end in minus infinity."""
-    width = max(map(len, allowed))
-    ids_RA = torch.tensor([[*ids, *[0] * (width - len(ids))] for ids in allowed], device=logits_RV.device)
-    sizes_R1 = torch.tensor([[len(ids)] for ids in allowed], device=logits_RV.device)
-    is_padding_RA = torch.arange(width, device=logits_RV.device) >= sizes_R1
-    return logits_RV.gather(1, ids_RA).masked_fill_(is_padding_RA, -torch.inf)
-
-
-def _pick(logits_RA: Tensor, asks: Sequence[Ask]) -> tuple[list[int], list[float], Tensor]:
-    """Which column each row draws, its log-probability, and the log-probabilities of all columns."""
-    heat_R1 = torch.tensor([[ask.temperature or 1.0] for ask in asks], device=logits_RA.device)
-    point_R1 = torch.tensor([[ask.point] for ask in asks], dtype=torch.float64, device=logits_RA.device)
+def _picked(logits_RV: Tensor, asks: Sequence[Ask]) -> Tensor:
+    """Which column each row draws, its log-probability, the sum of the distribution, and all log-probabilities
+    where columns are chosen from: (R, 3 + A) in float64."""
+    width = max(len(ask.allowed or ()) for ask in asks)
+    table = np.zeros((len(asks), 4 + width))
+    for row, ask in enumerate(asks):
+        ids = ask.allowed or ()
+        table[row, : 4 + len(ids)] = (ask.point, ask.temperature or 1.0, ask.temperature == 0, len(ids), *ids)
+    table_RN = upload(table, logits_RV.device)
+    point_R1, heat_R1, is_greedy_R1 = table_RN[:, :1], table_RN[:, 1:2].float(), table_RN[:, 2:3] > 0
+    logits_RA = _only(logits_RV, table_RN[:, 4:].long(), table_RN[:, 3:4]) if width else logits_RV
     logprobs_RA = torch.log_softmax(logits_RA / heat_R1, dim=1)
     cumulated_RA = logprobs_RA.exp().cumsum(dim=1, dtype=torch.float64)
     total_R1 = cumulated_RA[:, -1:].contiguous()
-    if not torch.isfinite(total_R1).all():
-        raise EngineError("the model's logits are not finite; its weights may have diverged")
     index_R1 = _first_above(cumulated_RA, point_R1 * total_R1)
-    is_greedy_R1 = torch.tensor([[ask.temperature == 0] for ask in asks], device=logits_RA.device)
     index_R1 = torch.where(is_greedy_R1, logits_RA.argmax(dim=1, keepdim=True), index_R1)
     chosen_R1 = logprobs_RA.gather(1, index_R1).masked_fill_(is_greedy_R1, 0.0)
-    return index_R1[:, 0].tolist(), chosen_R1[:, 0].tolist(), logprobs_RA
+    found = (index_R1, chosen_R1, total_R1, logprobs_RA[:, :width])
+    return torch.cat([part.double() for part in found], dim=1)
+
+
+def _only(logits_RV: Tensor, ids_RA: Tensor, sizes_R1: Tensor) -> Tensor:
+    """Logits of the allowed ids alone, in their order; shorter rows end in minus infinity."""
+    is_padding_RA = torch.arange(ids_RA.shape[1], device=ids_RA.device) >= sizes_R1
+    return logits_RV.gather(1, ids_RA).masked_fill_(is_padding_RA, -torch.inf)

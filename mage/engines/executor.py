@@ -48,6 +48,8 @@ class Executor(Protocol):
     """As many padded tokens may be processed in vain as cost about the same as another pass; None pads nothing."""
     share_tokens: int
     """A copy, or waiting for another call to read the same tokens, must save at least this many."""
+    overlaps: bool
+    """Whether a pass is computed while the host does other things."""
 
     def forward(self, works: Sequence[Work]) -> Tensor:
         """Logits (R, V) in float32 for what follows the last id of each; the next pass may overwrite them."""
@@ -66,6 +68,7 @@ class PlainExecutor:
     """Reads all ids in every pass."""
 
     reuses = False
+    overlaps = False
     pass_tokens = 8192
     pass_cost: int | None = 256
     share_tokens = 32

@@ -7,9 +7,12 @@ its burst at most.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +20,7 @@ from mage.engines.adapters import LowRank, Room
 from mage.engines.decoder import Decoder
 from mage.engines.draw import pick_free
 from mage.engines.plan import DECODE_BLOCK, Plan, Sizes, Work, aligned, plan_of, rounded, sizes_of, table_of
+from mage.engines.transfer import Fetched, upload
 from mage.engines.weights import copy_weights
 from mage.errors import EngineError
 
@@ -28,9 +32,23 @@ _WARM_UPS = 2
 class Burst(NamedTuple):
     """What is sampled freely for each row: (R, count) points of the distribution function, and temperatures."""
 
-    points_RK: Tensor
-    heat_R: Tensor
+    points_RK: np.ndarray[Any, Any]
+    heat_R: np.ndarray[Any, Any]
     """0 takes the likeliest token."""
+
+
+class Sampling(NamedTuple):
+    """A burst under way: (R, count) tokens and log-probabilities."""
+
+    tokens_RK: Fetched
+    logprobs_RK: Fetched
+
+    def read(self) -> tuple[list[list[int]], list[list[float]]]:
+        """Wait for it."""
+        logprobs_RK = self.logprobs_RK.read()
+        if not torch.isfinite(logprobs_RK).all():
+            raise EngineError("the model's logits are not finite; its weights may have diverged")
+        return self.tokens_RK.read().tolist(), logprobs_RK.tolist()
 
 
 class FlatExecutor:
@@ -49,7 +67,10 @@ class FlatExecutor:
         # One slot more to read padding into, and one place more for tokens past the end of a burst.
         self._decoder = Decoder(model, num_slots + 1, length + 1, room)
         self._is_cuda = self._decoder.device.type == "cuda"
+        self.overlaps = self._is_cuda
         self.pass_tokens = 65536 if self._is_cuda else 2048  # plain attention gathers the keys of every token
+        self.capture_s = 0.0
+        """Seconds spent on capturing graphs."""
         self._passes: dict[Sizes, _Pass] = {}
         shape = (rounded(Sizes(num_slots, num_slots, num_slots, DECODE_BLOCK)).rows, model.config.vocab_size)
         self._logits_RV = torch.empty(shape if self._is_cuda else 0, device=self._decoder.device)
@@ -63,19 +84,27 @@ class FlatExecutor:
         sizes = rounded(exact)
         if not self._is_cuda or sizes.tokens > GRAPH_TOKENS:
             even = aligned(exact)
-            table = table_of(works, even, self.num_slots).to(self._decoder.device)
+            table = upload(table_of(works, even, self.num_slots), self._decoder.device)
             return self._decoder.logits(plan_of(table, even))[: len(works)]
         if sizes not in self._passes:
-            self._passes[sizes] = _Pass(self._decoder, sizes, self.num_slots, self._pool, self._logits_RV)
+            with self._capturing():
+                self._passes[sizes] = _Pass(self._decoder, sizes, self.num_slots, self._pool, self._logits_RV)
         return self._passes[sizes].run(table_of(works, sizes, self.num_slots))[: len(works)]
 
     @torch.inference_mode()
-    def sample(self, works: Sequence[Work], burst: Burst) -> tuple[list[list[int]], list[list[float]]]:
-        """Go on freely from rows that have one new token each: tokens and log-probabilities (R, count)."""
+    def sample(self, works: Sequence[Work], burst: Burst) -> Sampling:
+        """Go on freely from rows that have one new token each."""
         sizes = rounded(Sizes(len(works), len(works), len(works), DECODE_BLOCK))
         if sizes.rows not in self._bursts:
-            self._bursts[sizes.rows] = _Sampler(self._decoder, sizes, self.num_slots, self.burst, self._pool)
+            with self._capturing():
+                self._bursts[sizes.rows] = _Sampler(self._decoder, sizes, self.num_slots, self.burst, self._pool)
         return self._bursts[sizes.rows].run(table_of(works, sizes, self.num_slots), burst)
+
+    @contextmanager
+    def _capturing(self) -> Iterator[None]:
+        begun = time.perf_counter()
+        yield
+        self.capture_s += time.perf_counter() - begun
 
     @torch.inference_mode()
     def copy(self, source: int, targets: Sequence[int], length: int) -> None:
@@ -99,7 +128,7 @@ class _Pass:
     """A captured pass of fixed sizes."""
 
     def __init__(self, decoder: Decoder, sizes: Sizes, sink: int, pool: Any, out_RV: Tensor) -> None:
-        self._table = _idle(sizes, sink).to(decoder.device)
+        self._table = upload(_idle(sizes, sink), decoder.device)
         plan = plan_of(self._table, sizes)
         for _ in range(_WARM_UPS):
             decoder.logits(plan)
@@ -109,9 +138,9 @@ class _Pass:
         with torch.cuda.graph(self._graph, pool=pool):
             self._logits_RV.copy_(decoder.logits(plan))
 
-    def run(self, table: Tensor) -> Tensor:
+    def run(self, table: np.ndarray[Any, Any]) -> Tensor:
         """Logits by row. They are overwritten by the next pass of any size."""
-        self._table.copy_(table, non_blocking=True)
+        self._table.copy_(upload(table, self._table.device))
         self._graph.replay()
         return self._logits_RV
 
@@ -122,7 +151,7 @@ class _Sampler:
     def __init__(self, decoder: Decoder, sizes: Sizes, sink: int, count: int, pool: Any) -> None:
         device = decoder.device
         self._decoder = decoder
-        self._table = _idle(sizes, sink).to(device)
+        self._table = upload(_idle(sizes, sink), device)
         self._plan: Plan = plan_of(self._table, sizes)
         self._last = decoder.cache.shape[3] - 1
         self._points_KR = torch.zeros(count, sizes.rows, dtype=torch.float64, device=device)
@@ -134,22 +163,24 @@ class _Sampler:
         if device.type == "cuda":
             self._capture(pool)
 
-    def run(self, table: Tensor, burst: Burst) -> tuple[list[list[int]], list[list[float]]]:
+    def run(self, table: np.ndarray[Any, Any], burst: Burst) -> Sampling:
         num_rows, count = burst.points_RK.shape
-        self._table.copy_(table, non_blocking=True)
-        self._points_KR[:count, :num_rows] = burst.points_RK.t().to(self._points_KR.device, non_blocking=True)
-        self._heat_R[:num_rows] = burst.heat_R.to(self._heat_R.device, non_blocking=True)
+        device = self._heat_R.device
+        self._table.copy_(upload(table, device))
+        self._points_KR[:count, :num_rows] = upload(burst.points_RK, device).t()
+        self._heat_R[:num_rows] = upload(burst.heat_R, device)
         self._at.zero_()
         for _ in range(count):
             if self._graph is None:
                 self._step()
             else:
                 self._graph.replay()
-        tokens_RK = self._tokens_KR[:count, :num_rows].t().cpu()
-        logprobs_RK = self._logprobs_KR[:count, :num_rows].t().cpu()
-        if not torch.isfinite(logprobs_RK).all():
-            raise EngineError("the model's logits are not finite; its weights may have diverged")
-        return tokens_RK.tolist(), logprobs_RK.tolist()
+        tokens_KR, logprobs_KR = self._tokens_KR[:count, :num_rows], self._logprobs_KR[:count, :num_rows]
+        # A copy of their own, contiguous as transfers need it: the next burst may begin before they are read.
+        return Sampling(
+            Fetched(tokens_KR.t().clone(memory_format=torch.contiguous_format)),
+            Fetched(logprobs_KR.t().clone(memory_format=torch.contiguous_format)),
+        )
 
     def _step(self) -> None:
         plan = self._plan
@@ -173,6 +204,6 @@ class _Sampler:
         self._graph = graph
 
 
-def _idle(sizes: Sizes, sink: int) -> Tensor:
+def _idle(sizes: Sizes, sink: int) -> np.ndarray[Any, Any]:
     """Tables under which a pass reads one token into the sink and changes nothing else."""
     return table_of([Work(sink, 0, (0,))], sizes, sink)

@@ -17,17 +17,15 @@ from torch import Tensor
 
 from mage.engines.adapters import LowRank, Room
 from mage.engines.cache import PrefixCache
-from mage.engines.draw import draw_tokens
 from mage.engines.executor import Executor, bytes_per_token, make_executor
-from mage.engines.flat import Burst, FlatExecutor
+from mage.engines.flat import FlatExecutor
 from mage.engines.jobs import Job, Question, Reply, check_request
-from mage.engines.plan import Work
+from mage.engines.passes import Passes
 from mage.engines.scheduler import Row, Scheduler
 from mage.engines.trie import Trie, action_logprobs
 from mage.errors import ConfigError, EngineError, listing
 from mage.models.load import Loaded
 from mage.protocols import Sampling
-from mage.seeds import uniforms
 from mage.types import Sampled
 
 _QUIET_PASSES = 4
@@ -95,6 +93,12 @@ class LocalEngine:
         self._driver: asyncio.Task[None] | None = None
         self._publishing: list[tuple[Callable[[], None], asyncio.Future[None]]] = []
         self._counts: Counter[str] = Counter()
+        self._passes = Passes(self._executor, self._scheduler, self._counts)
+
+    @property
+    def capture_s(self) -> float:
+        """Seconds spent so far on capturing graphs, each of which is used ever after."""
+        return self._executor.capture_s if isinstance(self._executor, FlatExecutor) else 0.0
 
     @property
     def version(self) -> int:
@@ -190,6 +194,7 @@ class LocalEngine:
         loop = asyncio.get_running_loop()
         row = Row(job, loop.create_future(), adapter)
         if self._driver is None or self._driver.get_loop() is not loop:
+            self._passes.drop()
             self._scheduler.drain()  # calls of a loop that was stopped will never be waited for
             self._driver = loop.create_task(self._drive())
             self._driver.add_done_callback(self._stopped)
@@ -213,6 +218,7 @@ class LocalEngine:
         if not driver.cancelled() and error is None:
             return
         self._driver = None
+        self._passes.drop()
         waiting = [row.future for row in self._scheduler.drain()] + [future for _, future in self._publishing]
         self._publishing = []
         self._executor.wipe()
@@ -230,13 +236,8 @@ class LocalEngine:
             self._serve_publishing()
         if not self._publishing:
             self._admit()
-        read = self._scheduler.rows
-        if isinstance(self._executor, FlatExecutor):
-            running = [row for row in read if row.is_running_free]
-            read = [row for row in read if not row.is_running_free]
-            self._burst(self._executor, running)
-        for rows in self._scheduler.groups(read):
-            self._pass(rows)
+        self._passes.begin()
+        self._passes.land()
         for row in self._scheduler.finish():
             if not row.future.done():
                 row.future.set_result(row.job.result(self._versions[row.adapter]))
@@ -249,34 +250,6 @@ class LocalEngine:
             row.filled = row.filled if self._executor.reuses else 0
             self._counts["hits"] += row.filled > 0
             self._counts["reused"] += row.filled
-
-    def _pass(self, rows: Sequence[Row]) -> None:
-        logits_RV = self._executor.forward([_work(row) for row in rows])
-        self._counts["passes"] += 1
-        self._counts["read"] += sum(row.num_new for row in rows)
-        draws = draw_tokens(logits_RV, [row.job.ask() for row in rows])
-        for row, draw in zip(rows, draws, strict=True):
-            row.filled = len(row.job.ids) if self._executor.reuses else 0
-            if row.kept == 0:
-                self._scheduler.remember(row)
-            row.job.take(draw)
-
-    def _burst(self, executor: FlatExecutor, rows: Sequence[Row]) -> None:
-        """Several tokens of free text for each row, without the host in between."""
-        if not rows:
-            return
-        replies = [row.job for row in rows if isinstance(row.job, Reply)]
-        count = min(executor.burst, max(reply.free_tokens for reply in replies))
-        points = uniforms([r.sampling.seed for r in replies], [r.num_tokens for r in replies], count)
-        heat = torch.tensor([reply.sampling.temperature for reply in replies])
-        works = [_work(row) for row in rows]
-        tokens, logprobs = executor.sample(works, Burst(torch.from_numpy(points), heat))
-        self._counts["passes"] += count
-        for row, reply, those, their in zip(rows, replies, tokens, logprobs, strict=True):
-            before = len(reply.ids)
-            reply.take_free(those, their)
-            row.filled = len(reply.ids) - 1
-            self._counts["read"] += len(reply.ids) - before
 
     def _serve_publishing(self) -> None:
         waiting, self._publishing = self._publishing, []
@@ -328,10 +301,6 @@ class AdapterEngine:
     ) -> tuple[float, ...]:
         """The exact log-probability of each choice: the product along the trie."""
         return await self._engine._action_logprobs(self._engine.number_of(self._name), prompt, choices, temperature)
-
-
-def _work(row: Row) -> Work:
-    return Work(row.slot, row.filled, row.job.ids, row.adapter)
 
 
 def _budget(device: torch.device, reserve: int) -> int:

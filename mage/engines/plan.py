@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -95,7 +95,7 @@ def aligned(sizes: Sizes) -> Sizes:
     return Sizes(tokens, blocks, rows, sizes.block_tokens)
 
 
-def table_of(works: Sequence[Work], sizes: Sizes, sink: int) -> Tensor:
+def table_of(works: Sequence[Work], sizes: Sizes, sink: int) -> np.ndarray[Any, Any]:
     """The tables of a pass laid end to end; what is padded is read into the slot `sink` and looked at by nobody."""
     counts = np.array([len(work.ids) - work.start for work in works])
     starts = np.array([work.start for work in works])
@@ -123,7 +123,7 @@ def table_of(works: Sequence[Work], sizes: Sizes, sink: int) -> Tensor:
         table[at : at + len(values)] = values
         table[at + len(values) : at + size] = padding
         at += size
-    return torch.from_numpy(table)
+    return table
 
 
 def plan_of(table: Tensor, sizes: Sizes) -> Plan:

@@ -57,6 +57,7 @@ class RaggedExecutor:
     """transformers' forward over ragged rows, with a cache of ours and an explicit mask."""
 
     reuses = True
+    overlaps = False
     pass_tokens = 8192
     pass_cost: int | None = 256
     share_tokens = 32

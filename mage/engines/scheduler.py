@@ -28,7 +28,7 @@ class Copy(NamedTuple):
 class Row:
     """A job on its way: queued, then admitted to a slot of which the first `filled` tokens have been read."""
 
-    __slots__ = ("adapter", "filled", "future", "job", "kept", "slot")
+    __slots__ = ("adapter", "filled", "future", "is_under_way", "job", "kept", "promise", "slot")
 
     def __init__(self, job: Job, future: Future[Any], adapter: int = -1) -> None:
         self.job = job
@@ -38,11 +38,20 @@ class Row:
         self.filled = 0
         self.kept = 0
         """How many tokens the cache knows of."""
+        self.promise: tuple[int, Ids] | None = None
+        """What others may copy once its first pass is done: they wait for it."""
+        self.is_under_way = False
+        """Whether a pass that reads it has begun and was not taken up yet."""
 
     @property
     def num_new(self) -> int:
         """How many tokens its next pass reads."""
         return len(self.job.ids) - self.filled
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it needs nothing more: it is done, or no longer wanted."""
+        return not self.is_under_way and (self.job.is_done or self.future.done())
 
     @property
     def is_running_free(self) -> bool:
@@ -80,7 +89,7 @@ class Scheduler:
         waiting: list[Row] = []
         admitted: list[Row] = []
         copies: list[tuple[int | None, int, int]] = []
-        promised: set[tuple[int, Ids]] = set()
+        promised = {row.promise for row in self.rows if row.promise is not None and row.kept == 0}
         for position, row in enumerate(self._queue):
             ids = row.job.ids
             match = self._cache.match(ids, row.adapter)
@@ -95,7 +104,7 @@ class Scheduler:
                 break
             if promise is not None:
                 promised.add(promise)
-            row.slot, row.filled = lease.slot, lease.filled
+            row.slot, row.filled, row.promise = lease.slot, lease.filled, promise
             copies.append((lease.source, lease.filled, lease.slot))
             admitted.append(row)
         self._queue = waiting
@@ -125,11 +134,11 @@ class Scheduler:
             row.kept = row.filled
 
     def finish(self) -> list[Row]:
-        """Take out the rows that are done or no longer wanted, and return them."""
+        """Take out the rows that are done or no longer wanted, and return them; those under way stay."""
         self._queue = [row for row in self._queue if not row.future.done()]
-        finished = [row for row in self.rows if row.job.is_done or row.future.done()]
+        finished = [row for row in self.rows if row.is_finished]
         if finished:
-            self.rows = [row for row in self.rows if not (row.job.is_done or row.future.done())]
+            self.rows = [row for row in self.rows if not row.is_finished]
         for row in finished:
             self.remember(row)
             self._cache.release(row.slot)

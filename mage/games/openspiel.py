@@ -27,6 +27,7 @@ V = TypeVar("V")
 
 _SHORT = 16
 """Games of at most so many moves repeat their histories, so what was said about one is kept for the next time."""
+_CHANCE = int(pyspiel.PlayerId.CHANCE)
 _KEPT = 4096
 """How many histories of a game are kept."""
 
@@ -145,24 +146,22 @@ class OpenSpielEnv:
         self._views: dict[int, View] = {}
         """What was looked at since the last move, by seat."""
         self._state = game.start(self._deal)
-        self._pass_chance()
+        self._mover: int | None = None
+        self._go_on()
 
     def to_move(self) -> int | None:
-        if self._forfeited_by is not None or self._num_turns >= self._max_turns:
-            return None
-        player: int = self._state.current_player()
-        return player if player >= 0 else None
+        return self._mover
 
     def observe(self, seat: int) -> Observation:
         return Observation(seat, self._episode, self._turns_by_seat[seat], *self._view(seat))
 
     def step(self, action: str | None) -> tuple[float, ...]:
         game, state = self._game, self._state
-        seat = self.to_move()
+        seat = self._mover
         if seat is None:
             raise PlayError(f"{game.spec}: the episode is over, {action!r} cannot be played")
         if action is None:
-            self._forfeited_by = seat
+            self._forfeited_by, self._mover = seat, None
             return game.nothing
         view = self._view(seat)
         if action not in view.actions:
@@ -171,14 +170,14 @@ class OpenSpielEnv:
         self._num_turns += 1
         self._turns_by_seat[seat] += 1
         self._views.clear()
-        self._pass_chance()
-        if not game.pays_midway and self.to_move() is not None:
+        self._go_on()
+        if not game.pays_midway and self._mover is not None:
             return game.nothing
         before, self._scores = self._scores, game.scores(state)
         return tuple([now - then for now, then in zip(self._scores, before, strict=True)])
 
     def result(self) -> Result:
-        if self.to_move() is not None:
+        if self._mover is not None:
             raise PlayError(f"{self._game.spec}: the episode is not over")
         game, state, seats = self._game, self._state, range(self._game.num_seats)
         if self._forfeited_by is not None:
@@ -197,13 +196,15 @@ class OpenSpielEnv:
             self._views[seat] = self._game.view(self._state, seat)
         return self._views[seat]
 
-    def _pass_chance(self) -> None:
+    def _go_on(self) -> None:
+        """Draw what chance decides, and see whose move it is."""
         state = self._state
-        while state.is_chance_node():
+        while (player := state.current_player()) == _CHANCE:
             outcomes = state.chance_outcomes()
             point = uniform(self._deal, self._num_draws)
             self._num_draws += 1
             state.apply_action(outcomes[pick_index([p for _, p in outcomes], point)][0])
+        self._mover = player if player >= 0 and self._num_turns < self._max_turns else None
 
 
 def _keep(kept: dict[K, V], at: K, value: V) -> V:

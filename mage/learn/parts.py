@@ -20,6 +20,7 @@ from mage.games.world import OpenSpielWorld
 from mage.learn.bench import Bench, model_and_engine
 from mage.learn.learner import Learner, LearnerSettings
 from mage.learn.samples import to_samples
+from mage.learn.vitals import Vitals
 from mage.models.device import placed
 from mage.models.load import Loaded
 from mage.players.agent import Rewrite
@@ -49,6 +50,7 @@ class Parts:
     control: Seating
     """The same weights without memory."""
     splits: tuple[Split, ...]
+    vitals: Vitals
 
     async def publish(self, step: int) -> None:
         """Let the engine play with the learner's weights, and forget what it remembers of others."""
@@ -81,7 +83,8 @@ class Parts:
         seating = self.seating
         if step is not None and tutored_share(self.config.agent, step) > 0:
             seating = self.seated(tutor(self.config.agent.tutor, lambda task: self.is_tutored(task, step)))
-        groups = await play_groups(self.world, tasks, size, seating, concurrency=self.config.batch.concurrency)
+        with self.vitals.playing():
+            groups = await play_groups(self.world, tasks, size, seating, concurrency=self.config.batch.concurrency)
         failures = [failure for group in groups for failure in group.failures]
         if failures and not any(group.trials for group in groups):
             raise PlayError(f"all {len(failures)} trials failed; the first: {failures[0].error}: {failures[0].message}")
@@ -185,6 +188,7 @@ def build_parts(config: Config, bench: Bench | None = None) -> Parts:
         seating=language_seating(world, played_by(engine), loaded.codec, how),
         control=language_seating(world, played_by(engine), loaded.codec, without),
         splits=splits,
+        vitals=Vitals(engine),
     )
 
 

@@ -274,6 +274,7 @@ class Progress:
             "step_s": seconds,
             "elapsed_s": now - self._started,
             "tokens_per_s": tokens / max(seconds, 1e-9),
+            **self._parts.vitals.take(),
         }
         self._timings.append({"step": self.step, **timings})
         return timings

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from mage.checks.engines import check_engine
-from mage.engines import flat
+from mage.engines import flat, passes
 from mage.engines.draw import pick_free
 from mage.engines.flat import FlatExecutor
 from mage.engines.local import LocalEngine
@@ -148,6 +148,51 @@ def test_few_slots_give_the_tokens_of_many(memory: Memory, reply: ReplyMode, dev
     found = [[t.streams for g in play(e, model, memory, reply) for t in g.trials] for e in (few, many)]
     assert found[0] == found[1]
     assert few.counters()["read"] > 1.2 * many.counters()["read"], "slots should have been given up and read again"
+
+
+def in_halves(engine: LocalEngine) -> LocalEngine:
+    """An engine that goes on with one half of its rows while the other is under way, on a CPU too."""
+    assert isinstance(engine._executor, FlatExecutor)
+    engine._executor.overlaps = True
+    return engine
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("memory", "reply"), [(Memory.HISTORY, ReplyMode.CHOICE), (Memory.BOTH, ReplyMode.TEXT)])
+def test_halves_give_the_tokens_of_the_whole(
+    memory: Memory, reply: ReplyMode, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passes, "_HALF", 8)
+    model = loaded("qwen3", device)
+    whole, halves, few = flat_engine(model), in_halves(flat_engine(model)), in_halves(flat_engine(model, slots=20))
+    assert isinstance(whole._executor, FlatExecutor)
+    whole._executor.overlaps = False
+    found = [[t.streams for g in play(e, model, memory, reply) for t in g.trials] for e in (whole, halves, few)]
+    assert found[0] == found[1] == found[2]
+    counts = [engine.counters() for engine in (whole, halves)]
+    assert counts[1]["passes"] > 1.3 * counts[0]["passes"], "rows should have been read in two halves"
+    assert counts[1]["read"] < 1.1 * counts[0]["read"], "siblings should wait for a prefix that is under way"
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_call_that_is_cancelled_under_way_leaves_its_slot_clean(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "_HALF", 1)
+    model = loaded("llama", device)
+    asked = prompts(model, 8)
+
+    async def scene(engine: LocalEngine) -> list[Sampled]:
+        calls = [asyncio.ensure_future(engine.complete(ids, Sampling(1.0, 40, 0), None)) for ids in asked]
+        while not engine._passes.are_under_way:
+            await asyncio.sleep(0)
+        for call in calls[4:]:
+            call.cancel()
+        later = [engine.complete(ids, Sampling(1.0, 20, 1), None) for ids in asked]
+        await asyncio.gather(*calls[:4])
+        return list(await asyncio.gather(*later))
+
+    busy = asyncio.run(scene(in_halves(flat_engine(model, slots=6))))
+    fresh = [asyncio.run(flat_engine(model).complete(ids, Sampling(1.0, 20, 1), None)) for ids in asked]
+    assert [s.tokens for s in busy] == [s.tokens for s in fresh]
 
 
 async def of_many_lengths(engine: LocalEngine, asked: Sequence[Ids], temperature: float) -> list[Sampled]:

@@ -1,0 +1,104 @@
+"""What longer trials cost: a whole step (play, credit, update) of twelve episodes beside one of three.
+
+    python benchmarks/episodes_speed.py --out results [--device cpu --tiny]
+
+Tokens grow with the episodes, and so should time; attention alone grows with the square. Its share is measured where
+there is a GPU: seconds of attention kernels by seconds of all kernels, in one step under the profiler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from where import commit, machine
+
+from mage.config import load_config
+from mage.credit.dead import split_dead
+from mage.credit.stats import EMPTY
+from mage.learn.parts import Parts, build_parts
+from mage.schema import Config
+from mage.train import collect, to_batch
+
+ATTENTION = ("attend", "attention", "flash", "fmha", "sdpa")
+
+
+def config_of(episodes: int, args: argparse.Namespace) -> Config:
+    """The recipe that is measured."""
+    groups = 4 if args.tiny else args.groups
+    given = [f"trial.episodes={episodes}", f"batch.groups={groups}", "evaluation.splits=[]", f"device={args.device}"]
+    recipe, context = ("rps", 1024) if args.tiny else ("rps-llm", 2048)
+    return load_config(recipe, [*given, f"agent.context={context}", "steps=1000", "learner.entropy_end=0.2"])
+
+
+def step(config: Config, parts: Parts, number: int) -> tuple[float, float, int]:
+    """Seconds of playing and of the rest, and the tokens of the update."""
+
+    async def played() -> Any:
+        return await collect(config, parts, number, EMPTY)
+
+    start = time.perf_counter()
+    groups, _ = asyncio.run(played())
+    wait(config.device)
+    middle = time.perf_counter()
+    credited = parts.credit(groups)
+    advantages, _ = parts.estimator.estimate(credited, EMPTY)
+    batch = to_batch(groups, credited, advantages, split_dead(advantages)[0])
+    parts.learner.update(batch)
+    wait(config.device)
+    return middle - start, time.perf_counter() - middle, sum(len(s.tokens) for s in batch)
+
+
+def wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def attention_share(config: Config, parts: Parts, number: int) -> float | None:
+    """Of all kernel time in one step."""
+    if config.device != "cuda":
+        return None
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        step(config, parts, number)
+    kernels = {event.key: event.self_device_time_total for event in profile.key_averages()}
+    attention = sum(us for name, us in kernels.items() if any(part in name.lower() for part in ATTENTION))
+    return attention / sum(kernels.values())
+
+
+def measure(episodes: int, args: argparse.Namespace) -> dict[str, Any]:
+    """The figures of trials of so many episodes: the median of three steps, after two for warming up."""
+    config = config_of(episodes, args)
+    parts = build_parts(config)
+    found = [step(config, parts, number) for number in range(5)][2:]
+    rollout, update, tokens = (statistics.median(column) for column in zip(*found, strict=True))
+    return {
+        "episodes": episodes, "rollout_s": rollout, "update_s": update, "step_s": rollout + update, "tokens": tokens,
+        "attention_share": attention_share(config, parts, 5),
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--groups", type=int, default=32)
+    parser.add_argument("--tiny", action="store_true")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    short, long = (measure(episodes, args) for episodes in (3, 12))
+    results = {
+        "machine": machine(torch.device(args.device)), "commit": commit(), "three": short, "twelve": long,
+        "ratio": {key: long[key] / short[key] for key in ("rollout_s", "update_s", "step_s", "tokens")},
+    }  # fmt: skip
+    print(json.dumps(results, indent=1))
+    (args.out / "episodes_speed.json").write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Passes under way: rows are handed to the executor, and taken up again when their tokens have been drawn.
+
+Where the executor computes while the host does other things, rows are kept in two halves: while one half is read, the
+games of the other go on. Nothing waits on a clock, so the same calls are always in the same passes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from mage.engines.draw import Draws
+from mage.engines.executor import Executor
+from mage.engines.flat import Burst, FlatExecutor, Sampling
+from mage.engines.jobs import Reply
+from mage.engines.plan import Work
+from mage.engines.scheduler import Row, Scheduler
+from mage.seeds import uniforms
+
+_HALF = 64
+"""Fewer rows than this are not worth a pass of their own."""
+_SHORT_REPLY = 48
+"""Replies of more tokens keep the device busy by themselves; two halves would cost more than they save."""
+
+
+class Passes:
+    """Begins passes over the rows of a scheduler, and takes up what they drew."""
+
+    def __init__(self, executor: Executor, scheduler: Scheduler, counts: Counter[str]) -> None:
+        self._executor = executor
+        self._scheduler = scheduler
+        self._counts = counts
+        self._under_way: deque[tuple[Sequence[Row], Callable[[], None]]] = deque()
+        """Oldest first: the rows of a pass, and how they take what it drew."""
+
+    @property
+    def are_under_way(self) -> bool:
+        return bool(self._under_way)
+
+    def begin(self) -> None:
+        """Take every row that is not under way one step further."""
+        idle = [row for row in self._scheduler.rows if not row.is_under_way]
+        executor = self._executor
+        if isinstance(executor, FlatExecutor):
+            running = [row for row in idle if row.is_running_free]
+            idle = [row for row in idle if not row.is_running_free]
+            if running:
+                self._begin(running, partial(self._take_burst, running, *self._burst(executor, running)))
+        for rows in self._scheduler.groups(idle):
+            for part in self._halves(rows):
+                self._begin(part, partial(self._take, part, self._read(part)))
+
+    def land(self) -> None:
+        """Wait for the oldest pass; for all of them where nothing is gained by leaving some under way."""
+        while self._under_way:
+            rows, take = self._under_way.popleft()
+            take()
+            for row in rows:
+                row.is_under_way = False
+            if self._executor.overlaps:
+                break
+
+    def drop(self) -> None:
+        """Forget what is under way."""
+        self._under_way.clear()
+
+    def _begin(self, rows: Sequence[Row], take: Callable[[], None]) -> None:
+        for row in rows:
+            row.is_under_way = True
+        self._under_way.append((rows, take))
+
+    def _halves(self, rows: list[Row]) -> list[list[Row]]:
+        middle = len(rows) // 2
+        is_long = max(row.job.free_tokens for row in rows) > _SHORT_REPLY
+        if not self._executor.overlaps or self._under_way or middle < _HALF or is_long:
+            return [rows]
+        return [rows[:middle], rows[middle:]]
+
+    def _read(self, rows: Sequence[Row]) -> Draws:
+        self._counts["passes"] += 1
+        self._counts["read"] += sum(row.num_new for row in rows)
+        logits_RV = self._executor.forward([_work(row) for row in rows])
+        return Draws(logits_RV, [row.job.ask() for row in rows])
+
+    def _take(self, rows: Sequence[Row], draws: Draws) -> None:
+        for row, draw in zip(rows, draws.read(), strict=True):
+            row.filled = len(row.job.ids) if self._executor.reuses else 0
+            if row.kept == 0:
+                self._scheduler.remember(row)
+            row.job.take(draw)
+
+    def _burst(self, executor: FlatExecutor, rows: Sequence[Row]) -> tuple[list[Reply], Sampling]:
+        """Several tokens of free text for each row, without the host in between."""
+        replies = [row.job for row in rows if isinstance(row.job, Reply)]
+        count = min(executor.burst, max(reply.free_tokens for reply in replies))
+        points = uniforms([r.sampling.seed for r in replies], [r.num_tokens for r in replies], count)
+        heat = np.array([reply.sampling.temperature for reply in replies], dtype=np.float32)
+        self._counts["passes"] += count
+        return replies, executor.sample([_work(row) for row in rows], Burst(points, heat))
+
+    def _take_burst(self, rows: Sequence[Row], replies: Sequence[Reply], sampling: Sampling) -> None:
+        for row, reply, tokens, logprobs in zip(rows, replies, *sampling.read(), strict=True):
+            before = len(reply.ids)
+            reply.take_free(tokens, logprobs)
+            row.filled = len(reply.ids) - 1
+            self._counts["read"] += len(reply.ids) - before
+
+
+def _work(row: Row) -> Work:
+    return Work(row.slot, row.filled, row.job.ids, row.adapter)
