@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
 from mage.checks.games import check_env
 from mage.errors import ConfigError, PlayError
-from mage.games import openspiel
+from mage.games import positions
 from mage.games.openspiel import OpenSpielEnv, distinct, known_games, load_game
+from mage.games.positions import Position
 from mage.games.table import GAMES
 from mage.games.world import OpenSpielWorld
 from mage.types import Ending, Task
@@ -223,18 +225,30 @@ def test_chance_follows_its_odds() -> None:
     assert all(abs(cards.count(card) - 1000) < 130 for card in range(3))  # five standard deviations
 
 
-def test_what_is_kept_of_short_games_does_not_mix_seats_or_histories() -> None:
-    kept, fresh = load_game("kuhn_poker"), load_game("kuhn_poker(players=2)")
-    state = kept.start(0)
-    for action in (0, 1, 0, 1):
-        state.apply_action(action)
-        for _ in range(2):
-            assert kept.view(state, 0) == fresh._view(state, 0)
-            assert kept.view(state, 1) == fresh._view(state, 1)
+@pytest.mark.parametrize("spec", ["kuhn_poker", "rps(rounds=2)", "tic_tac_toe"])
+def test_positions_that_are_kept_say_what_fresh_states_say(spec: str) -> None:
+    game = load_game(spec)
+    for seed in range(30):
+        rng = random.Random(seed)
+        position, state = game.positions.start(seed), game.start(seed)
+        while not state.is_terminal():
+            action = rng.choice([a for a, _ in position.chance] or state.legal_actions())
+            position = game.positions.after(position, action)
+            state.apply_action(action)
+            assert position.mover == (None if state.current_player() < 0 else state.current_player())
+            assert position.scores == game.scores(state)
+            for seat in range(2):
+                if not state.is_chance_node():
+                    assert position.view(seat) == game.view(state, seat)
+        assert position.result == game.finished(state)
+
+
+def num_kept(position: Position) -> int:
+    return 1 + sum(map(num_kept, position.after.values()))
 
 
 def test_only_so_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openspiel, "_KEPT", 5)
+    monkeypatch.setattr(positions, "_KEPT", 5)
     game = load_game("rps(rounds=2,reworded=99)")
     for seed in range(50):
         task = Task(game.spec, ("uniform",), 0, seed, 1, False, False, 100)
@@ -243,5 +257,4 @@ def test_only_so_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
             seen = env.observe(seat)
             env.step(seen.actions[seed % 3])
         assert env.result().facts["rounds"] == ((seed % 3, seed % 3),) * 2
-        assert len(game._views) <= 5
-        assert len(game._results) <= 5
+        assert num_kept(game.positions.start(0)) <= 1 + 5 + 4, "a game that has begun may still add its four moves"

@@ -77,17 +77,21 @@ class PrefixCache:
 
     def lease(self, match: Match) -> Lease | None:
         """A slot in which to read on from what was matched just now, or None while all are leased."""
-        own = next((slot for slot in match.slots if slot in self._free), None)
-        slot = own if own is not None else next(iter(self._free), None)
-        if slot is None:
+        own = None
+        for slot in match.slots:
+            if slot in self._free:
+                own = slot
+                break
+        taken = own if own is not None else next(iter(self._free), None)
+        if taken is None:
             return None
-        del self._free[slot]
+        del self._free[taken]
         held = match.whole if own is not None else 0
         if own is None:
-            self._forget(slot)
+            self._forget(taken)
         if match.shared - held < self.share_tokens:
-            return Lease(slot, held, None)
-        return Lease(slot, match.shared, None if match.donor == slot else match.donor)
+            return Lease(taken, held, None)
+        return Lease(taken, match.shared, None if match.donor == taken else match.donor)
 
     def keep(self, slot: int, ids: Ids, adapter: int = -1) -> None:
         """Enter that a leased slot now holds `ids` as an adapter read them, which go on from what it held before."""

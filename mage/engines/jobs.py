@@ -69,8 +69,13 @@ class Reply:
         self._tokens: list[int] = []
         self._logprobs: list[float] = []
         self._allowed: list[Ids] = []
+        self._num_joined = 0
+        """How many of the tokens `ids` ends with."""
         self.num_forced = 0
         self._force()
+        if self._tokens:
+            self.ids += tuple(self._tokens)
+            self._num_joined = len(self._tokens)
 
     @property
     def order(self) -> tuple[int, Ids]:
@@ -97,6 +102,8 @@ class Reply:
     def take(self, draw: Draw) -> None:
         self._append(draw.token, draw.logprob)
         self._force()
+        self.ids += tuple(self._tokens[self._num_joined :])
+        self._num_joined = len(self._tokens)
 
     def take_free(self, tokens: Sequence[int], logprobs: Sequence[float]) -> None:
         """Take tokens of free text up to its end; those past it were drawn for nothing."""
@@ -104,6 +111,7 @@ class Reply:
         num = tokens.index(self._end, 0, num) + 1 if self._end in tokens[:num] else num
         self.ids += tuple(tokens[:num])
         self._tokens += tokens[:num]
+        self._num_joined = len(self._tokens)
         self._logprobs += logprobs[:num]
         self.is_done = self._tokens[-1] == self._end or self.free_tokens == 0
 
@@ -118,7 +126,6 @@ class Reply:
             self.num_forced += 1
 
     def _append(self, token: int, logprob: float) -> None:
-        self.ids += (token,)
         self._tokens.append(token)
         self._logprobs.append(logprob)
         if self._trie is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -105,15 +105,15 @@ class LocalEngine:
         """The version of the weights it plays with."""
         return self._versions[_BASE]
 
-    async def complete(
+    def complete(
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
-    ) -> Sampled:
-        return await self._complete(_BASE, prompt, sampling, choices)
+    ) -> Coroutine[Any, Any, Sampled]:
+        return self._complete(_BASE, prompt, sampling, choices)
 
     async def _complete(
         self, adapter: int, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
     ) -> Sampled:
-        options = None if choices is None else tuple(map(tuple, choices))
+        options = None if choices is None else tuple([tuple(choice) for choice in choices])
         ids = tuple(prompt)
         check_request(ids, sampling, options, self.length)
         reply = Reply(ids, sampling, None if options is None else _trie(options), self._end)

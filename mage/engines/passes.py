@@ -22,6 +22,8 @@ from mage.seeds import uniforms
 
 _HALF = 64
 """Fewer rows than this are not worth a pass of their own."""
+_MOST_UNDER_WAY = 2
+"""With more, rows would drift apart into ever smaller passes; they wait for each other instead."""
 _SHORT_REPLY = 48
 """Replies of more tokens keep the device busy by themselves; two halves would cost more than they save."""
 
@@ -41,7 +43,9 @@ class Passes:
         return bool(self._under_way)
 
     def begin(self) -> None:
-        """Take every row that is not under way one step further."""
+        """Take the rows that are not under way one step further, unless enough is under way already."""
+        if len(self._under_way) >= _MOST_UNDER_WAY:
+            return
         idle = [row for row in self._scheduler.rows if not row.is_under_way]
         executor = self._executor
         if isinstance(executor, FlatExecutor):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import pyspiel
 
 from mage.errors import ConfigError, PlayError
+from mage.games.positions import Positions
 from mage.games.rules import is_known, load_rules, playable_names
 from mage.games.table import GAMES, Built
 from mage.games.words.base import State, Words
@@ -21,15 +22,6 @@ from mage.plugins import Plugins
 from mage.seeds import derive, pick_index, uniform
 from mage.spec import Spec, call_with, parse_spec
 from mage.types import Ending, Fact, Observation, Result, Task
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-_SHORT = 16
-"""Games of at most so many moves repeat their histories, so what was said about one is kept for the next time."""
-_CHANCE = int(pyspiel.PlayerId.CHANCE)
-_KEPT = 4096
-"""How many histories of a game are kept."""
 
 
 def _builder(given: object) -> Callable[..., Built]:
@@ -76,9 +68,8 @@ class Game:
         self.keyed_by_information = kind.provides_information_state_string and not (
             self.is_open and kind.provides_observation_string
         )
-        self._keeps = not self.samples_itself and self.rules.max_game_length() <= _SHORT
-        self._views: dict[tuple[str, int], View] = {}
-        self._results: dict[str, Result] = {}
+        self.positions = Positions(self)
+        """Where its episodes stand."""
 
     def start(self, seed: int) -> State:
         """A fresh state. Games that draw chance by themselves get a seed of their own."""
@@ -95,29 +86,6 @@ class Game:
 
     def view(self, state: State, seat: int) -> View:
         """What `seat` knows in `state`; legal actions only for the mover."""
-        if not self._keeps:
-            return self._view(state, seat)
-        at = (state.history_str(), seat)
-        kept = self._views.get(at)
-        return kept if kept is not None else _keep(self._views, at, self._view(state, seat))
-
-    def observe(self, state: State, seat: int, episode: int, turn: int) -> Observation:
-        """The view of `seat`, which has made `turn` decisions in this episode."""
-        return Observation(seat, episode, turn, *self.view(state, seat))
-
-    def finished(self, state: State) -> Result:
-        """The result of a game that was played to its end."""
-        if not self._keeps:
-            return self._finished(state)
-        at = state.history_str()
-        kept = self._results.get(at)
-        return kept if kept is not None else _keep(self._results, at, self._finished(state))
-
-    def scores(self, state: State) -> tuple[float, ...]:
-        """Returns so far, scaled."""
-        return tuple([value / self.scale for value in state.returns()])
-
-    def _view(self, state: State, seat: int) -> View:
         ids = tuple(state.legal_actions(seat)) if state.current_player() == seat else ()
         actions = distinct([self.words.action(state, seat, i) for i in ids], ids)
         facts = self.words.facts(state, seat)
@@ -125,9 +93,18 @@ class Game:
             facts = {**facts, "history": tuple(state.history())}
         return View(self.words.observe(state, seat), actions, ids, self.key(state, seat), facts)
 
-    def _finished(self, state: State) -> Result:
+    def observe(self, state: State, seat: int, episode: int, turn: int) -> Observation:
+        """The view of `seat`, which has made `turn` decisions in this episode."""
+        return Observation(seat, episode, turn, *self.view(state, seat))
+
+    def finished(self, state: State) -> Result:
+        """The result of a game that was played to its end."""
         outcomes = tuple([self.words.outcome(state, seat) for seat in range(self.num_seats)])
         return Result(self.scores(state), outcomes, Ending.FINISHED, None, self.words.facts(state, None))
+
+    def scores(self, state: State) -> tuple[float, ...]:
+        """Returns so far, scaled."""
+        return tuple([value / self.scale for value in state.returns()])
 
 
 class OpenSpielEnv:
@@ -143,75 +120,60 @@ class OpenSpielEnv:
         self._turns_by_seat = [0] * game.num_seats
         self._forfeited_by: int | None = None
         self._scores = game.nothing
-        self._views: dict[int, View] = {}
-        """What was looked at since the last move, by seat."""
-        self._state = game.start(self._deal)
         self._mover: int | None = None
+        self._position = game.positions.start(self._deal)
         self._go_on()
 
     def to_move(self) -> int | None:
         return self._mover
 
     def observe(self, seat: int) -> Observation:
-        return Observation(seat, self._episode, self._turns_by_seat[seat], *self._view(seat))
+        return Observation(seat, self._episode, self._turns_by_seat[seat], *self._position.view(seat))
 
     def step(self, action: str | None) -> tuple[float, ...]:
-        game, state = self._game, self._state
-        seat = self._mover
+        game, seat = self._game, self._mover
         if seat is None:
             raise PlayError(f"{game.spec}: the episode is over, {action!r} cannot be played")
         if action is None:
             self._forfeited_by, self._mover = seat, None
             return game.nothing
-        view = self._view(seat)
+        view = self._position.view(seat)
         if action not in view.actions:
             raise PlayError(f"{game.spec}: {action!r} is not legal; legal are {', '.join(view.actions)}")
-        state.apply_action(view.ids[view.actions.index(action)])
+        self._position = game.positions.after(self._position, view.ids[view.actions.index(action)])
         self._num_turns += 1
         self._turns_by_seat[seat] += 1
-        self._views.clear()
         self._go_on()
         if not game.pays_midway and self._mover is not None:
             return game.nothing
-        before, self._scores = self._scores, game.scores(state)
+        before, self._scores = self._scores, self._position.scores
+        if self._scores == before:
+            return game.nothing
         return tuple([now - then for now, then in zip(self._scores, before, strict=True)])
 
     def result(self) -> Result:
         if self._mover is not None:
             raise PlayError(f"{self._game.spec}: the episode is not over")
-        game, state, seats = self._game, self._state, range(self._game.num_seats)
+        game, position, seats = self._game, self._position, range(self._game.num_seats)
         if self._forfeited_by is not None:
             who = self._forfeited_by
             returns = tuple(game.lowest if seat == who else 0.0 for seat in seats)
             told = ("Another player gave up. The episode does not count.", "You gave up the episode.")
             outcomes = tuple(told[seat == who] for seat in seats)
-            return Result(returns, outcomes, Ending.FORFEITED, who, game.words.facts(state, None))
-        if not state.is_terminal():
+            return Result(returns, outcomes, Ending.FORFEITED, who, game.words.facts(position.state, None))
+        if not position.state.is_terminal():
             outcomes = tuple("The episode was stopped because it was too long." for _ in seats)
-            return Result(game.scores(state), outcomes, Ending.TRUNCATED, None, game.words.facts(state, None))
-        return game.finished(state)
-
-    def _view(self, seat: int) -> View:
-        if seat not in self._views:
-            self._views[seat] = self._game.view(self._state, seat)
-        return self._views[seat]
+            return Result(position.scores, outcomes, Ending.TRUNCATED, None, game.words.facts(position.state, None))
+        return position.result
 
     def _go_on(self) -> None:
         """Draw what chance decides, and see whose move it is."""
-        state = self._state
-        while (player := state.current_player()) == _CHANCE:
-            outcomes = state.chance_outcomes()
+        while outcomes := self._position.chance:
             point = uniform(self._deal, self._num_draws)
             self._num_draws += 1
-            state.apply_action(outcomes[pick_index([p for _, p in outcomes], point)][0])
-        self._mover = player if player >= 0 and self._num_turns < self._max_turns else None
-
-
-def _keep(kept: dict[K, V], at: K, value: V) -> V:
-    if len(kept) >= _KEPT:
-        kept.clear()
-    kept[at] = value
-    return value
+            drawn = outcomes[pick_index([p for _, p in outcomes], point)][0]
+            self._position = self._game.positions.after(self._position, drawn)
+        self._mover = self._position.mover if self._num_turns < self._max_turns else None
 
 
 def distinct(words: Sequence[str], ids: Sequence[int]) -> tuple[str, ...]:
