@@ -87,6 +87,9 @@ class BatchConfig(FrozenModel):
     """Sibling trials per task: they are compared with each other."""
     replacements: Count = 1
     """How often dead groups, whose siblings all scored alike, are replaced by new tasks within a step."""
+    least: Share = 0.0
+    """The share of groups to train on at least. Where fewer are live, dead ones fill up: they carry no advantage, but
+    the entropy bonus, without which a policy that has become sure of everything stays so."""
     concurrency: Positive = 4096
     """Trials in flight at once."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from mage.credit.dead import split_dead
+from mage.credit.dead import filled_up, split_dead
 from mage.credit.estimators.base import Advantages
 from mage.credit.stats import Stats
 from mage.credit.steps import CreditGroup, agent_turns, trained_only
@@ -34,9 +34,10 @@ async def train(config: Config, parts: Parts, progress: Progress) -> None:
         advantages, stats = parts.estimator.estimate(credited, progress.stats)
         live, dead = split_dead(advantages)
         figures["groups/dead_share"] = len(dead) / len(groups)
-        if live:
-            tutored = [number for number in live if parts.is_tutored(groups[number].task, progress.step)]
-            figures |= parts.learner.update(to_batch(groups, credited, advantages, live, tutored))
+        trained = filled_up(live, dead, config.batch.least)
+        if trained:
+            tutored = [number for number in trained if parts.is_tutored(groups[number].task, progress.step)]
+            figures |= parts.learner.update(to_batch(groups, credited, advantages, trained, tutored))
         progress.complete(stats, figures, groups)
         if progress.is_evaluation_due:
             progress.judged(await evaluate(config, parts, progress.step, config.evaluation.trials))
@@ -68,7 +69,7 @@ def to_batch(
     live: Sequence[int],
     tutored: Collection[int] = (),
 ) -> list[Sample]:
-    """Samples of the groups that carry a signal. In those that are tutored it does not move reflections."""
+    """Samples of the groups that are trained on. In those that are tutored the signal does not move reflections."""
     samples: list[Sample] = []
     for number in live:
         for trial, steps, found in zip(groups[number].trials, credited[number].trials, advantages[number], strict=True):

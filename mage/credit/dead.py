@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
 from mage.credit.siblings import TrialAdvantages
 
@@ -12,6 +13,16 @@ NOTHING = 1e-12
 def is_dead(advantages: TrialAdvantages) -> bool:
     """Whether all advantages of a group are zero. A group without trials is dead too."""
     return all(abs(advantage) <= NOTHING for trial in advantages for advantage in trial)
+
+
+def filled_up(live: Sequence[int], dead: Sequence[int], least: float) -> list[int]:
+    """The live groups, with dead ones where they are fewer than a share of all.
+
+    >>> filled_up((1, 4), (0, 2, 3), 0.6), filled_up((1, 4), (0, 2, 3), 0.0)
+    ([0, 1, 4], [1, 4])
+    """
+    missing = ceil(least * (len(live) + len(dead)) - NOTHING) - len(live)
+    return sorted([*live, *dead[: max(0, missing)]])
 
 
 def split_dead(advantages: Sequence[TrialAdvantages]) -> tuple[tuple[int, ...], tuple[int, ...]]:
