@@ -24,7 +24,7 @@ from mage.engines.transfer import Fetched, upload
 from mage.engines.weights import copy_weights
 from mage.errors import EngineError
 
-GRAPH_TOKENS = 4096
+GRAPH_TOKENS = 16384
 """Passes of more tokens keep the card busy by themselves."""
 _WARM_UPS = 2
 

@@ -85,7 +85,7 @@ def rounded(sizes: Sizes) -> Sizes:
     rows = _power(sizes.rows)
     if sizes.block_tokens == DECODE_BLOCK:
         return Sizes(rows, rows, rows, DECODE_BLOCK)
-    tokens = _power(sizes.tokens)
+    tokens = _quarter(sizes.tokens)
     return Sizes(tokens, tokens // READ_BLOCK + rows, rows, READ_BLOCK)
 
 
@@ -131,6 +131,16 @@ def plan_of(table: Tensor, sizes: Sizes) -> Plan:
     tokens, blocks, rows, block_tokens = sizes
     parts = torch.split(table, [tokens] * 4 + [blocks] * 4 + [rows])
     return Plan(*parts, block_tokens)  # type: ignore[call-arg,arg-type]
+
+
+def _quarter(number: int) -> int:
+    """The least of 64, 128, …, 512, 640, …, 1024, 1280, … that is not below `number`: a fifth of many is padding.
+
+    >>> [_quarter(number) for number in (1, 65, 500, 513, 1000, 8449)]
+    [64, 128, 512, 640, 1024, 10240]
+    """
+    step = max(512, 1 << (number - 1).bit_length()) // 8
+    return -(-number // step) * step
 
 
 def _power(number: int) -> int:
