@@ -82,10 +82,10 @@ CASES = (
     Case("smollm2", "choice", trials=512, budget=65536, compiled=False),
     Case("smollm2", "text", trials=512, budget=65536),
     Case("qwen3-0.6b", "choice", trials=256, budget=32768),
-    Case("qwen3-0.6b", "choice", trials=256, budget=32768, lora=16),
     Case("qwen3-4b", "choice", trials=64, budget=8192),
-    Case("qwen3-4b", "choice", trials=64, budget=16384, lora=16),
     Case("qwen3-0.6b", "long", trials=4, budget=LONG),
+    Case("qwen3-0.6b", "choice", trials=256, budget=32768, lora=16),
+    Case("qwen3-4b", "choice", trials=64, budget=16384, lora=16),
     Case("qwen3-4b", "long", trials=2, budget=LONG, lora=16),
     Case("qwen3-4b", "choice", trials=64, budget=16384, checkpointing=True),
     Case("qwen3-0.6b", "choice", trials=256, budget=32768, compiled=False),
@@ -262,7 +262,8 @@ def guarded(
             return measure(case, device, tiny, num_updates, began + 0.7 * seconds)
     except FAILURES as error:
         lines = str(error).strip().splitlines() or ["no message"]
-        return {"failure": f"{type(error).__name__}: {lines[0][:300]}", "after_s": time.perf_counter() - began}
+        why = " / ".join(line.strip() for line in lines[:8] if line.strip())
+        return {"failure": f"{type(error).__name__}: {why[:600]}", "after_s": time.perf_counter() - began}
 
 
 def clean(device: torch.device) -> None:
