@@ -14,13 +14,19 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mage.api import Report, Run, Sweep
+    from mage.api import Compared, Found, Report, Run, Sweep
+    from mage.evaluate.crossplay import CrossPlayReport
+    from mage.evaluate.nashconv import NashConvReport
+    from mage.evaluate.responders import LowerBound
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "compare",
+    "cross_play",
     "evaluate",
     "export_model",
+    "nashconv",
     "open_run",
     "open_sweep",
     "register_estimator",
@@ -50,11 +56,82 @@ def train(
     return api.train(recipe, overrides or {}, folder=folder, max_minutes=max_minutes, quiet=quiet)
 
 
-def evaluate(run: Run | str | Path, *, trials: int | None = None) -> Report:
-    """Judge a run's newest weights on its splits, beside the no-memory control and the exact references."""
+def evaluate(
+    agent: Run | str | Path,
+    overrides: Mapping[str, object] | None = None,
+    *,
+    game: str | None = None,
+    opponents: Sequence[str] = (),
+    trials: int | None = None,
+    folder: str | Path | None = None,
+) -> Report:
+    """Judge a run's newest weights on its splits, beside the no-memory control and the exact references.
+
+    A text may also name anybody else whom `mage evaluate` takes: a checkpoint, a model, `scripted:NAME`,
+    `remote:URL#model` or an opponent spec. `opponents` are splits, or opponent specs at `game`, to be judged by
+    instead. `overrides` are dotted keys and values, such as `trial.episodes`. `folder` is a new directory for all that
+    was played, by default in the run, or under `runs/` where there is none.
+    """
     from mage import api
 
-    return api.evaluate(run, trials=trials)
+    return api.evaluate(agent, overrides or {}, game=game, opponents=opponents, trials=trials, folder=folder)
+
+
+def cross_play(
+    agents: Sequence[Run | str | Path],
+    game: str,
+    overrides: Mapping[str, object] | None = None,
+    *,
+    episodes: int = 3,
+    trials: int = 100,
+    seed: int = 0,
+    folder: str | Path | None = None,
+) -> Found[CrossPlayReport]:
+    """Let agents meet each other in both seats, and find the pay-off matrix and ratings; agents as for `evaluate`.
+
+    `overrides` go for the models among them. `folder` is a directory for all that was played, under `runs/` by default;
+    the same call with the same folder goes on where it was stopped.
+    """
+    from mage import api
+
+    return api.cross_play(agents, game, overrides or {}, episodes=episodes, trials=trials, seed=seed, folder=folder)
+
+
+def nashconv(
+    agent: Run | str | Path,
+    game: str,
+    overrides: Mapping[str, object] | None = None,
+    *,
+    after: Run | str | Path | None = None,
+    episodes: int = 3,
+    trials: int = 100,
+    samples: int = 64,
+    responders: Sequence[Run | str | Path] = (),
+    learn: int = 0,
+    seed: int = 0,
+    folder: str | Path | None = None,
+) -> Found[NashConvReport | LowerBound]:
+    """Read an agent's policy at every information state of a game, and find what best replies to it gain.
+
+    It is read in the first episode of a trial and, with `after`, in the last, when the others were played against that
+    agent. `samples` answers are drawn at each information state where probabilities are not exact. With `responders`,
+    or `learn` episodes to make one, a lower bound is found by play instead: that is for large games.
+    """
+    from mage import api
+
+    return api.nashconv(
+        agent,
+        game,
+        overrides or {},
+        after=after,
+        episodes=episodes,
+        trials=trials,
+        samples=samples,
+        responders=responders,
+        learn=learn,
+        seed=seed,
+        folder=folder,
+    )
 
 
 def open_run(folder: str | Path) -> Run:
@@ -89,6 +166,17 @@ def open_sweep(folder: str | Path) -> Sweep:
     from mage import api
 
     return api.open_sweep(folder)
+
+
+def compare(*inputs: Run | Sweep | str | Path) -> Compared:
+    """Put methods side by side: runs, sweeps, evaluations and reports, or texts such as `NAME=PATH`.
+
+    Several seeds of one recipe are one row. What comes back prints as a table; `write(folder)` writes tables, plots and
+    sources.
+    """
+    from mage import api
+
+    return api.compare(inputs)
 
 
 def export_model(
@@ -149,15 +237,20 @@ def write_split(
     description: str = "",
     held_out: bool = False,
     pool: str = "",
+    kind: str = "",
+    episodes: int | None = None,
 ) -> None:
     """Write opponents to judge by to `path`, a file that ends in `.json` and can stand in recipes as a split.
 
     With `held_out` training against them is refused. `pool` is the split whose members a player may expect: a shipped
-    one or one beside the file; by default the new one itself.
+    one or one beside the file; by default the new one itself. `kind` says what it asks of an agent (seen, unseen
+    parameters, unseen families, harder, reworded or switching), `episodes` how many a trial has when judged by it.
     """
     from mage.evaluate import splits
 
-    splits.write_split(path, game, members, description=description, held_out=held_out, pool=pool)
+    splits.write_split(
+        path, game, members, description=description, held_out=held_out, pool=pool, kind=kind, episodes=episodes
+    )
 
 
 class _Verb(ModuleType):

@@ -6,20 +6,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from mage.config import load_config, replaced
 from mage.errors import ConfigError
 from mage.record.files import read_lines
-from mage.record.store import RUN, RunReader, fresh_path
+from mage.record.store import RUN, RunReader, fresh_path, read_info
 from mage.schema import Config
 from mage.types import Failure, Trial
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from mage.evaluate.compare import Comparison
+    from mage.evaluate.crossplay import CrossPlayReport
+    from mage.evaluate.nashconv import NashConvReport
+    from mage.evaluate.responders import LowerBound
+    from mage.evaluate.sources import Inputs
     from mage.evaluate.suite import SplitReport
     from mage.learn.summary import SweepSummary
+
+T = TypeVar("T")
 
 WIDTH = 120
 """Columns of a printed report."""
@@ -33,11 +42,13 @@ class Run:
     config: Config
     step: int
     """Steps that its newest checkpoint has behind it."""
+    num_tokens: int = 0
+    """Tokens that its newest checkpoint was trained on."""
 
     @property
     def is_finished(self) -> bool:
-        """Whether all steps are done."""
-        return self.step >= self.config.steps
+        """Whether all steps are done, or all the tokens that may be trained on."""
+        return self.config.is_over(self.step, self.num_tokens)
 
     def metrics(self) -> list[dict[str, float]]:
         """The lines of `metrics.jsonl`; `docs/metrics.md` defines every key."""
@@ -82,6 +93,18 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Found(Generic[T]):
+    """What was found about agents in a game: the directory it is saved in, and the report. It prints as a table."""
+
+    path: Path
+    report: T
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
 class Sweep:
     """A sweep: its directory, and what had come of it when it was opened. It prints as a table."""
 
@@ -104,6 +127,38 @@ class Sweep:
         from mage.commands.sweep import as_text
 
         return as_text(self.summary)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Methods side by side. It prints as a table; `comparison` has the figures."""
+
+    comparison: Comparison
+    inputs: Inputs
+
+    def figures(self) -> dict[str, Figure]:
+        """All plots as matplotlib figures, by name."""
+        from mage.evaluate.panels import check_matplotlib, styled
+        from mage.evaluate.plots import figures
+
+        check_matplotlib()
+        with styled():
+            return dict(figures(self.comparison, self.inputs.crossplays))
+
+    def write(self, folder: str | Path, *, plots: bool = True) -> Path:
+        """Write tables, plots and sources to a directory, which comes back."""
+        from mage.commands.compare import write_comparison
+
+        write_comparison(self.comparison, self.inputs, Path(folder), plots=plots)
+        return Path(folder)
+
+    def __str__(self) -> str:
+        from mage.commands.compare import comparison_table
+
+        console = Console(width=WIDTH, markup=False, emoji=False, highlight=False, force_terminal=False)
+        with console.capture() as captured:
+            console.print(comparison_table(self.comparison, self.inputs, WIDTH))
+        return captured.get()
 
 
 def train(
@@ -133,14 +188,72 @@ def config_with(recipe: str, overrides: Mapping[str, object]) -> Config:
     return replaced(load_config(recipe), overrides, recipe)
 
 
-def evaluate(run: Run | str | Path, *, trials: int | None) -> Report:
-    """Judge the newest weights of a run; the report is saved in the run too."""
-    _needs_torch()
-    from mage.commands.train import judged_and_saved
+def evaluate(
+    agent: Run | str | Path,
+    overrides: Mapping[str, object],
+    *,
+    game: str | None,
+    opponents: Sequence[str],
+    trials: int | None,
+    folder: str | Path | None,
+) -> Report:
+    """Judge a run's newest weights, or anybody whom `mage evaluate` takes; all that was played is saved too."""
+    from mage.commands.evaluate import Means, begun, scores
+    from mage.evaluate.plan import make_plan
+    from mage.evaluate.subject import subject_of
 
-    path = run.path if isinstance(run, Run) else Path(run)
-    step, reports = judged_and_saved(path, trials)
-    return Report(step, {report.split: report for report in reports})
+    if not isinstance(agent, str):
+        path = agent.path if isinstance(agent, Run) else agent
+        read_info(path)
+        agent = str(path)
+    subject = subject_of(agent, overrides)
+    plan = make_plan(subject, game=game, opponents=opponents, trials=trials, values=overrides)
+    found = scores(subject, plan, begun(subject, plan, None if folder is None else Path(folder)), Means())
+    return Report(found.step, {report.split: report for report in found.reports})
+
+
+def cross_play(
+    agents: Sequence[Run | str | Path],
+    game: str,
+    overrides: Mapping[str, object],
+    *,
+    episodes: int,
+    trials: int,
+    seed: int,
+    folder: str | Path | None,
+) -> Found[CrossPlayReport]:
+    """Let agents meet each other in both seats; all that was played is saved too."""
+    from mage.commands.crossplay import CrossPlay, cross_play_table, played
+    from mage.commands.evaluate import Means
+
+    plan = CrossPlay(tuple(map(_named, agents)), game, episodes, trials, seed, values=overrides)
+    path, made = played(plan, None if folder is None else Path(folder), Means())
+    return Found(path, made.found, _text(cross_play_table(made.found)))
+
+
+def nashconv(
+    agent: Run | str | Path,
+    game: str,
+    overrides: Mapping[str, object],
+    *,
+    after: Run | str | Path | None,
+    episodes: int,
+    trials: int,
+    samples: int,
+    responders: Sequence[Run | str | Path],
+    learn: int,
+    seed: int,
+    folder: str | Path | None,
+) -> Found[NashConvReport | LowerBound]:
+    """What best replies to an agent gain: exactly, or at least what some responders gain."""
+    from mage.commands.evaluate import Means
+    from mage.commands.nashconv import NashConv, found, nash_conv_table
+
+    before = None if after is None else _named(after)
+    those = tuple(map(_named, responders))
+    plan = NashConv(_named(agent), game, before, episodes, trials, samples, those, learn, seed, overrides)
+    path, made = found(plan, None if folder is None else Path(folder), Means())
+    return Found(path, made.found, _text(nash_conv_table(made.found)))
 
 
 def open_run(folder: str | Path) -> Run:
@@ -152,7 +265,10 @@ def open_run(folder: str | Path) -> Run:
     path = Path(folder)
     config = config_of(path)
     saved = checkpoints(path / "checkpoints")
-    return Run(path, config, read_state(saved[-1]).step if saved else 0)
+    if not saved:
+        return Run(path, config, 0)
+    state = read_state(saved[-1])
+    return Run(path, config, state.step, int(state.learner.get("num_tokens", 0)))
 
 
 def sweep(
@@ -182,6 +298,15 @@ def open_sweep(folder: str | Path) -> Sweep:
     return Sweep(Path(folder), summarise(Path(folder)))
 
 
+def compare(inputs: Sequence[Run | Sweep | str | Path]) -> Compared:
+    """Put runs, sweeps, evaluations and reports side by side; a text may be `NAME=PATH`."""
+    from mage.evaluate.compare import compare as tables_of
+    from mage.evaluate.sources import read_inputs
+
+    read = read_inputs([str(one.path if isinstance(one, Run | Sweep) else one) for one in inputs])
+    return Compared(tables_of(read.entries), read)
+
+
 def export_model(run: Run | str | Path, folder: str | Path, *, step: int | None, best: bool, merge: bool) -> Path:
     """Write the weights of a run to a new directory in Hugging Face layout, which comes back."""
     _needs_torch()
@@ -189,6 +314,18 @@ def export_model(run: Run | str | Path, folder: str | Path, *, step: int | None,
 
     write(run.path if isinstance(run, Run) else Path(run), Path(folder), step=step, best=best, merge=merge)
     return Path(folder)
+
+
+def _named(agent: Run | str | Path) -> str:
+    """An agent as the command line names it."""
+    return str(agent.path if isinstance(agent, Run) else agent)
+
+
+def _text(table: RenderableType) -> str:
+    console = Console(width=WIDTH, markup=False, emoji=False, highlight=False, force_terminal=False)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get()
 
 
 def _console(quiet: bool) -> Console:

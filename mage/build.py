@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mage.baselines.table import agent_class, check_method
+from mage.engines.address import refuse_remote
 from mage.engines.scripted import MODELS, ScriptedEngine
 from mage.errors import ConfigError, pick
 from mage.evaluate.splits import check_split, files_of, load_split, refuse_held_out
 from mage.games.openspiel import load_game
 from mage.games.world import OpenSpielWorld
-from mage.players.agent import AgentSettings, LanguageAgent, Rewrite, as_written
+from mage.players.agent import AgentSettings, Rewrite, as_written
 from mage.players.table import check_opponent
 from mage.players.tutor import check_tutor
 from mage.prompts.plain import PlainCodec
@@ -22,6 +24,7 @@ from mage.types import Memory, ReplyMode, Task, Thoughts
 
 def check(config: Config) -> None:
     """Fail now, with one line, on a game, seat or opponent that would fail later."""
+    refuse_remote(config.agent.model)
     game = load_game(config.game)
     members, weights = members_of(config), config.population.weights
     if not members:
@@ -36,17 +39,24 @@ def check(config: Config) -> None:
                 check_opponent(member, game, other)
     if not config.trial.seats:
         raise ConfigError("trial.seats = []: name at least one seat")
-    check_thoughts(config.agent)
-    check_tutor(config.agent.tutor, config.agent.memory)
+    check_agent(config.agent)
+
+
+def check_agent(agent: AgentConfig) -> None:
+    """Refuse settings of an agent that do not go together."""
+    check_method(agent.method, agent.memory)
+    check_thoughts(agent)
+    check_tutor(agent.tutor, agent.memory)
 
 
 def check_thoughts(agent: AgentConfig) -> None:
     """Refuse to strip thoughts where the history never holds any."""
-    has_thoughts = agent.reply is ReplyMode.TEXT or agent.memory is Memory.BOTH
+    thinks = agent_class(agent.method).thinks
+    has_thoughts = thinks or agent.reply is ReplyMode.TEXT or agent.memory is Memory.BOTH
     if agent.thoughts is Thoughts.STRIP and not has_thoughts:
         raise ConfigError(
             f"agent.thoughts = strip: with agent.reply = {agent.reply} and agent.memory = {agent.memory} the history "
-            "holds no thoughts; they are in text replies, and in reflections with memory both"
+            "holds no thoughts; they are asked for by react, in text replies, and in reflections with memory both"
         )
 
 
@@ -112,6 +122,7 @@ def settings(agent: AgentConfig) -> AgentSettings:
         retries=agent.retries,
         context=agent.context,
         thoughts=agent.thoughts,
+        method=agent.method,
     )
 
 
@@ -125,9 +136,11 @@ def language_seating(
     world: World, engine: Engine, codec: Codec, how: AgentSettings, rewrite: Rewrite = as_written
 ) -> Seating:
     """Seats a fresh language agent for each trial; `rewrite` says what it remembers of its reflections."""
+    check_method(how.method, how.memory)
+    kind = agent_class(how.method)
 
     def seat(task: Task, sibling: int) -> Agent:
-        return LanguageAgent(engine, codec, how, world.rules(task), task, sibling, rewrite)
+        return kind(engine, codec, how, world.rules(task), task, sibling, rewrite)
 
     return seat
 

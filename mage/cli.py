@@ -41,6 +41,7 @@ class Kind(StrEnum):
     OPPONENTS = "opponents"
     RECIPES = "recipes"
     MODELS = "models"
+    SPLITS = "splits"
 
 
 def main() -> None:
@@ -76,7 +77,7 @@ def options(
 def list_(
     kind: Kind, everything: Annotated[bool, typer.Option("--all", help="Games: OpenSpiel's own too.")] = False
 ) -> None:
-    """List the games, opponents, recipes or models that exist."""
+    """List the games, opponents, recipes, models or splits that exist."""
     from mage.commands import catalogue
 
     if kind is Kind.GAMES:
@@ -85,8 +86,10 @@ def list_(
         _console().print(catalogue.opponents())
     elif kind is Kind.RECIPES:
         _console().print(catalogue.recipes())
-    else:
+    elif kind is Kind.MODELS:
         _console().print(catalogue.models())
+    else:
+        _console().print(catalogue.splits())
 
 
 @app.command()
@@ -210,17 +213,145 @@ def train(
 
 @app.command()
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A train run.")],
+    agent: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="AGENT", help="A run, a checkpoint, a model, scripted:NAME, remote:URL#model or an opponent spec."
+        ),
+    ] = None,
+    overrides: Overrides = None,
+    game: Annotated[str | None, typer.Option(help="The game of opponents that are given by their specs.")] = None,
+    opponents: Annotated[
+        list[str] | None, typer.Option(help="A split or an opponent spec; several of these are judged together.")
+    ] = None,
+    episodes: Annotated[int | None, typer.Option(min=1, help="Episodes of a trial.")] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Trials per member and seat.")] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="What a model remembers: none, history, reflections, both.")
+    ] = None,
+    reply: Annotated[str | None, typer.Option(help="How a model answers: choice or text.")] = None,
+    method: Annotated[str | None, typer.Option(help="How a model is prompted: plain, react, …")] = None,
+    seat: Annotated[list[int] | None, typer.Option(min=0, help="A seat to play; several may be named.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Fixes the tasks.")] = None,
+    temperature: Annotated[float | None, typer.Option(min=0, help="Sampling temperature.")] = None,
+    context: Annotated[int | None, typer.Option(min=1, help="Most tokens of a prompt and its answer.")] = None,
+    device: Annotated[str | None, typer.Option(help="Where a model runs: cpu, cuda or auto.")] = None,
     reflections: Annotated[
         bool, typer.Option("--reflections", help="Judge what reflections do: kept, removed, or another trial's.")
     ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="A new directory for the evaluation.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Go on with this evaluation instead of a new one.")
+    ] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="With --resume: play trials that failed once more.")
+    ] = False,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Trials under way at once.")] = None,
+    max_calls: Annotated[int | None, typer.Option(min=1, help="Most calls to remote models.")] = None,
+    max_remote_tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens of remote models.")] = None,
+    timeout: Annotated[float | None, typer.Option(min=0.001, help="Seconds that a remote call may take.")] = None,
 ) -> None:
-    """Judge a run's newest weights on its splits, beside the no-memory control and the exact references."""
-    _needs_torch()
-    from mage.commands.train import run_evaluation, run_reflections
+    """Judge anybody who can play, beside the no-memory control and the exact references."""
+    from mage.commands.evaluate import Means, resume_evaluation, run_evaluation
+    from mage.config import parse_override
 
-    raise typer.Exit((run_reflections if reflections else run_evaluation)(run, trials, _console()))
+    means = Means(concurrency, max_calls, max_remote_tokens, timeout)
+    named = {
+        "trial.episodes": episodes,
+        "agent.memory": memory,
+        "agent.reply": reply,
+        "agent.method": method,
+        "trial.seats": seat or None,
+        "evaluation.seed": seed,
+        "agent.temperature": temperature,
+        "agent.context": context,
+        "device": device,
+    }
+    values = {**dict(map(parse_override, overrides or ())), **{k: v for k, v in named.items() if v is not None}}
+    if (agent is None) is (resume is None):
+        raise ConfigError("give an agent to judge, or --resume DIR to go on with an evaluation, and not both")
+    if resume is not None:
+        if values or game or opponents or trials or reflections or out:
+            raise ConfigError("a resumed evaluation has its plan; only what it may take and --retry-failed go with it")
+        raise typer.Exit(resume_evaluation(resume, _console(), retry_failed=retry_failed, means=means))
+    if retry_failed:
+        raise ConfigError("--retry-failed goes with --resume")
+    assert agent is not None
+    raise typer.Exit(
+        run_evaluation(
+            agent,
+            _console(),
+            game=game,
+            opponents=opponents or (),
+            trials=trials,
+            values=values,
+            reflections=reflections,
+            out=out,
+            means=means,
+        )
+    )
+
+
+@app.command("cross-play")
+def cross_play(
+    arguments: Annotated[
+        list[str], typer.Argument(metavar="AGENT… KEY=VALUE…", help="Agents, and overrides for the models among them.")
+    ],
+    game: Annotated[str, typer.Option(help="A game spec.")],
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes of a trial.")] = 3,
+    trials: Annotated[int, typer.Option(min=1, help="Trials of each pair, in each order of seats.")] = 100,
+    seed: Seed = 0,
+    max_turns: MaxTurns = 1000,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="A directory; the same command there goes on.")
+    ] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Trials under way at once.")] = None,
+    max_calls: Annotated[int | None, typer.Option(min=1, help="Most calls to remote models.")] = None,
+) -> None:
+    """Let agents meet each other in both seats: pay-off matrix, Elo, Nash averaging and alpha-rank."""
+    from mage.commands.crossplay import CrossPlay, run_cross_play
+    from mage.commands.evaluate import Means
+
+    agents, values = _agents_and_values(arguments)
+    plan = CrossPlay(agents, game, episodes, trials, seed, max_turns, values)
+    raise typer.Exit(run_cross_play(plan, out, Means(concurrency, max_calls), _console()))
+
+
+@app.command()
+def nashconv(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="As for mage evaluate.")],
+    game: Annotated[str, typer.Option(help="A game spec, such as kuhn_poker.")],
+    overrides: Overrides = None,
+    after: Annotated[
+        str | None, typer.Option(metavar="AGENT", help="Read the last episode too, after the others against this one.")
+    ] = None,
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes of a trial.")] = 3,
+    trials: Annotated[int, typer.Option(min=1, help="Trials whose memories, or responders, are judged.")] = 100,
+    samples: Annotated[
+        int, typer.Option(min=1, help="Answers at each information state, where probabilities are not exact.")
+    ] = 64,
+    responder: Annotated[
+        list[str] | None,
+        typer.Option(metavar="AGENT", help="Large games: find a lower bound with the best of these, by play."),
+    ] = None,
+    learn: Annotated[int, typer.Option(min=0, help="Add a responder that learns from so many episodes a seat.")] = 0,
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="A new directory for the report.")
+    ] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Calls to a remote model at once.")] = None,
+    max_calls: Annotated[int | None, typer.Option(min=1, help="Most calls to remote models.")] = None,
+) -> None:
+    """Read an agent's policy at every information state, and find what best replies to it gain."""
+    from mage.commands.evaluate import Means
+    from mage.commands.nashconv import NashConv, run_nash_conv
+    from mage.config import parse_override
+
+    values = dict(map(parse_override, overrides or ()))
+    plan = NashConv(agent, game, after, episodes, trials, samples, tuple(responder or ()), learn, seed, values)
+    raise typer.Exit(run_nash_conv(plan, out, Means(concurrency, max_calls), _console()))
 
 
 @app.command()
@@ -231,11 +362,15 @@ def split(
     description: Annotated[str, typer.Option(help="One line on who they are.")] = "",
     held_out: Annotated[bool, typer.Option("--held-out", help="Refuse to train against them.")] = False,
     pool: Annotated[str, typer.Option(help="The split whose members a player may expect; itself by default.")] = "",
+    kind: Annotated[str, typer.Option(help="What it asks of an agent, such as seen, harder or switching.")] = "",
+    episodes: Annotated[int | None, typer.Option(help="Episodes of a trial; as in training by default.")] = None,
 ) -> None:
     """Write a split of your own: opponents to judge by, with a hash."""
     from mage.evaluate.splits import write_split
 
-    made = write_split(file, game, members, description=description, held_out=held_out, pool=pool)
+    made = write_split(
+        file, game, members, description=description, held_out=held_out, pool=pool, kind=kind, episodes=episodes
+    )
     _console().print(f"{file}: {', '.join(made.members)} in {made.game}, hash {made.sha256[:12]}", soft_wrap=True)
 
 
@@ -265,6 +400,23 @@ def sweep(
     raise typer.Exit(new_sweep(arguments or [], seeds or 3, run, max_minutes, _console()))
 
 
+@app.command()
+def compare(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN_OR_SWEEP_OR_REPORT…", help="What to compare; NAME=PATH gives a method a name."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="A directory for tables, plots and sources.")
+    ] = None,
+    plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw plots too; they need matplotlib.")] = True,
+) -> None:
+    """Put methods side by side: scores beside control, bounds and limits, ties, what training cost, and plots."""
+    from mage.commands.compare import run_comparison
+
+    raise typer.Exit(run_comparison(inputs, out, _console(), plots=plots))
+
+
 @app.command("export-model")
 def export_model(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A train run.")],
@@ -280,6 +432,17 @@ def export_model(
     from mage.commands.export import run_export
 
     raise typer.Exit(run_export(run, out, step, best, merge, _console()))
+
+
+def _agents_and_values(arguments: list[str]) -> tuple[tuple[str, ...], dict[str, object]]:
+    """Agents apart from overrides, which begin with a dotted key: an agent's own parameters stand in brackets."""
+    import re
+
+    from mage.config import parse_override
+
+    given = [argument for argument in arguments if re.match(r"[a-z_]+(\.[a-z_]+)*=", argument)]
+    agents = tuple(argument for argument in arguments if argument not in given)
+    return agents, dict(map(parse_override, given))
 
 
 def _needs_torch() -> None:

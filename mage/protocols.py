@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -82,6 +82,16 @@ class Engine(Protocol):
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
     ) -> Sampled:
         """Sample one reply. With `choices`, the reply is exactly one of these id sequences."""
+
+
+@runtime_checkable
+class OpenEngine(Engine, Protocol):
+    """An engine that can be asked how likely each answer is."""
+
+    async def action_logprobs(
+        self, prompt: Sequence[int], choices: Sequence[Sequence[int]], temperature: float = 1.0
+    ) -> tuple[float, ...]:
+        """The exact log-probability of each choice at a temperature above 0: the product along the trie."""
 
 
 class Codec(Protocol):

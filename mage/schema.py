@@ -52,6 +52,9 @@ class AgentConfig(FrozenModel):
 
     model: str = "scripted:counter"
     """A model name, or `scripted:NAME` for an engine that answers from a Python function."""
+    method: str = "plain"
+    """How the model is prompted: plain, react, reflexion, linked-notes or cases. docs/baselines.md says what each adds
+    and which memory it takes."""
     memory: Memory = Memory.BOTH
     """What crosses an episode boundary: none, history, reflections or both."""
     reply: ReplyMode = ReplyMode.CHOICE
@@ -59,7 +62,7 @@ class AgentConfig(FrozenModel):
     temperature: Annotated[float, Field(ge=0, le=10)] = 1.0
     """Sampling temperature. There is no top-p or top-k: they bias importance ratios."""
     max_tokens: Positive = 128
-    """Longest answer in `text` mode."""
+    """Longest answer in `text` mode, and longest thought of the method react."""
     reflection_tokens: Positive = 64
     """Longest reflection."""
     tutor: str = ""
@@ -104,7 +107,7 @@ class CreditConfig(FrozenModel):
     episode: Share = 1.0
     """Discount across an episode boundary."""
     estimator: str = "agent"
-    """agent, grpo, rloo, reinforce, gigpo or ppo."""
+    """agent, grpo, rloo, reinforce, gigpo, ppo or cloning."""
     options: dict[str, float | str] = {}
     """The estimator's own parameters."""
     invalid_penalty: Annotated[float, Field(ge=0)] = 0.0
@@ -229,6 +232,9 @@ class Config(FrozenModel):
     """Fixes every draw of the run."""
     steps: Positive = 100
     """Updates of the weights."""
+    trained_tokens: Count = 0
+    """Trained tokens after which the run ends though steps are left; schedules follow them then, not the steps. So
+    methods that write more or less per trial can be compared. 0 is no limit."""
     game: str = "rps"
     """A game spec."""
     trials: Positive = 8
@@ -250,3 +256,11 @@ class Config(FrozenModel):
     evaluation: EvaluationConfig = EvaluationConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     alarms: AlarmConfig = AlarmConfig()
+
+    def is_over(self, step: int, num_tokens: int) -> bool:
+        """Whether a run that has come so far has come to its end.
+
+        >>> [Config(steps=9, trained_tokens=50).is_over(*done) for done in ((8, 49), (9, 49), (8, 50))]
+        [False, True, True]
+        """
+        return step >= self.steps or 0 < self.trained_tokens <= num_tokens

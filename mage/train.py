@@ -13,13 +13,12 @@ from mage.credit.dead import filled_up, split_dead
 from mage.credit.estimators.base import Advantages
 from mage.credit.stats import Stats
 from mage.credit.steps import CreditGroup, agent_turns, trained_only
-from mage.evaluate.reflections import ReflectionReport, judge_reflections
 from mage.evaluate.splits import Split
 from mage.evaluate.suite import SplitReport, evaluation_tasks, judge
 from mage.learn.parts import Parts
 from mage.learn.progress import Progress
 from mage.learn.samples import to_samples
-from mage.record.figures import step_figures
+from mage.record.figures import of_teacher, step_figures
 from mage.schema import Config
 from mage.types import Failure, Group, Phase, Sample, Task, Trial
 
@@ -28,7 +27,7 @@ async def train(config: Config, parts: Parts, progress: Progress) -> None:
     """Run the steps that are left, saving and judging on the way."""
     if progress.step == 0:
         progress.keep(await showcase(parts, 0))
-    while progress.step < config.steps and not progress.is_stopped:
+    while not (progress.is_finished or progress.is_stopped):
         groups, figures = await collect(config, parts, progress.step, progress.stats)
         credited = parts.credit(groups)
         advantages, stats = parts.estimator.estimate(credited, progress.stats)
@@ -59,7 +58,8 @@ async def collect(config: Config, parts: Parts, step: int, stats: Stats) -> tupl
             break
         latest = await parts.play(parts.tasks(len(dead), "replacements", step, number), batch.size, step)
         groups += latest
-    return groups, step_figures(drawn, groups)
+    figures = step_figures(drawn, groups)
+    return groups, figures if parts.teacher is None else of_teacher(figures)
 
 
 def to_batch(
@@ -98,18 +98,9 @@ async def evaluate(config: Config, parts: Parts, step: int, trials: int) -> list
     return reports
 
 
-async def reflections(config: Config, parts: Parts, step: int, trials: int) -> list[ReflectionReport]:
-    """Judge the current weights on the same tasks with their own reflections, with none and with others'."""
-    reports: list[ReflectionReport] = []
-    for split in parts.splits:
-        await parts.publish(step)
-        tasks = judging_tasks(config, split, trials)
-        reports.append(await judge_reflections(parts.world, parts.seated, split, tasks))
-    return reports
-
-
 def judging_tasks(config: Config, split: Split, trials: int) -> list[Task]:
-    """The tasks of a split, as this config plays them."""
+    """The tasks of a split, as this config plays them; a split that says how many episodes it needs has its way."""
+    episodes = split.episodes or config.trial.episodes
     return evaluation_tasks(
-        split, episodes=config.trial.episodes, seats=config.trial.seats, trials=trials, seed=config.evaluation.seed
+        split, episodes=episodes, seats=config.trial.seats, trials=trials, seed=config.evaluation.seed
     )

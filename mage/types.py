@@ -188,6 +188,8 @@ class AgentInfo(msgspec.Struct, frozen=True):
     name: str
     memory: Memory | None
     reply: ReplyMode | None
+    method: str | None = None
+    """How a model was prompted; None where there is no model, or where nobody wrote it down yet."""
 
 
 class Trial(msgspec.Struct, frozen=True, tag="trial"):

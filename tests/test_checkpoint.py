@@ -87,7 +87,7 @@ def test_going_back_to_before_the_first_update_forgets_the_optimizer(tmp_path: P
     parts.learner.update(batch)
     after = {name: tensor.clone() for name, tensor in parts.learner.weights().items()}
     load_checkpoint(path, parts.learner)
-    assert parts.learner.state() == ({}, {"num_updates": 0, "entropy_factor": 1.0, "skips": 0})
+    assert parts.learner.state() == ({}, {"num_updates": 0, "num_tokens": 0, "entropy_factor": 1.0, "skips": 0})
     parts.learner.update(batch)
     assert all(torch.equal(tensor, after[name]) for name, tensor in parts.learner.weights().items())
 

@@ -61,6 +61,9 @@ def test_lists() -> None:
     assert "leduc_poker" in CliRunner().invoke(app, ["list", "games", "--all"]).stdout
     assert "mcts  simulations=100" in CliRunner().invoke(app, ["list", "opponents"]).stdout
     assert "demo" in CliRunner().invoke(app, ["list", "recipes"]).stdout
+    splits = CliRunner().invoke(app, ["list", "splits"]).stdout
+    assert "Unseen families" in splits
+    assert "rps-switching" in splits
     models = CliRunner().invoke(app, ["list", "models"]).stdout
     assert "nano" in models
     assert "Always the first choice" in models

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import msgspec
 import pytest
 
 from mage.errors import ConfigError
-from mage.evaluate.metrics import Estimate, Verdict, clustered_proportion, mean, mean_of_few, proportion, verdict
+from mage.evaluate.metrics import (
+    Difference,
+    Estimate,
+    Verdict,
+    clustered_proportion,
+    holm,
+    mean,
+    mean_of_few,
+    paired_difference,
+    paired_difference_of_few,
+    proportion,
+    verdict,
+)
 
 
 def ends(figure: Estimate) -> tuple[float, float]:
@@ -84,3 +97,59 @@ def test_verdicts_compare_seats() -> None:
     assert [verdict((1.0, 1.0, -2.0), s) for s in range(3)] == [Verdict.DRAW, Verdict.DRAW, Verdict.LOSS]
     assert verdict((0.1 + 0.2, 0.3), 0) is Verdict.DRAW, "rounding makes no winner"
     assert [verdict((x,), 0) for x in (1.0, 0.0, -1.0)] == [Verdict.WIN, Verdict.DRAW, Verdict.LOSS]
+
+
+def test_a_paired_difference_by_hand() -> None:
+    # Differences 1, 0, 2, 1: mean 1, variance 2/3, standard error sqrt(1/6), so 2.449 errors from zero.
+    found = paired_difference([3.0, 1.0, 2.0, 0.0], [2.0, 1.0, 0.0, -1.0])
+    assert found.estimate == mean([1.0, 0.0, 2.0, 1.0])
+    assert found.p_value == pytest.approx(0.01431, abs=1e-5)
+    assert not found.is_tie
+    back = paired_difference([2.0, 1.0, 0.0, -1.0], [3.0, 1.0, 2.0, 0.0])
+    assert (back.estimate.value, back.p_value) == (-1.0, found.p_value)
+
+
+def test_a_difference_of_few_is_students() -> None:
+    # The example of R's t.test(extra ~ group, data = sleep, paired = TRUE): t = -4.0621, p = 0.002833.
+    one = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
+    two = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
+    found = paired_difference_of_few(one, two)
+    assert found.estimate.value == pytest.approx(-1.58)
+    assert ends(found.estimate) == pytest.approx((-2.4598858, -0.7001142))
+    assert found.p_value == pytest.approx(0.002833, abs=5e-7)
+
+
+@pytest.mark.parametrize("difference", [paired_difference, paired_difference_of_few])
+def test_differences_without_scatter_or_company(difference: Callable[..., Difference]) -> None:
+    same = difference([1.0, 2.0], [1.0, 2.0])
+    assert (same.estimate, same.p_value, same.is_tie) == (Estimate(0.0, 0.0, 0.0), 1.0, True)
+    certain = difference([1.0, 2.0], [0.0, 1.0])
+    assert (certain.estimate, certain.p_value, certain.is_tie) == (Estimate(1.0, 1.0, 1.0), 0.0, False)
+    alone = difference([1.0], [0.0])
+    assert (alone.estimate, alone.p_value, alone.is_tie) == (Estimate(1.0, None, None), 1.0, True)
+    with pytest.raises(ConfigError, match="as many values on both sides, not 2 and 1"):
+        difference([1.0, 2.0], [1.0])
+
+
+def test_a_tie_is_what_the_p_value_says_too() -> None:
+    rng = random.Random(5)
+    for _ in range(300):
+        values = [rng.gauss(0.3, 1.0) for _ in range(30)]
+        found = paired_difference(values, [0.0] * 30)
+        assert found.is_tie == (found.p_value > 0.05)
+
+
+def test_holm_steps_down_until_one_fails() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == [True, False, False, True], "0.03 is over 0.05 / 2, and ends it"
+    assert holm([0.04]) == [True]
+    assert holm([0.04, 0.04]) == [False, False]
+    assert holm([0.024, 0.05]) == [True, True]
+    assert holm([]) == []
+    assert holm([0.01, 0.02], level=0.01) == [False, False]
+    assert holm([0.005, 0.02], level=0.02) == [True, True]
+
+
+def test_holm_rarely_claims_what_is_not_there() -> None:
+    rng = random.Random(6)
+    wrong = sum(any(holm([rng.random() for _ in range(6)])) for _ in range(2000))
+    assert 70 <= wrong <= 130, "about one family in twenty"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from mage.games.openspiel import Game, load_game
-from mage.players.table import COMBINERS, MAKERS, describe_opponents, family
+from mage.players.table import COMBINERS, MAKERS, TALKERS, describe_opponents, family
 from mage.players.tictactoe import ORDERS
 from mage.spec import make_spec, parse_spec
 from mage.types import Observation
@@ -164,6 +164,14 @@ def test_preferred_players_take_cells_in_their_order(order: str) -> None:
         played = [*taken, max(set(range(9)) - set(taken))]
 
 
+def test_any_order_of_the_nine_cells_can_be_preferred() -> None:
+    game = load_game("tic_tac_toe")
+    policy = policy_of("preferred([8,1,0,2,3,4,5,6,7])", game)
+    for played, expected in (((), 8), ((0, 8), 1), ((8, 1), 0), ((8, 1, 0, 2), 3)):
+        observation = seen_after(game, 0, *played)
+        assert observation.ids[list(policy(observation)).index(1.0)] == expected
+
+
 def test_six_preferred_players_differ() -> None:
     assert len(set(ORDERS.values())) == 6
     assert all(sorted(order) == list(range(9)) for order in ORDERS.values())
@@ -233,7 +241,7 @@ def test_a_switch_changes_members_at_its_episodes() -> None:
 
 def test_the_list_of_opponents_is_complete() -> None:
     listed = {line.name: line for line in describe_opponents()}
-    assert list(listed) == sorted({*MAKERS, *COMBINERS})
+    assert list(listed) == sorted({*MAKERS, *COMBINERS, *TALKERS})
     assert listed["mcts"].parameters == "simulations=100, c=2.0, seed"
     assert listed["mixture"].parameters == "members…, weights, each=move"
     assert listed["conservative"].games == "kuhn_poker"

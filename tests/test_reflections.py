@@ -1,4 +1,4 @@
-"""What reflections do: kept, removed and swapped, on trials whose answer is known."""
+"""What reflections do: kept, removed, swapped and replaced by history, on trials whose answer is known."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ import pytest
 from rich.console import Console
 
 from mage.build import language_seating, scripted_engine
-from mage.commands.train import run_reflections
+from mage.commands.evaluate import run_evaluation
 from mage.engines.scripted import Answer, ScriptedEngine, counter
 from mage.errors import ConfigError
-from mage.evaluate.metrics import Estimate
+from mage.evaluate.metrics import Estimate, mean
 from mage.evaluate.reflections import ReflectionReport, Seats, borrowed, forgotten, judge_reflections, partners
 from mage.evaluate.report import read_report
 from mage.evaluate.splits import Split, make_split
 from mage.evaluate.suite import evaluation_tasks
+from mage.evaluate.suite import play_all as play_everything
 from mage.evaluate.table import interval, reflections_table
-from mage.learn.run import go, judge_reflections_of, start
+from mage.learn.run import go, start
 from mage.players.agent import AgentSettings, Rewrite, as_written
 from mage.prompts.plain import PlainCodec
-from mage.protocols import Engine, Seating
-from mage.types import Memory, Task, Trial
+from mage.protocols import Engine, Seating, World
+from mage.rollout.group import Job
+from mage.types import Failure, Memory, Task, Trial
 from tests.seated import WORLD, GluedCodec, make_settings, make_task, play_all, prompt_text, saying
 from tests.tiny import tiny_config
 
@@ -46,10 +48,16 @@ def seats(engine: Engine, how: AgentSettings, codec: PlainCodec | None = None) -
     return seated
 
 
+def history(engine: Engine) -> Seating:
+    """The same model, remembering what happened."""
+    return language_seating(WORLD, engine, PlainCodec(), make_settings(memory=Memory.HISTORY))
+
+
 def judged(answer: Answer, memory: Memory, trials: int = 4) -> ReflectionReport:
-    how = make_settings(memory=memory, reflection_tokens=200)
-    seated = seats(ScriptedEngine(answer), how)
-    return asyncio.run(judge_reflections(WORLD, seated, CONSTANT, tasks_of(CONSTANT, trials)))
+    engine = ScriptedEngine(answer)
+    seated = seats(engine, make_settings(memory=memory, reflection_tokens=200))
+    tasks = tasks_of(CONSTANT, trials)
+    return asyncio.run(judge_reflections(WORLD, seated, history(engine), CONSTANT, tasks))
 
 
 def trial_of(task: Task, answer: Answer, memory: Memory, rewrite: Rewrite) -> Trial:
@@ -71,9 +79,11 @@ def test_own_notes_win_none_play_as_at_first_and_swapped_ones_mislead() -> None:
     assert [e.value for e in report.removed] == [0.0, 0.0, 0.0]
     assert [e.value for e in report.swapped] == pytest.approx([0.0, misled, misled])
     assert misled < 0
+    assert [e.value for e in report.history] == [0.0, 1.0, 1.0], "it counts what happened as well as what it wrote"
     assert report.over_removed[0] == report.over_swapped[0] == Estimate(0.0, 0.0, 0.0)
     assert report.over_removed[2].is_over(0.0)
     assert report.over_swapped[2].is_over(0.0)
+    assert {*report.over_history} == {Estimate(0.0, 0.0, 0.0)}
     assert (report.num_trials, report.failures, report.seats) == (12, 0, (0,))
 
 
@@ -98,8 +108,8 @@ def test_notes_that_are_not_used_change_nothing() -> None:
 
     for memory in NOTES:
         report = judged(first_action, memory)
-        assert report.kept == report.removed == report.swapped
-        assert {*report.over_removed, *report.over_swapped} == {Estimate(0.0, 0.0, 0.0)}
+        assert report.kept == report.removed == report.swapped == report.history
+        assert {*report.over_removed, *report.over_swapped, *report.over_history} == {Estimate(0.0, 0.0, 0.0)}
 
 
 @pytest.mark.parametrize("memory", NOTES)
@@ -116,6 +126,52 @@ def test_with_history_in_memory_only_the_notes_are_exchanged(memory: Memory) -> 
     assert [e.value for e in report.removed] == [0.0, 0.0, 0.0]
     assert report.swapped[1].value < 0.0, "what beats another constant draws with this one or loses to it"
     assert report.over_swapped[1].is_over(0.0)
+    assert [e.value for e in report.history] == [0.0, 0.0, 0.0], "there are no notes to believe in"
+    assert report.next_over_history == report.over_history[1] == report.over_history[2]
+
+
+def test_the_effect_on_the_next_episode_leaves_the_first_out() -> None:
+    def late(prompt: str, choices: tuple[str, ...]) -> str:
+        """Believes its notes once it has two of them."""
+        if choices and prompt.count("They play") < 2:
+            return choices[0]
+        return counter(prompt, choices)
+
+    report = judged(late, Memory.REFLECTIONS, trials=8)
+    by_opponent = {"always(rock)": 1.0, "always(paper)": 2.0, "always(scissors)": 0.0}  # won, over what rock scores
+    gains = [by_opponent[task.opponents[0]] for task in tasks_of(CONSTANT, 8)]
+    assert report.over_removed[1] == Estimate(0.0, 0.0, 0.0)
+    assert report.over_removed[2] == mean(gains)
+    assert report.next_over_removed == mean([gain / 2 for gain in gains]), "episodes 2 and 3, averaged in each trial"
+    assert report.next_over_swapped.value == pytest.approx(report.over_swapped[2].value / 2)
+
+
+def test_a_journal_hears_of_every_arm_by_name() -> None:
+    heard: list[tuple[str, int]] = []
+
+    async def listening(arm: str, world: World, jobs: Sequence[Job], seating: Seating) -> list[Trial | Failure]:
+        heard.append((arm, len(jobs)))
+        return await play_everything(arm, world, jobs, seating)
+
+    engine = ScriptedEngine(counter)
+    seated = seats(engine, make_settings(memory=Memory.REFLECTIONS, reflection_tokens=200))
+    tasks = tasks_of(CONSTANT, 2)
+    report = asyncio.run(judge_reflections(WORLD, seated, history(engine), CONSTANT, tasks, play=listening))
+    assert heard == [(arm, 6) for arm in ("kept", "removed", "swapped", "history")]
+    assert report == judged(counter, Memory.REFLECTIONS, trials=2)
+
+
+def test_notes_that_name_the_opponent_are_counted() -> None:
+    def knowing(prompt: str, choices: tuple[str, ...]) -> str:
+        return counter(prompt, choices) if choices else f"Always the same move. {counter(prompt, choices)}"
+
+    named = judged(knowing, Memory.REFLECTIONS).naming
+    assert named is not None
+    assert (named.num_reflections, named.named.value) == (24, 1.0)
+    assert named.by_chance.value == 1.0, "all opponents here are of one family"
+    silent = judged(counter, Memory.REFLECTIONS).naming
+    assert silent is not None
+    assert silent.named.value == 0.0
 
 
 def lending(task: Task) -> Rewrite:
@@ -210,7 +266,7 @@ def test_a_task_that_fails_in_one_arm_is_left_out_of_all() -> None:
         return counter(prompt, choices)
 
     report = judged(fragile, Memory.REFLECTIONS, trials=6)
-    # Six tasks fail with their own notes, and those among the others that borrow no rock are played thrice.
+    # Six tasks fail with their own notes, and those among the others that borrow no rock are played four times.
     assert report.failures >= 6
     assert report.num_trials + report.failures == 18
     assert report.kept[2].value == 1.0
@@ -230,7 +286,8 @@ def test_one_opponent_has_nobody_to_swap_with() -> None:
 def test_the_report_reads_back_and_its_table_fits_a_terminal() -> None:
     engine, _ = scripted_engine("scripted:counter")
     how = make_settings(memory=Memory.REFLECTIONS, reflection_tokens=200)
-    report = asyncio.run(judge_reflections(WORLD, seats(engine, how), CONSTANT, tasks_of(CONSTANT, 2)))
+    seated, tasks = seats(engine, how), tasks_of(CONSTANT, 2)
+    report = asyncio.run(judge_reflections(WORLD, seated, history(engine), CONSTANT, tasks))
     assert msgspec.json.decode(msgspec.json.encode(report), type=ReflectionReport) == report
     console = Console(width=80, force_terminal=False)
     with console.capture() as captured:
@@ -242,6 +299,9 @@ def test_the_report_reads_back_and_its_table_fits_a_terminal() -> None:
     assert rows["best memoryless"] == "22/63 = 0.349"
     assert rows["limit"] == "1"
     assert rows["own over removed"].startswith(f"{report.over_removed[2].value:+.3f}")
+    assert rows["history instead"] == "+1.000 ±0.000"
+    assert rows["next, own over swapped"] == interval(report.next_over_swapped)
+    assert rows["opponent named"].startswith("0.0 ±")
 
 
 @pytest.mark.parametrize("memory", NOTES)
@@ -252,7 +312,7 @@ def test_a_run_s_reflections_are_judged_saved_and_printed(tmp_path: Path, memory
     go(tmp_path / "run", Console(quiet=True))
     console = Console(width=80, force_terminal=False)
     with console.capture() as captured:
-        assert run_reflections(tmp_path / "run", 2, console) == 0
+        assert run_evaluation(str(tmp_path / "run"), console, trials=2, reflections=True) == 0
     saved = read_report(tmp_path / "run" / "evaluations" / "reflections-000001.json", ReflectionReport)
     (report,) = saved.reports
     assert (report.split, report.episodes, report.num_trials, report.failures) == ("rps-seven", 2, 14, 0)
@@ -263,6 +323,7 @@ def test_a_run_s_reflections_are_judged_saved_and_printed(tmp_path: Path, memory
 
 
 def test_a_run_that_writes_no_reflections_is_refused(tmp_path: Path) -> None:
-    start(tiny_config("agent.memory=history"), tmp_path / "run")
+    start(tiny_config("agent.memory=history", "steps=1"), tmp_path / "run")
+    go(tmp_path / "run", Console(quiet=True))
     with pytest.raises(ConfigError, match=r"agent\.memory = history: no reflections are written"):
-        judge_reflections_of(tmp_path / "run")
+        run_evaluation(str(tmp_path / "run"), Console(quiet=True), reflections=True)

@@ -10,33 +10,30 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from rich.console import Console
 
-from mage.build import check, check_splits, members_of
+from mage.build import check, members_of
 from mage.config import load_config, recipe_names
 from mage.errors import ConfigError, RecordError
 from mage.evaluate import splits
+from mage.evaluate.realise import present, switches
 from mage.evaluate.splits import (
+    Kind,
     Split,
-    check_split,
     load_split,
     make_split,
-    pool_of,
     refuse_held_out,
     shipped_split,
     split_names,
-    write_split,
 )
 from mage.games.openspiel import load_game
-from mage.learn.changes import config_of
-from mage.learn.parts import build_parts
-from mage.learn.run import go, judge_run, start
+from mage.learn.run import start
 from mage.players.table import check_opponent
-from mage.spec import parse_spec
-from tests.tiny import tiny_config
+from mage.spec import Spec, make_spec, parse_spec
+from mage.train import judging_tasks
 
 SHIPPED = Path(splits.__file__).parents[1] / "splits"
-HELD_OUT = [name for name in split_names() if load_split(name).held_out]
+HELD_OUT = [name for name in split_names() if load_split(name).held_out and load_split(name).kind is not Kind.REWORDED]
+REWORDED = [name for name in split_names() if load_split(name).kind is Kind.REWORDED]
 
 
 @pytest.fixture
@@ -108,8 +105,9 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 @pytest.mark.parametrize("name", HELD_OUT)
 def test_training_on_a_member_that_is_held_out_is_refused(name: str) -> None:
     split = load_split(name)
+    holders = [other.name for other in map(load_split, HELD_OUT) if {*other.members} & {*split.members}]
     for member in split.members:
-        with pytest.raises(ConfigError, match=f"is held out by the split '({name}|rps-held-out)'; train"):
+        with pytest.raises(ConfigError, match=f"is held out by the split '({'|'.join(holders)})'; train"):
             refuse_held_out(split.game, ("uniform", member))
 
 
@@ -119,6 +117,74 @@ def test_a_held_out_member_is_refused_however_it_is_written_or_wrapped() -> None
             refuse_held_out("kuhn_poker(reworded=3)", (member,))
     with pytest.raises(ConfigError, match="is held out by the split 'rps-held-out'"):
         refuse_held_out("rps(rounds=9)", load_split("rps-held-out").members[:1])
+
+
+@pytest.mark.parametrize("name", REWORDED)
+def test_training_in_words_that_are_held_out_is_refused(name: str) -> None:
+    split = load_split(name)
+    with pytest.raises(ConfigError, match=f"its words are held out by the split '{name}'"):
+        refuse_held_out(split.game, ("uniform",))
+    spec = parse_spec(split.game)
+    plain = Spec(spec.name, (), tuple((key, value) for key, value in spec.kwargs if key != "reworded"))
+    refuse_held_out(str(plain), split.members)
+    refuse_held_out(str(make_spec(spec.name, **{**spec.named, "reworded": 1})), split.members)
+
+
+def test_words_are_held_out_whatever_else_the_game_has() -> None:
+    for game in ("rps(reworded=2603)", "rps(9,2603)", "rps(rounds=5,reworded=2603)"):
+        with pytest.raises(ConfigError, match=r"game = rps\(.*: its words are held out by the split 'rps-reworded'"):
+            refuse_held_out(game, ("uniform",))
+
+
+def test_a_mixture_that_plays_a_held_out_member_for_whole_episodes_is_refused() -> None:
+    for each in ("trial", "episode"):
+        with pytest.raises(ConfigError, match=r"'always\(bet\)' is held out"):
+            refuse_held_out("kuhn_poker", (f"mixture(conservative,always:bet,each={each})",))
+    refuse_held_out("kuhn_poker", ("mixture(conservative,always:bet)",))  # move by move it is someone else
+
+
+@pytest.mark.parametrize("game", ["rps", "kuhn", "tictactoe"])
+def test_every_kind_of_split_is_shipped_for_every_game(game: str) -> None:
+    found = [load_split(name) for name in split_names() if name.startswith(f"{game}-")]
+    assert {split.kind for split in found} == set(Kind)
+    for split in found:
+        assert split.held_out == (split.kind is not Kind.SEEN)
+
+
+@pytest.mark.parametrize("name", [name for name in split_names() if load_split(name).kind is Kind.SWITCHING])
+def test_switches_leave_time_to_recover_and_go_both_ways(name: str) -> None:
+    split = load_split(name)
+    assert split.episodes == 6
+    turns = []
+    for member in split.members:
+        spec = parse_spec(member)
+        before, after = (str(present(spec, episode)) for episode in (0, 5))
+        (at,) = switches(member, 6)
+        turns.append((before, after, at))
+    assert {at for _, _, at in turns} == {2, 3}, "nobody can know when"
+    assert sorted(turns) == sorted((after, before, at) for before, after, at in turns)
+    seen = [m for n in split_names() if (other := load_split(n)).kind is Kind.SEEN for m in other.members]
+    assert {who for before, after, _ in turns for who in (before, after)} <= set(seen)
+
+
+@pytest.mark.parametrize("name", REWORDED)
+def test_reworded_splits_have_players_to_train_with_and_no_usual_word(name: str) -> None:
+    split = load_split(name)
+    plain = next(other for n in split_names() if (other := load_split(n)).kind is Kind.SEEN and n[:4] == name[:4])
+    words = [set(load_game(game).words.rules(0).lower().replace(",", " ").split()) for game in (split.game, plain.game)]
+    for term in ("rock", "paper", "scissors", "rock-paper-scissors", "kuhn", "poker", "king", "bet", "tic-tac-toe"):
+        assert term not in words[0]
+    assert {"rock-paper-scissors", "kuhn", "tic-tac-toe"} & words[1]
+    refuse_held_out(plain.game, split.members)
+
+
+def test_a_split_may_say_how_many_episodes_it_needs() -> None:
+    config = load_config("rps")
+    split = load_split("rps-switching")
+    assert {task.episodes for task in judging_tasks(config, split, 1)} == {6}
+    assert {task.episodes for task in judging_tasks(config, load_split("rps-seven"), 1)} == {3}
+    longer = make_split(split.name, "", split.game, split.members, held_out=True, episodes=8)
+    assert longer.sha256 != split.sha256, "trials of another length are other tasks"
 
 
 def test_others_may_be_trained_with() -> None:
@@ -138,8 +204,8 @@ def test_mage_train_refuses_held_out_members_in_one_line(tmp_path: Path) -> None
 
 
 def test_a_population_that_is_held_out_is_refused(tmp_path: Path) -> None:
-    config = load_config("kuhn", ["population.split=kuhn-other-scripts", "population.weights=[]"])
-    with pytest.raises(ConfigError, match="is held out by the split 'kuhn-other-scripts'"):
+    config = load_config("kuhn", ["population.split=kuhn-behaviour-held-out", "population.weights=[]"])
+    with pytest.raises(ConfigError, match="is held out by the split 'kuhn-behaviour-held-out'"):
         start(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -150,7 +216,7 @@ def test_no_shipped_recipe_trains_on_what_is_held_out(name: str) -> None:
     check(config)
     refuse_held_out(config.game, members_of(config))
     for split in config.evaluation.splits:
-        assert load_split(split).game == str(parse_spec(config.game))
+        assert parse_spec(load_split(split).game).name == parse_spec(config.game).name
 
 
 def test_a_split_is_made_with_canonical_specs_and_its_own_pool() -> None:
@@ -158,145 +224,3 @@ def test_a_split_is_made_with_canonical_specs_and_its_own_pool() -> None:
     assert (split.game, split.members, split.pool) == ("rps(rounds=3)", ("mcts(100)", "always(rock)"), "mine")
     assert split.sha256 == make_split("other", "words", split.game, split.members, held_out=False).sha256
     assert split.sha256 != make_split("mine", "", split.game, split.members[::-1], held_out=True).sha256
-
-
-GAME = "rps(rounds=3)"
-
-
-def test_a_split_of_ones_own_is_written_and_read_by_its_path(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "mine.json"
-    write_split(path, " rps( rounds=3 )", ["always:rock", "copy"], description="two", held_out=True)
-    split = load_split(str(path))
-    assert split == make_split("mine", "two", GAME, ("always(rock)", "copy"), held_out=True)
-    assert pool_of(split) == split
-    write_split(
-        path, GAME, ["always:rock", "copy"], description="two", held_out=True
-    )  # a cell that runs twice does no harm
-    with pytest.raises(RecordError, match=r"mine\.json holds something else already"):
-        write_split(path, GAME, ["copy"])
-    assert load_split(str(path)) == split
-
-
-def test_a_pool_is_shipped_or_lies_beside_the_file(tmp_path: Path) -> None:
-    write_split(tmp_path / "all.json", GAME, ["copy", "uniform", "always:rock"])
-    write_split(tmp_path / "some.json", GAME, ["uniform"], pool="all")
-    write_split(tmp_path / "known.json", GAME, ["copy"], pool="rps-seven")
-    assert pool_of(load_split(str(tmp_path / "some.json"))).members == ("copy", "uniform", "always(rock)")
-    assert pool_of(load_split(str(tmp_path / "known.json"))) == load_split("rps-seven")
-    moved = shutil.copytree(tmp_path, tmp_path / "moved")
-    assert pool_of(load_split(str(moved / "some.json"))).name == "all", "relative to the file, not to who reads it"
-
-
-@pytest.mark.parametrize(
-    ("name", "game", "members", "pool", "says"),
-    [
-        ("mine.toml", GAME, ["copy"], "", "cannot be the file of a split; it ends in .json"),
-        ("my own.json", GAME, ["copy"], "", "letters, digits, '-' and '_'"),
-        ("rps-seven.json", GAME, ["copy"], "", "is not that of a shipped split"),
-        ("mine.json", "nope", ["copy"], "", "unknown game 'nope'"),
-        ("mine.json", GAME, ["nope"], "", "unknown opponent 'nope'"),
-        ("mine.json", GAME, ["conservative"], "", "cannot play rps"),
-        ("mine.json", GAME, [], "", "'mine' needs at least one member"),
-        ("mine.json", GAME, ["always:rock", "always(rock)"], "", "and each of them once"),
-        ("mine.json", GAME, ["copy"], "nope", "unknown split 'nope'; known: .*; or a path.json"),
-        ("mine.json", GAME, ["uniform"], "rps-seven", "its pool 'rps-seven' has another game or lacks some members"),
-        ("mine.json", "rps(rounds=4)", ["copy"], "rps-seven", "its pool 'rps-seven' has another game"),
-    ],
-)
-def test_a_split_that_could_not_be_judged_by_is_not_written(
-    tmp_path: Path, name: str, game: str, members: list[str], pool: str, says: str
-) -> None:
-    with pytest.raises(ConfigError, match=says) as caught:
-        write_split(tmp_path / name, game, members, pool=pool)
-    assert "\n" not in str(caught.value)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_that_was_changed_renamed_broken_or_lost_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "mine.json"
-    write_split(path, GAME, ["copy", "uniform"])
-    content = path.read_bytes()
-    shutil.copy(path, tmp_path / "other.json")
-    with pytest.raises(ConfigError, match="is called 'mine'; a file is called as its split is"):
-        load_split(str(tmp_path / "other.json"))
-    path.write_bytes(content.replace(b"uniform", b"win-stay"))
-    with pytest.raises(RecordError, match=r"mine\.json' was changed: its members do not have the hash"):
-        load_split(str(path))
-    path.write_bytes(content[:-9])
-    with pytest.raises(RecordError, match=r"mine\.json' cannot be read"):
-        load_split(str(path))
-    path.unlink()
-    with pytest.raises(ConfigError, match=r"mine\.json' cannot be read: No such file"):
-        load_split(str(path))
-
-
-def test_seats_that_a_split_does_not_have_are_refused(tmp_path: Path) -> None:
-    write_split(tmp_path / "mine.json", GAME, ["copy"])
-    check_split(load_split(str(tmp_path / "mine.json")), (0, 1))
-    with pytest.raises(ConfigError, match=r"the split 'mine': rps\(rounds=3\) has seats 0 to 1, not 2"):
-        check_split(load_split(str(tmp_path / "mine.json")), (2,))
-
-
-def splits_in(folder: Path) -> tuple[str, str]:
-    """Two files: members to train with, and others that are held out."""
-    write_split(folder / "to-train.json", GAME, ["always:rock", "copy"])
-    write_split(folder / "to-judge.json", GAME, ["always:paper", "uniform"], held_out=True)
-    return str(folder / "to-train.json"), str(folder / "to-judge.json")
-
-
-def test_what_a_named_file_holds_out_is_refused(tmp_path: Path) -> None:
-    train, judge = splits_in(tmp_path)
-    good = tiny_config(f"population.split={train}", f'evaluation.splits=["{judge}"]', f"game={GAME}")
-    check_splits(good)
-    caught = r"'always\(paper\)' is held out by the split 'to-judge'; train without it"
-    for wrong in ('population.members=["switch(copy,always:paper,at=1)"]', f"population.split={judge}"):
-        config = tiny_config(f"population.split={train}", f'evaluation.splits=["{judge}"]', f"game={GAME}", wrong)
-        with pytest.raises(ConfigError, match=caught):
-            start(config, tmp_path / "run")
-        with pytest.raises(ConfigError, match=caught):
-            build_parts(config)
-    assert not (tmp_path / "run").exists()
-
-
-def test_splits_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
-    train, judge = splits_in(tmp_path)
-    write_split(tmp_path / "b" / "to-judge.json", GAME, ["uniform"])
-    both = f'evaluation.splits=["{judge}", "{tmp_path / "b" / "to-judge.json"}"]'
-    with pytest.raises(ConfigError, match="name each split once"):
-        check_splits(tiny_config(both))
-    write_split(tmp_path / "b" / "to-train.json", GAME, ["uniform"])
-    other = (f"population.split={train}", f'evaluation.splits=["{tmp_path / "b" / "to-train.json"}"]', f"game={GAME}")
-    with pytest.raises(ConfigError, match="there are two splits called 'to-train'"):
-        check_splits(tiny_config(*other))
-
-
-def test_a_run_keeps_the_splits_it_was_started_with(tmp_path: Path) -> None:
-    write_split(tmp_path / "all.json", GAME, ["always:paper", "uniform", "copy"])
-    train, judge = splits_in(tmp_path)
-    write_split(tmp_path / "part.json", GAME, ["uniform"], pool="all")
-    splits_named = f'evaluation.splits=["{judge}", "{tmp_path / "part.json"}", "rps-seven"]'
-    start(
-        tiny_config(f"population.split={train}", "population.members=[]", splits_named, f"game={GAME}"),
-        tmp_path / "run",
-    )
-    for path in tmp_path.glob("*.json"):
-        path.unlink()
-    write_split(tmp_path / "to-train.json", GAME, ["cycle"])
-    moved = (tmp_path / "run").rename(tmp_path / "moved")
-    parts = build_parts(config_of(moved))
-    assert {task.opponents[0] for task in parts.tasks(50, "tasks", 0)} == {"always(rock)", "copy"}
-    assert [split.name for split in parts.splits] == ["to-judge", "part", "rps-seven"]
-    assert pool_of(parts.splits[1]).members == ("always(paper)", "uniform", "copy")
-
-
-def test_a_run_is_trained_and_judged_by_files(tmp_path: Path) -> None:
-    train, judge = splits_in(tmp_path)
-    config = tiny_config(
-        *(f"population.split={train}", f'evaluation.splits=["{judge}"]', f"game={GAME}"),
-        *("steps=1", "evaluation.final_trials=2"),
-    )
-    start(config, tmp_path / "run")
-    go(tmp_path / "run", Console(quiet=True))
-    _, (report,) = judge_run(tmp_path / "run", trials=2)
-    assert (report.split, report.sha256, report.num_trials) == ("to-judge", load_split(judge).sha256, 4)
-    assert report.references[0][1].memoryless is not None

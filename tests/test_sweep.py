@@ -21,9 +21,10 @@ from mage.config import to_toml
 from mage.errors import ConfigError, RecordError
 from mage.evaluate.metrics import Estimate, mean_of_few
 from mage.learn.bench import Bench
+from mage.learn.plan import Plan
 from mage.learn.run import begin, go
 from mage.learn.summary import RunSummary, State, SweepSummary, by_recipe, minutes_of
-from mage.learn.sweep import Plan, make_sweep, plan_sweep, run_sweep, summarise
+from mage.learn.sweep import make_sweep, plan_sweep, run_sweep, summarise
 from mage.record.files import count_lines, read_lines
 from mage.schema import Config
 from tests.processes import Mage, when

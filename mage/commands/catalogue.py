@@ -1,4 +1,4 @@
-"""What there is to choose from: games, opponents, recipes and models, as tables."""
+"""What there is to choose from: games, opponents, recipes, models and splits, as tables."""
 
 from __future__ import annotations
 
@@ -64,6 +64,18 @@ def models() -> RenderableType:
     return Group(
         entries("Models that learn", ours), Text(more, "dim"), Text(), entries("Scripted, for mage trials", scripted)
     )
+
+
+def splits() -> RenderableType:
+    """Shipped splits by name, under what they ask of an agent."""
+    from mage.evaluate.splits import Kind, load_split, split_names
+
+    shipped = [load_split(name) for name in split_names()]
+    parts: list[RenderableType] = []
+    for kind in Kind:
+        rows = [Entry(s.name, f"{len(s.members)} in {s.game}", s.description) for s in shipped if s.kind is kind]
+        parts += [entries(kind.value.capitalize(), rows), Text()]
+    return Group(*parts, Text("All but those that are seen are held out: training against them is refused.", "dim"))
 
 
 def _first_line(function: object) -> str:

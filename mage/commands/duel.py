@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from itertools import islice
+from typing import cast
 
 import msgspec
 
@@ -11,7 +12,7 @@ from mage.errors import ConfigError
 from mage.evaluate.metrics import Estimate, Verdict, clustered_proportion, mean, verdict
 from mage.games.openspiel import load_game
 from mage.games.world import OpenSpielWorld, opponent, other_seats
-from mage.players.policy import Guest
+from mage.players.policy import Guest, PolicyPlayer
 from mage.players.table import check_opponent
 from mage.protocols import Agent
 from mage.rollout.group import play_trials
@@ -99,7 +100,8 @@ def canonical(spec: str) -> str:
 
 def seated(player: str, task: Task, sibling: int) -> Agent:
     """The duelling player in the task's seat. Its seed differs from every opponent's, because its seat does."""
-    return Guest(opponent(player, task, task.seat), canonical(player))
+    who = opponent(player, task, task.seat)
+    return Guest(who, canonical(player)) if isinstance(who, PolicyPlayer) else cast(Agent, who)
 
 
 def check(duel: Duel) -> None:

@@ -1,4 +1,4 @@
-"""`mage train` and `mage evaluate`: what they do and what they print."""
+"""`mage train`: what it does and what it prints."""
 
 from __future__ import annotations
 
@@ -10,17 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from mage.config import parse_override
-from mage.errors import ConfigError
-from mage.evaluate.reflections import ReflectionReport
-from mage.evaluate.report import evaluation_report, read_report, to_json
+from mage.evaluate.report import read_report
 from mage.evaluate.suite import SplitReport
-from mage.evaluate.table import evaluation_table, reflections_table
+from mage.evaluate.table import summary_table
 from mage.games.words.base import signed
-from mage.learn.changes import config_of
 from mage.learn.progress import Progress
-from mage.learn.run import begin, go, judge_reflections_of, judge_run
+from mage.learn.run import begin, go
 from mage.record.draw import shown
-from mage.record.files import write_atomically
 from mage.record.store import RunReader
 from mage.schema import Config
 from mage.types import Trial
@@ -45,7 +41,7 @@ def _trained(folder: Path, progress: Progress, console: Console) -> int:
         return 0
     reports = saved_reports(folder)
     if reports:
-        console.print(Group(Text(), evaluation_table(reports)))
+        console.print(Group(Text(), summary_table(reports)))
     reader = RunReader(folder)
     trials = [outcome for outcome in reader.trials() if isinstance(outcome, Trial)]
     if len(trials) > 1:
@@ -53,35 +49,6 @@ def _trained(folder: Path, progress: Progress, console: Console) -> int:
         console.print(short_trial(trials[-1], f"and after {progress.step} steps"))
     console.print(shown(f"\nsaved in    {folder}\njudge with  mage evaluate {folder}", "dim"), soft_wrap=True)
     return 0
-
-
-def run_evaluation(folder: Path, trials: int | None, console: Console) -> int:
-    """Judge a run's newest weights, save the report and print it."""
-    console.print(evaluation_table(judged_and_saved(folder, trials)[1]))
-    return 0
-
-
-def run_reflections(folder: Path, trials: int | None, console: Console) -> int:
-    """Judge what the reflections of a run's newest weights do, save the report and print it."""
-    step, reports = judge_reflections_of(folder, trials)
-    _save(folder, "reflections", step, reports)
-    console.print(reflections_table(reports))
-    return 0
-
-
-def judged_and_saved(folder: Path, trials: int | None) -> tuple[int, list[SplitReport]]:
-    """Judge a run's newest weights and save the report; the step they are from comes first."""
-    step, reports = judge_run(folder, trials)
-    _save(folder, "step", step, reports)
-    return step, reports
-
-
-def _save(folder: Path, kind: str, step: int, reports: Sequence[SplitReport | ReflectionReport]) -> None:
-    if not reports:
-        raise ConfigError(f"{folder} names no splits to judge by; set evaluation.splits")
-    path = folder / "evaluations" / f"{kind}-{step:06d}.json"
-    path.parent.mkdir(exist_ok=True)
-    write_atomically(path, to_json(evaluation_report(reports, config_of(folder), step)))
 
 
 def saved_reports(folder: Path) -> Sequence[SplitReport]:

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from math import inf
 
 from mage.engines.trie import Trie
 from mage.errors import EngineError
@@ -39,6 +40,13 @@ class ScriptedEngine:
             return Sampled(whole, (0.0,) * len(whole), _allowed(whole, choices), 0, False)
         tokens = whole[: sampling.max_tokens]
         return Sampled(tokens, (0.0,) * len(tokens), None, 0, len(whole) > len(tokens))
+
+    async def action_logprobs(
+        self, prompt: Sequence[int], choices: Sequence[Sequence[int]], temperature: float = 1.0
+    ) -> tuple[float, ...]:
+        """Zero for the answer and minus infinity for every other choice."""
+        certain = await self.complete(prompt, Sampling(temperature, max(map(len, choices)), 0), choices)
+        return tuple(0.0 if tuple(choice) == certain.tokens else -inf for choice in choices)
 
 
 def _allowed(tokens: Sequence[int], choices: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:

@@ -1,7 +1,8 @@
-"""What reflections do: the same tasks with an agent's own reflections, with none, and with those of other trials.
+"""What reflections do: the same tasks with an agent's own reflections, with none, with others', with history instead.
 
-Tasks, deals, opponents' draws and the seeds of sampling are the same throughout; only what the agent remembers of
-its reflections differs. An agent that is as good without them, or with someone else's, does not use them.
+Tasks, deals, opponents' draws and the seeds of sampling are the same throughout; only what the agent remembers
+differs. An agent that is as good without its reflections, or with someone else's, does not use them; one that is as
+good with a plain record of what happened gains nothing by writing.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import msgspec
 
 from mage.errors import ConfigError
 from mage.evaluate.exact import References
+from mage.evaluate.figures import mean_scores
 from mage.evaluate.metrics import Estimate, mean
-from mage.evaluate.splits import Split
-from mage.evaluate.suite import complete, mean_scores, references_of
+from mage.evaluate.naming import Naming, naming
+from mage.evaluate.splits import Kind, Split
+from mage.evaluate.suite import Play, complete, play_all, references_of
 from mage.players.agent import Rewrite, as_written
 from mage.protocols import Seating, World
-from mage.rollout.group import play_trials
 from mage.seeds import uniform
 from mage.types import Failure, Observation, Reply, Task, Trial, Turn
 
@@ -26,50 +28,72 @@ Seats = Callable[[Rewrite], Seating]
 
 
 class ReflectionReport(msgspec.Struct, frozen=True):
-    """An agent judged on a split with its own reflections, without any, and with another trial's."""
+    """An agent judged on a split with its own reflections, without any, with another trial's, with history instead."""
 
     split: str
+    kind: Kind
     sha256: str
     game: str
     episodes: int
     seats: tuple[int, ...]
     num_trials: int
     failures: int
-    """Tasks that could not be played in one of the three ways; they are left out of all."""
+    """Tasks that could not be played in one of the four ways; they are left out of all."""
     kept: tuple[Estimate, ...]
     """score@k with what the agent wrote."""
     removed: tuple[Estimate, ...]
     """score@k when it remembers no reflection."""
     swapped: tuple[Estimate, ...]
     """score@k when it remembers what was written in a trial against other opponents."""
+    history: tuple[Estimate, ...]
+    """score@k when it writes nothing and remembers what happened instead."""
     over_removed: tuple[Estimate, ...]
     """Kept minus removed in each episode, paired by trial. The first episode has nothing to remember."""
     over_swapped: tuple[Estimate, ...]
     """Kept minus swapped in each episode, paired by trial."""
+    over_history: tuple[Estimate, ...]
+    """Kept minus history in each episode, paired by trial."""
+    next_over_removed: Estimate
+    """What a reflection is worth in the episode that follows it: kept minus removed, over all episodes but the first,
+    paired by trial. What was remembered before that differs too, except in the second episode."""
+    next_over_swapped: Estimate
+    """The same for kept minus swapped."""
+    next_over_history: Estimate
+    """The same for kept minus history."""
+    naming: Naming | None
+    """How often reflections name the family of the opponent; None where it has no name."""
     references: tuple[tuple[int, References], ...]
     """Exact values by seat."""
 
 
 async def judge_reflections(
-    world: World, seated: Seats, split: Split, tasks: Sequence[Task], *, concurrency: int = 4096
+    world: World, seated: Seats, history: Seating, split: Split, tasks: Sequence[Task], *, play: Play = play_all
 ) -> ReflectionReport:
-    """Play the tasks three times and report what the reflections were worth."""
+    """Play the tasks four times and report what the reflections were worth.
 
-    async def played(some: Sequence[Task], rewrite: Rewrite) -> list[Trial | Failure]:
-        jobs = [(task, 0) for task in some]
-        return [o async for o in play_trials(world, jobs, seated(rewrite), concurrency=concurrency)]
+    `history` seats the same model with memory `history`. The arms are `kept`, `removed`, `swapped` and `history`.
+    """
 
-    (own,) = complete(await played(tasks, as_written))
+    async def played(arm: str, some: Sequence[Task], seating: Seating) -> list[Trial | Failure]:
+        return await play(arm, world, [(task, 0) for task in some], seating)
+
+    (own,) = complete(await played("kept", tasks, seated(as_written)))
     if any(len(t.reflections) < max(1, t.task.episodes - 1) for t in own):
         raise ConfigError(
             "there are no reflections to judge; they need agent.memory=reflections or both, and at least 2 episodes"
         )
     again = [trial.task for trial in own]
     lent = {task: own[place].reflections for task, place in zip(again, partners(again), strict=True)}
-    kept, removed, swapped = complete(own, await played(again, forgotten), await played(again, borrowed(lent)))
+    kept, removed, swapped, told = complete(
+        own,
+        await played("removed", again, seated(forgotten)),
+        await played("swapped", again, seated(borrowed(lent))),
+        await played("history", again, history),
+    )
     seats = tuple(sorted({task.seat for task in tasks}))
     return ReflectionReport(
         split=split.name,
+        kind=split.kind,
         sha256=split.sha256,
         game=split.game,
         episodes=tasks[0].episodes,
@@ -79,8 +103,14 @@ async def judge_reflections(
         kept=mean_scores(kept),
         removed=mean_scores(removed),
         swapped=mean_scores(swapped),
+        history=mean_scores(told),
         over_removed=_differences(kept, removed),
         over_swapped=_differences(kept, swapped),
+        over_history=_differences(kept, told),
+        next_over_removed=_next(kept, removed),
+        next_over_swapped=_next(kept, swapped),
+        next_over_history=_next(kept, told),
+        naming=naming(kept),
         references=references_of(split, seats, tasks[0].episodes),
     )
 
@@ -124,7 +154,15 @@ def partners(tasks: Sequence[Task]) -> list[int]:
 
 def _differences(some: Sequence[Trial], others: Sequence[Trial]) -> tuple[Estimate, ...]:
     """Per episode the mean difference of scores, paired by trial."""
-    by_trial = [
+    return tuple(mean(differences) for differences in zip(*_by_trial(some, others), strict=True))
+
+
+def _next(some: Sequence[Trial], others: Sequence[Trial]) -> Estimate:
+    """The mean difference of scores over the episodes that follow a reflection, paired by trial."""
+    return mean([sum(differences[1:]) / len(differences[1:]) for differences in _by_trial(some, others)])
+
+
+def _by_trial(some: Sequence[Trial], others: Sequence[Trial]) -> list[list[float]]:
+    return [
         [a - b for a, b in zip(one.scores, other.scores, strict=True)] for one, other in zip(some, others, strict=True)
     ]
-    return tuple(mean(differences) for differences in zip(*by_trial, strict=True))

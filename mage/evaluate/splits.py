@@ -10,21 +10,42 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from functools import cache
 from importlib import resources
+from inspect import signature
 from pathlib import Path
 
 import msgspec
 
 from mage.errors import ConfigError, RecordError, listing
 from mage.games.openspiel import load_game
+from mage.games.table import GAMES
+from mage.players.scripted import Each
 from mage.players.table import check_opponent
 from mage.record.files import write_atomically
-from mage.spec import Spec, parse_spec
+from mage.spec import Spec, parse_spec, whole
 
 _ENDING = ".json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 """Names are parts of file names and of the keys of metrics."""
+
+
+class Kind(StrEnum):
+    """What a split asks of an agent."""
+
+    SEEN = "seen"
+    """Nothing new: free to be trained against, and met in training where a recipe names them."""
+    PARAMETERS = "unseen parameters"
+    """Other members of a family that is trained against."""
+    FAMILIES = "unseen families"
+    """Players of kinds that no shipped recipe for the game's usual population trains against."""
+    HARDER = "harder"
+    """Players who are harder to read or to beat: noise, longer memory, more search."""
+    REWORDED = "reworded"
+    """Players trained against, in the same game with other names for everything."""
+    SWITCHING = "switching"
+    """Players trained against who turn into another one at an episode that nobody announces."""
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -39,24 +60,46 @@ class Split(msgspec.Struct, frozen=True):
     pool: str
     """The split whose members a player may expect: exact references are against it. Its own name, as a rule."""
     sha256: str
+    kind: Kind = Kind.SEEN
+    episodes: int | None = None
+    """How many episodes a trial has; None leaves it to whoever judges."""
 
 
-def fingerprint(game: str, members: tuple[str, ...]) -> str:
+def fingerprint(game: str, members: tuple[str, ...], episodes: int | None = None) -> str:
     """The hash of what a split is made of.
 
     >>> fingerprint("rps", ("uniform",)) == fingerprint("rps", ("uniform",))
     True
     """
-    return hashlib.sha256(msgspec.json.encode([game, members])).hexdigest()
+    parts = [game, members] if episodes is None else [game, members, episodes]
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
 
 def make_split(
-    name: str, description: str, game: str, members: tuple[str, ...], *, held_out: bool, pool: str = ""
+    name: str,
+    description: str,
+    game: str,
+    members: tuple[str, ...],
+    *,
+    held_out: bool,
+    pool: str = "",
+    kind: Kind | None = None,
+    episodes: int | None = None,
 ) -> Split:
-    """A split with canonical member specs and its hash."""
+    """A split with canonical member specs and its hash; whom one holds out is of an unseen family unless told."""
     canonical = tuple(str(parse_spec(m)) for m in members)
     game = str(parse_spec(game))
-    return Split(name, description, game, canonical, held_out, pool or name, fingerprint(game, canonical))
+    return Split(
+        name=name,
+        description=description,
+        game=game,
+        members=canonical,
+        held_out=held_out,
+        pool=pool or name,
+        sha256=fingerprint(game, canonical, episodes),
+        kind=kind or (Kind.FAMILIES if held_out else Kind.SEEN),
+        episodes=episodes,
+    )
 
 
 def split_names() -> list[str]:
@@ -96,11 +139,22 @@ def write_split(
     description: str = "",
     held_out: bool = False,
     pool: str = "",
+    kind: str = "",
+    episodes: int | None = None,
 ) -> Split:
     """Write a split of one's own, checked and hashed; a file that holds another split already is left alone."""
     path = Path(path)
     _check_name(path)
-    split = make_split(path.stem, description, game, tuple(members), held_out=held_out, pool=pool)
+    split = make_split(
+        path.stem,
+        description,
+        game,
+        tuple(members),
+        held_out=held_out,
+        pool=pool,
+        kind=_kind(kind) if kind else None,
+        episodes=None if episodes is None else whole("episodes", episodes, 1),
+    )
     check_split(_located(split, path), range(load_game(split.game).num_seats))
     content = to_json(split)
     try:
@@ -145,13 +199,19 @@ def check_split(split: Split, seats: Sequence[int]) -> None:
 
 
 def refuse_held_out(game: str, members: tuple[str, ...], named: Sequence[Split] = ()) -> None:
-    """Fail when a member to train against in `game`, whatever its parameters, is held out.
+    """Fail when a member to train against in `game`, whatever its parameters, is held out, or the game's words are.
 
     Asked are the shipped splits and those that a recipe has `named`; files that it does not name are not known.
     """
     training = {str(spec) for member in members for spec in _everyone(parse_spec(member))}
     for split in (*map(load_split, split_names()), *named):
         if not split.held_out or parse_spec(split.game).name != parse_spec(game).name:
+            continue
+        if split.kind is Kind.REWORDED:  # its players are not held out, its words are
+            if _wording(split.game) == _wording(game):
+                raise ConfigError(
+                    f"game = {game}: its words are held out by the split {split.name!r}; train with others"
+                )
             continue
         caught = sorted(training & {str(parse_spec(member)) for member in split.members})
         if caught:
@@ -161,9 +221,24 @@ def refuse_held_out(game: str, members: tuple[str, ...], named: Sequence[Split] 
 
 
 def _everyone(spec: Spec) -> list[Spec]:
-    """A member, and who is met on the way: a switch is each of its members for whole episodes."""
-    inner = spec.args if spec.name == "switch" else ()
+    """A member, and who is met on the way: a switch is each of its members for whole episodes, as a mixture may be."""
+    is_whole = spec.name == "mixture" and str(spec.named.get("each", Each.MOVE)) != Each.MOVE
+    inner = spec.args if spec.name == "switch" or is_whole else ()
     return [spec, *(other for member in inner if isinstance(member, Spec) for other in _everyone(member))]
+
+
+def _wording(game: str) -> object:
+    """The seed of a game's words; None where they are the usual ones."""
+    spec = parse_spec(game)
+    if spec.name not in GAMES:
+        return spec.named.get("reworded")
+    return signature(GAMES[spec.name]).bind(*spec.args, **spec.named).arguments.get("reworded")
+
+
+def _kind(word: str) -> Kind:
+    if word not in list(Kind):
+        raise ConfigError(f"unknown kind of split {word!r}; known: {listing(list(Kind))}")
+    return Kind(word)
 
 
 def _own(path: Path) -> Split:
@@ -198,6 +273,6 @@ def _decoded(content: bytes, name: str) -> Split:
         split = msgspec.json.decode(content, type=Split)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RecordError(f"the split {name!r} cannot be read: {error}") from None
-    if fingerprint(split.game, split.members) != split.sha256:
+    if fingerprint(split.game, split.members, split.episodes) != split.sha256:
         raise RecordError(f"the split {name!r} was changed: its members do not have the hash {split.sha256[:12]}…")
     return split

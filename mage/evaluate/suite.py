@@ -3,48 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 
-from mage.credit.steps import agent_turns
 from mage.errors import PlayError
 from mage.evaluate.exact import References, references
+from mage.evaluate.figures import Figures, figures, gained, mean_scores
+from mage.evaluate.limits import exploitation, regret
 from mage.evaluate.metrics import Estimate, mean
-from mage.evaluate.splits import Split, pool_of
+from mage.evaluate.splits import Kind, Split, pool_of
 from mage.games.openspiel import load_game
 from mage.protocols import Seating, World
-from mage.rollout.group import play_trials
+from mage.rollout.group import Job, play_trials
 from mage.seeds import derive
-from mage.types import Ending, Failure, Task, Trial
+from mage.types import Failure, Task, Trial
+
+CONCURRENCY = 4096
+"""Most trials under way at once, unless a `Play` says otherwise."""
 
 
-class Figures(msgspec.Struct, frozen=True):
-    """What one agent did on one set of tasks."""
+class Play(Protocol):
+    """Plays the jobs of one arm of a comparison and returns their outcomes in the order of the jobs."""
 
-    scores: tuple[Estimate, ...]
-    """score@k: the mean score of episode k, for every k, no early stop."""
-    adaptation: Estimate
-    """score@N - score@1, paired by trial."""
-    invalid: int
-    """Replies that could not be used."""
-    cut: int
-    """Replies that were cut short."""
-    forfeits: int
-    overflows: int
-    tokens_sampled: int
-    tokens_read: int
-    """Length of all token streams: what was read at least once."""
+    async def __call__(self, arm: str, world: World, jobs: Sequence[Job], seating: Seating) -> list[Trial | Failure]:
+        """`arm` names the way in which the jobs are played, such as `agent` or `control`."""
+
+
+async def play_all(arm: str, world: World, jobs: Sequence[Job], seating: Seating) -> list[Trial | Failure]:
+    """The usual `Play`: all at once, in memory."""
+    return [outcome async for outcome in play_trials(world, jobs, seating, concurrency=CONCURRENCY)]
 
 
 class SplitReport(msgspec.Struct, frozen=True):
     """An agent judged on a split, beside its control and the exact references."""
 
     split: str
+    kind: Kind
     sha256: str
     game: str
+    members: tuple[str, ...]
     episodes: int
     seats: tuple[int, ...]
     num_trials: int
+    tasks: tuple[tuple[int, int, int], ...]
+    """By trial: the place of its opponent in `members`, its seat, and its number among those that share both. Trials
+    of two agents with the same key, split and seed are the same task."""
     failures: int
     """Trials that could not be played, with memory or without; they are left out on both sides."""
     agent: Figures
@@ -54,6 +58,12 @@ class SplitReport(msgspec.Struct, frozen=True):
     """Adaptation minus the control's, paired by trial: the evidence of adaptation."""
     by_member: tuple[tuple[str, tuple[Estimate, ...]], ...]
     """score@k against each member; one trial alone has no interval."""
+    exploitation: Estimate | None
+    """The share of what could be gained over equilibrium that was gained in the last episode."""
+    exploitation_by_member: tuple[tuple[str, Estimate | None], ...]
+    """The same against each member; None where nothing can be gained, or an exact value is missing."""
+    regret: Estimate | None
+    """The limit minus the last score."""
     references: tuple[tuple[int, References], ...]
     """Exact values by seat."""
 
@@ -79,27 +89,34 @@ def evaluation_tasks(split: Split, *, episodes: int, seats: Sequence[int], trial
 
 
 async def judge(
-    world: World, agent: Seating, control: Seating, split: Split, tasks: Sequence[Task], *, concurrency: int = 4096
+    world: World, agent: Seating, control: Seating, split: Split, tasks: Sequence[Task], *, play: Play = play_all
 ) -> SplitReport:
-    """Play the tasks twice, with memory and without, and report both."""
+    """Play the tasks twice, with memory and without, and report both; the arms are `agent` and `control`."""
     jobs = [(task, 0) for task in tasks]
-    with_memory = [o async for o in play_trials(world, jobs, agent, concurrency=concurrency)]
-    without = [o async for o in play_trials(world, jobs, control, concurrency=concurrency)]
-    trials, controls = complete(with_memory, without)
+    with_memory = await play("agent", world, jobs, agent)
+    trials, controls = complete(with_memory, await play("control", world, jobs, control))
     seats = tuple(sorted({task.seat for task in tasks}))
+    exact = references_of(split, seats, tasks[0].episodes)
+    by_member = [(member, found) for member in split.members if (found := against(member, trials))]
     return SplitReport(
         split=split.name,
+        kind=split.kind,
         sha256=split.sha256,
         game=split.game,
+        members=split.members,
         episodes=tasks[0].episodes,
         seats=seats,
         num_trials=len(trials),
+        tasks=keys(split, tasks, trials),
         failures=len(tasks) - len(trials),
         agent=figures(trials),
         control=figures(controls),
         over_control=mean([gained(t) - gained(c) for t, c in zip(trials, controls, strict=True)]),
-        by_member=tuple((m, mean_scores(found)) for m in split.members if (found := against(m, trials))),
-        references=references_of(split, seats, tasks[0].episodes),
+        by_member=tuple((member, mean_scores(found)) for member, found in by_member),
+        exploitation=exploitation(trials, dict(exact)),
+        exploitation_by_member=tuple((member, exploitation(found, dict(exact))) for member, found in by_member),
+        regret=regret(trials, dict(exact)),
+        references=exact,
     )
 
 
@@ -113,34 +130,21 @@ def complete(*arms: Sequence[Trial | Failure]) -> list[list[Trial]]:
     return [[o for o in arm if isinstance(o, Trial)] for arm in zip(*rows, strict=True)]
 
 
-def figures(trials: Sequence[Trial]) -> Figures:
-    """Everything that is measured on a set of trials."""
-    calls = [c for t in trials for turn in agent_turns(t) for c in turn.calls]
-    return Figures(
-        scores=mean_scores(trials),
-        adaptation=mean([gained(t) for t in trials]),
-        invalid=sum(c.problem is not None for c in calls),
-        cut=sum(c.sampled.cut for c in calls),
-        forfeits=sum(e.result.ending is Ending.FORFEITED for t in trials for e in t.episodes),
-        overflows=sum(len(t.overflows) for t in trials),
-        tokens_sampled=sum(len(c.sampled.tokens) for c in calls),
-        tokens_read=sum(len(s) for t in trials for s in t.streams),
-    )
-
-
-def gained(trial: Trial) -> float:
-    """Adaptation in one trial: the last score minus the first."""
-    return trial.scores[-1] - trial.scores[0]
+def keys(split: Split, tasks: Sequence[Task], trials: Sequence[Trial]) -> tuple[tuple[int, int, int], ...]:
+    """By trial: the place of its opponent among the members, its seat, and its number among the tasks with both."""
+    places = {member: place for place, member in enumerate(split.members)}
+    numbers: dict[tuple[int, int], int] = {}
+    found: dict[Task, tuple[int, int, int]] = {}
+    for task in tasks:
+        cell = (places[task.opponents[0]] if task.opponents else 0, task.seat)
+        numbers[cell] = number = numbers.get(cell, -1) + 1
+        found[task] = (*cell, number)
+    return tuple(found[trial.task] for trial in trials)
 
 
 def against(member: str, trials: Sequence[Trial]) -> list[Trial]:
     """The trials in which a member sat opposite."""
     return [t for t in trials if member in t.task.opponents]
-
-
-def mean_scores(trials: Sequence[Trial]) -> tuple[Estimate, ...]:
-    """score@k, for every k."""
-    return tuple(mean(scores) for scores in zip(*(t.scores for t in trials), strict=True))
 
 
 def references_of(split: Split, seats: Sequence[int], episodes: int) -> tuple[tuple[int, References], ...]:

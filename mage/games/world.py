@@ -6,11 +6,15 @@ from collections.abc import Mapping
 
 from mage.errors import ConfigError
 from mage.games.openspiel import OpenSpielEnv, load_game
-from mage.players.policy import PolicyPlayer
-from mage.players.table import make_player
+from mage.players.remote import RemotePolicy
+from mage.players.table import TALKERS, make_player, make_policy
 from mage.protocols import Player
-from mage.seeds import derive
+from mage.seeds import derive, stream
+from mage.spec import parse_spec
 from mage.types import Task
+
+_TALKERS = tuple(TALKERS)
+"""Asked for first by how a spec begins: specs are read slowly."""
 
 
 class OpenSpielWorld:
@@ -27,9 +31,14 @@ class OpenSpielWorld:
         return {seat: opponent(spec, task, seat) for seat, spec in zip(others, task.opponents, strict=True)}
 
 
-def opponent(spec: str, task: Task, seat: int) -> PolicyPlayer:
+def opponent(spec: str, task: Task, seat: int) -> Player:
     """The player that `spec` names, in `seat` of this task. Siblings share it: the seed is the task's."""
-    return make_player(spec, load_game(task.game), seat, derive(task.seed, "opponent", seat))
+    game = load_game(task.game)
+    if spec.startswith(_TALKERS):
+        talker = make_policy(parse_spec(spec), game, seat, stream(task.seed, "opponent", seat))
+        if isinstance(talker, RemotePolicy):
+            return talker.seated(game, task, seat)
+    return make_player(spec, game, seat, derive(task.seed, "opponent", seat))
 
 
 def other_seats(task: Task) -> list[int]:

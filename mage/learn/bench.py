@@ -11,7 +11,7 @@ import torch
 from mage.engines.adapters import Room
 from mage.engines.executor import flat_obstacle
 from mage.engines.local import LocalEngine
-from mage.models.device import Placement, placed
+from mage.models.device import Placement, placed, settle
 from mage.models.load import Loaded, is_random, load_model
 from mage.schema import Config
 
@@ -70,6 +70,14 @@ def model_and_engine(config: Config) -> tuple[Loaded, LocalEngine]:
     num_trained = 0 if rank else sum(p.numel() for p in loaded.model.parameters())
     room = _room_for(rank, loaded, length)
     return loaded, LocalEngine(loaded, length=length, adapters=room, reserve=_LEARNER_BYTES * num_trained)
+
+
+def served(config: Config) -> tuple[Loaded, LocalEngine]:
+    """A config's model to play with and never to train, and an engine for it, which has all the memory it likes."""
+    placement = placed(config.device, config.dtype)
+    settle(placement, config.threads)
+    loaded = _load(config, placement)
+    return loaded, LocalEngine(loaded, length=config.agent.context)
 
 
 def _room_for(rank: int, loaded: Loaded, length: int) -> Room | None:

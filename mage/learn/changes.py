@@ -18,11 +18,21 @@ from mage.build import split_names_of
 from mage.config import replaced, validated
 from mage.errors import ConfigError, RecordError
 from mage.evaluate.splits import files_of, is_path
+from mage.learn.checkpoint import checkpoints, read_state
 from mage.record.files import write_atomically
 from mage.record.store import Change, read_info, write_info
 from mage.schema import Config
 
-MAY_CHANGE = ("steps", "trackers", "alarms.*", "checkpoint.*", "evaluation.*", "learner.lr", "learner.entropy_*")
+MAY_CHANGE = (
+    "steps",
+    "trackers",
+    "alarms.*",
+    "checkpoint.*",
+    "evaluation.*",
+    "learner.lr",
+    "learner.entropy_*",
+    "trained_tokens",
+)
 """Settings that what has been done does not depend on, and the knobs that people turn on the way."""
 _SPLITS = "splits"
 _FINAL = Path("evaluations") / "final.json"
@@ -49,10 +59,9 @@ def changed(folder: Path, values: Mapping[str, object]) -> tuple[Config, tuple[C
     for change in changes:
         if not any(fnmatchcase(change.key, pattern) for pattern in MAY_CHANGE):
             raise ConfigError(f"{change.key} cannot change in a run that has begun; {', '.join(MAY_CHANGE)} can")
-    if after.steps < before.steps:
-        raise ConfigError(f"steps = {after.steps}: {folder} has {before.steps} already, and can only get more")
-    if changes and after.steps == before.steps and (folder / _FINAL).exists():
-        raise ConfigError(f"{folder} is done after {before.steps} steps; give it more to change how it goes on")
+    _refuse_less(folder, before, after)
+    if changes and (folder / _FINAL).exists():
+        _refuse_done(folder, after)
     _refuse_other_splits(folder, set(after.evaluation.splits) - set(before.evaluation.splits))
     return _at_home(after, folder), changes
 
@@ -90,6 +99,27 @@ def _at_home(config: Config, folder: Path) -> Config:
             "population": config.population.model_copy(update={"split": home(config.population.split)}),
         }
     )
+
+
+def _refuse_less(folder: Path, before: Config, after: Config) -> None:
+    """A run can only get longer."""
+    if after.steps < before.steps:
+        raise ConfigError(f"steps = {after.steps}: {folder} has {before.steps} already, and can only get more")
+    old, new = before.trained_tokens, after.trained_tokens
+    if new not in (0, old) and (old == 0 or new < old):
+        has = old if old else "no limit"
+        raise ConfigError(
+            f"trained_tokens = {new}: {folder} has {has} already, and can only get more, or 0 for no limit"
+        )
+
+
+def _refuse_done(folder: Path, after: Config) -> None:
+    """What has come to its end, and would be there still, stays as it is."""
+    state = read_state(checkpoints(folder / "checkpoints")[-1])
+    num_tokens = int(state.learner.get("num_tokens", 0))
+    if after.is_over(state.step, num_tokens):
+        after_what = f"{state.step} steps" + (f" and {num_tokens} trained tokens" if after.trained_tokens else "")
+        raise ConfigError(f"{folder} is done after {after_what}; give it more to change how it goes on")
 
 
 def _refuse_other_splits(folder: Path, names: set[str]) -> None:

@@ -16,7 +16,7 @@ from mage.engines.adapters import LowRank
 from mage.learn.batch import MicroBatch, cut, each_micro_batch, padded
 from mage.learn.forward import Policy, checkpoint_layers, is_compiled
 from mage.learn.lora import ADAPTER_FILE, Adapter
-from mage.learn.losses import divergence, floor_factor, policy_loss
+from mage.learn.losses import divergence, floor_factor, imitation_loss, policy_loss
 from mage.learn.master import Masters
 from mage.learn.settings import LearnerSettings
 from mage.learn.tally import Tally
@@ -33,13 +33,17 @@ _CUDA_MULTIPLE = 16
 class Learner:
     """Clipped policy gradient on a causal language model, which it takes over.
 
+    With `imitates` it is the likelihood of the trained tokens, which a teacher chose, that grows instead.
     Where the model computes in fewer bits than float32, masters in float32 stand behind what is trained. With
     `lora_rank` the trained part is an adapter, and the model without it is the reference.
     """
 
-    def __init__(self, model: Any, settings: LearnerSettings, *, with_values: bool = False) -> None:
+    def __init__(
+        self, model: Any, settings: LearnerSettings, *, with_values: bool = False, imitates: bool = False
+    ) -> None:
         self.model = model
         self._settings = settings
+        self._imitates = imitates
         self._device = next(model.parameters()).device
         self._is_cuda = self._device.type == "cuda"
         self._adapter = _adapter(model, settings)
@@ -54,6 +58,8 @@ class Learner:
             torch.nn.init.zeros_(self._value_head.bias)
         self._masters = Masters(self._named(), lr=settings.lr, weight_decay=settings.weight_decay)
         self.num_updates = 0
+        self.num_tokens = 0
+        """Trained tokens so far."""
         self._factor = 1.0
         self._skips = 0
         self._budget = settings.token_budget
@@ -95,7 +101,7 @@ class Learner:
         settings = self._settings
         self.model.train()
         tally = Tally()
-        rate, bonus = settings.rate(self.num_updates), self._bonus()
+        rate, bonus = self._rate(), self._bonus()
         order = list(range(len(samples)))
         for epoch in range(settings.epochs):
             if settings.minibatches > 1:
@@ -108,6 +114,7 @@ class Learner:
         entropy = report.get("entropy/play", settings.entropy_floor)
         self._factor = floor_factor(self._factor, entropy, settings.entropy_floor, settings.entropy_rate)
         self.num_updates += 1
+        self.num_tokens += int(report["learner/trained_tokens"])
         if self._budget != settings.token_budget:
             report["learner/token_budget"] = self._budget
         return {**report, "learner/lr": rate, "learner/entropy_bonus": bonus}
@@ -147,7 +154,7 @@ class Learner:
             return
         self._skips = 0
         try:
-            self._masters.step(self._settings.rate(self.num_updates))
+            self._masters.step(self._rate())
         except torch.OutOfMemoryError:
             raise LearnError(
                 "out of memory: weights, gradients and the optimizer's moments do not fit together; "
@@ -204,14 +211,7 @@ class Learner:
         states_BTD = self._policy.states(batch)
         hidden_ND = states_BTD[batch.rows_N, batch.before_N]
         logprobs_N, entropy_N = self._policy.read(hidden_ND, batch)
-        loss_N, clipped_N = policy_loss(
-            logprobs_N,
-            batch.logprobs_N,
-            batch.advantages_N,
-            clip_low=settings.clip_low,
-            clip_high=settings.clip_high,
-            dual_clip=settings.dual_clip,
-        )
+        loss_N = self._policy_loss(logprobs_N, batch, tally, is_first=is_first)
         shares_N = torch.where(batch.play_N, 1.0, settings.entropy_reflect)
         loss_N = loss_N - self._bonus() * shares_N * entropy_N
         if settings.divergence is not Divergence.NONE:
@@ -222,11 +222,8 @@ class Learner:
             error_N = (self._value_head(hidden_ND.float()).squeeze(1) - batch.returns_N).square()
             loss_N = loss_N + settings.value_weight * error_N
             tally.tensor("learner/value_error", error_N)
-        tally.tensor("learner/clip_share", clipped_N.float())
         tally.tensor("entropy/play", entropy_N[batch.played_M])
         tally.tensor("entropy/reflect", entropy_N[batch.reflected_M])
-        if is_first:
-            tally.engine_gap(logprobs_N.detach() - batch.logprobs_N)
         tally.add("learner/tokens", batch.num_tokens)
         tally.add("learner/trained_tokens", len(batch.targets_N))
         loss = (loss_N * batch.weights_N).sum()
@@ -235,6 +232,25 @@ class Learner:
             loss = loss + settings.prediction_weight * batch.text_share * surprise_P.sum()
             tally.tensor("learner/prediction_loss", surprise_P)
         return loss
+
+    def _policy_loss(self, logprobs_N: Tensor, batch: MicroBatch, tally: Tally, *, is_first: bool) -> Tensor:
+        """What the trained tokens themselves lose, each for itself."""
+        settings = self._settings
+        if self._imitates:
+            tally.tensor("learner/imitation_loss", -logprobs_N)
+            return imitation_loss(logprobs_N, batch.advantages_N)
+        loss_N, clipped_N = policy_loss(
+            logprobs_N,
+            batch.logprobs_N,
+            batch.advantages_N,
+            clip_low=settings.clip_low,
+            clip_high=settings.clip_high,
+            dual_clip=settings.dual_clip,
+        )
+        tally.tensor("learner/clip_share", clipped_N.float())
+        if is_first:
+            tally.engine_gap(logprobs_N.detach() - batch.logprobs_N)
+        return loss_N
 
     @torch.no_grad()
     def _reference_logprobs(self, batch: MicroBatch) -> Tensor:
@@ -256,9 +272,13 @@ class Learner:
     def _multiple(self) -> int:
         return _CUDA_MULTIPLE if self._is_cuda else 1
 
+    def _rate(self) -> float:
+        """The learning rate now."""
+        return self._settings.rate(self.num_updates, self.num_tokens)
+
     def _bonus(self) -> float:
         """The entropy bonus now: annealed over the run, raised while entropy is under its floor."""
-        return self._factor * self._settings.bonus(self.num_updates)
+        return self._factor * self._settings.bonus(self.num_updates, self.num_tokens)
 
     def _named(self) -> list[tuple[str, torch.nn.Parameter]]:
         named = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
@@ -270,7 +290,12 @@ class Learner:
         """All that an exact continuation needs beside the weights: tensors and numbers."""
         tensors = {f"value_head.{n}": t for n, t in (self._value_head.state_dict() if self._value_head else {}).items()}
         tensors |= self._masters.state()
-        numbers = {"num_updates": self.num_updates, "entropy_factor": self._factor, "skips": self._skips}
+        numbers = {
+            "num_updates": self.num_updates,
+            "num_tokens": self.num_tokens,
+            "entropy_factor": self._factor,
+            "skips": self._skips,
+        }
         if self._budget != self._settings.token_budget:
             numbers["token_budget"] = self._budget
         return tensors, numbers
@@ -287,6 +312,7 @@ class Learner:
             self._value_head.load_state_dict({n: tensors[f"value_head.{n}"] for n in self._value_head.state_dict()})
         self._masters.restore(tensors, weights)
         self.num_updates = int(numbers["num_updates"])
+        self.num_tokens = int(numbers.get("num_tokens", 0))  # earlier versions did not count them
         self._factor = numbers["entropy_factor"]
         self._skips = int(numbers["skips"])
         self._budget = int(numbers.get("token_budget", self._settings.token_budget))

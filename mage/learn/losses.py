@@ -62,6 +62,11 @@ def policy_loss(
     return -bounded_N, (bounded_N != plain_N)
 
 
+def imitation_loss(logprobs_N: Tensor, weights_N: Tensor) -> Tensor:
+    """Cross-entropy with what a teacher did: no ratio and no clip, because nothing was sampled."""
+    return -weights_N * logprobs_N
+
+
 def divergence(kind: Divergence, logprobs_N: Tensor, reference_N: Tensor) -> Tensor:
     """An estimate of KL(policy || reference) per token.
 

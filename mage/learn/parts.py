@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-import torch
-
 from mage.build import check, check_splits, draw_tasks, language_seating, settings
 from mage.credit.estimators import Estimator, make_estimator
+from mage.credit.estimators.cloning import Cloning
 from mage.credit.returns import Goal
 from mage.credit.steps import CreditGroup, agent_turns, credit_group
 from mage.engines.local import LocalEngine
@@ -20,8 +19,9 @@ from mage.games.world import OpenSpielWorld
 from mage.learn.bench import Bench, model_and_engine
 from mage.learn.learner import Learner, LearnerSettings
 from mage.learn.samples import to_samples
+from mage.learn.teacher import taught_seating, teacher_of
 from mage.learn.vitals import Vitals
-from mage.models.device import placed
+from mage.models.device import placed, settle
 from mage.models.load import Loaded
 from mage.players.agent import Rewrite
 from mage.players.table import family
@@ -49,6 +49,8 @@ class Parts:
     seating: Seating
     control: Seating
     """The same weights without memory."""
+    teacher: Seating | None
+    """Who plays in training, where the estimator clones somebody."""
     splits: tuple[Split, ...]
     vitals: Vitals
 
@@ -78,17 +80,24 @@ class Parts:
     async def play(self, tasks: Sequence[Task], size: int, step: int | None = None) -> list[Group]:
         """Siblings of every task. A trial may fail, but not all of them: then nothing could be learned.
 
-        With the `step` of a training a tutor is there where the config asks for one.
+        With the `step` of a training a teacher plays, or a tutor is there, where the config asks for one.
         """
-        seating = self.seating
-        if step is not None and tutored_share(self.config.agent, step) > 0:
-            seating = self.seated(tutor(self.config.agent.tutor, lambda task: self.is_tutored(task, step)))
+        seating = self.seating if step is None else self._training(step)
         with self.vitals.playing():
             groups = await play_groups(self.world, tasks, size, seating, concurrency=self.config.batch.concurrency)
         failures = [failure for group in groups for failure in group.failures]
         if failures and not any(group.trials for group in groups):
             raise PlayError(f"all {len(failures)} trials failed; the first: {failures[0].error}: {failures[0].message}")
         return groups
+
+    def _training(self, step: int) -> Seating:
+        """Who plays the trials that a step learns from."""
+        agent = self.config.agent
+        if self.teacher is not None:
+            return taught_seating(self.world, self.loaded.codec, settings(agent), self.teacher, step)
+        if tutored_share(agent, step) > 0:
+            return self.seated(tutor(agent.tutor, lambda task: self.is_tutored(task, step)))
+        return self.seating
 
     def credit(self, groups: Sequence[Group]) -> list[CreditGroup]:
         """Groups as plain numbers, with values where the estimator uses them."""
@@ -163,14 +172,13 @@ def build_parts(config: Config, bench: Bench | None = None) -> Parts:
     """Load the model, or borrow it from a bench, seat it, and make everything a step needs."""
     check(config)
     check_splits(config)
-    torch.set_num_threads(config.threads)
-    torch.use_deterministic_algorithms(placed(config.device, config.dtype).device == "cpu")
-    # Nothing here reads what nobody wrote, so filling fresh memory would only cost time.
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    settle(placed(config.device, config.dtype), config.threads)
     estimator = make_estimator(config.credit.estimator, config.credit.options)
+    teacher = teacher_of(config, estimator.teacher) if isinstance(estimator, Cloning) else None
     splits = tuple(load_split(name) for name in config.evaluation.splits)
     loaded, engine = model_and_engine(config) if bench is None else bench.lend(config)
-    learner = Learner(loaded.model, learner_settings(config), with_values=getattr(estimator, "needs_values", False))
+    needs_values = getattr(estimator, "needs_values", False)
+    learner = Learner(loaded.model, learner_settings(config), with_values=needs_values, imitates=teacher is not None)
     world = OpenSpielWorld()
     if config.agent.context > engine.length:
         raise ConfigError(f"agent.context = {config.agent.context}: {loaded.name} has room for {engine.length} tokens")
@@ -187,6 +195,7 @@ def build_parts(config: Config, bench: Bench | None = None) -> Parts:
         estimator=estimator,
         seating=language_seating(world, played_by(engine), loaded.codec, how),
         control=language_seating(world, played_by(engine), loaded.codec, without),
+        teacher=teacher,
         splits=splits,
         vitals=Vitals(engine),
     )
@@ -195,5 +204,9 @@ def build_parts(config: Config, bench: Bench | None = None) -> Parts:
 def learner_settings(config: Config) -> LearnerSettings:
     """How to learn, from the config."""
     return LearnerSettings(
-        **config.learner.model_dump(), temperature=config.agent.temperature, steps=config.steps, seed=config.seed
+        **config.learner.model_dump(),
+        temperature=config.agent.temperature,
+        steps=config.steps,
+        trained_tokens=config.trained_tokens,
+        seed=config.seed,
     )

@@ -65,6 +65,7 @@ class Progress:
         """The step of the newest checkpoint on schedule that was saved while no figure was bad."""
         self._rollbacks = 0
         self._steps_done = 0
+        self._judging_s = 0.0
         self.is_stopped = False
         self.is_interrupted = False
         self._trials = RunWriter.reopen(folder)  # First: it holds the lock, and what follows cuts the logs.
@@ -108,10 +109,11 @@ class Progress:
     def is_evaluation_due(self) -> bool:
         """Whether the splits are to be judged now; the end of the run has an evaluation of its own."""
         every = self._config.evaluation.every
-        return every > 0 and self.step % every == 0 and self.step < self._config.steps
+        return every > 0 and self.step % every == 0 and not self.is_finished
 
     def judged(self, reports: Sequence[SplitReport]) -> None:
         """Write down an evaluation, keep the best weights, and sound an alarm when a score fell."""
+        self._judging_s = time.perf_counter() - self._stepped
         if not reports:
             return
         alarms = self._judge(reports)
@@ -160,8 +162,8 @@ class Progress:
 
     @property
     def is_finished(self) -> bool:
-        """Whether all steps are done."""
-        return self.step >= self._config.steps
+        """Whether all steps are done, or all the tokens that may be trained on."""
+        return self._config.is_over(self.step, self._parts.learner.num_tokens)
 
     @property
     def is_judged(self) -> bool:
@@ -272,9 +274,11 @@ class Progress:
         timings = {
             "steps_done": self._steps_done,
             "step_s": seconds,
+            "judging_s": self._judging_s,
             "elapsed_s": now - self._started,
             "tokens_per_s": tokens / max(seconds, 1e-9),
             **self._parts.vitals.take(),
         }
+        self._judging_s = 0.0
         self._timings.append({"step": self.step, **timings})
         return timings

@@ -1,4 +1,4 @@
-"""A training run from outside: start it, resume it, stop it, judge it."""
+"""A training run from outside: start it, resume it, stop it, load its weights."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from pathlib import Path
 from rich.console import Console
 
 from mage.build import check, check_splits
-from mage.errors import ConfigError, RecordError
-from mage.evaluate.reflections import ReflectionReport
-from mage.evaluate.suite import SplitReport
+from mage.config import replaced
+from mage.errors import RecordError
 from mage.learn.bench import Bench
 from mage.learn.changes import adopt, changed, config_of, keep_splits
 from mage.learn.checkpoint import checkpoints, load_checkpoint
@@ -25,8 +24,8 @@ from mage.record.display import LiveDisplay, PlainDisplay
 from mage.record.store import RunWriter, fresh_path, refuse_used
 from mage.record.tracker import check_trackers
 from mage.schema import Config
-from mage.train import evaluate, reflections, train
-from mage.types import Memory, Thoughts
+from mage.train import train
+from mage.types import Thoughts
 from mage.waiting import finish
 
 _STRIPPED = (
@@ -99,29 +98,19 @@ def go(
     return progress
 
 
-def weights_of(folder: Path) -> tuple[Config, Parts, int]:
-    """A run's config, its parts with the newest weights loaded, and the step they are from."""
-    config = config_of(folder)
+def weights_of(
+    folder: Path, checkpoint: Path | None = None, values: Mapping[str, object] | None = None
+) -> tuple[Config, Parts, int]:
+    """A run's config, its parts with the weights of a checkpoint loaded, and the step they are from.
+
+    The newest checkpoint unless one is named; `values` are settings to play with instead of the run's.
+    """
+    config = replaced(config_of(folder), values or {}, str(folder))
     saved = checkpoints(folder / "checkpoints")
     if not saved:
         raise RecordError(f"{folder} has no checkpoint yet")
     parts = build_parts(config)
-    return config, parts, load_checkpoint(saved[-1], parts.learner).step
-
-
-def judge_run(folder: Path, trials: int | None = None) -> tuple[int, list[SplitReport]]:
-    """Judge a run's newest weights on its splits; the step they are from comes first."""
-    config, parts, step = weights_of(folder)
-    return step, finish(evaluate(config, parts, step, trials or config.evaluation.final_trials))
-
-
-def judge_reflections_of(folder: Path, trials: int | None = None) -> tuple[int, list[ReflectionReport]]:
-    """Judge what reflections do for a run's newest weights; the step they are from comes first."""
-    memory = config_of(folder).agent.memory
-    if memory not in (Memory.REFLECTIONS, Memory.BOTH):
-        raise ConfigError(f"{folder}: agent.memory = {memory}: no reflections are written; use reflections or both")
-    config, parts, step = weights_of(folder)
-    return step, finish(reflections(config, parts, step, trials or config.evaluation.final_trials))
+    return config, parts, load_checkpoint(checkpoint or saved[-1], parts.learner).step
 
 
 @contextmanager

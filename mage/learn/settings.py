@@ -56,6 +56,8 @@ class LearnerSettings(msgspec.Struct, frozen=True):
     """The temperature that the samples were drawn with."""
     steps: int
     """Length of the run, for schedules."""
+    trained_tokens: int
+    """The same in trained tokens; where it is above 0, schedules follow them and not the steps."""
     seed: int
     max_skips: int
     """Updates in a row that may be skipped because something was not finite."""
@@ -70,13 +72,17 @@ class LearnerSettings(msgspec.Struct, frozen=True):
                 "so learner.entropy_start and learner.entropy_end must be above 0"
             )
 
-    def rate(self, num_updates: int) -> float:
-        """The learning rate after some updates."""
+    def rate(self, num_updates: int, num_tokens: int) -> float:
+        """The learning rate after some updates, which trained on so many tokens."""
         rise = min(1.0, (num_updates + 1) / max(1, self.warmup))
-        fall = max(0.0, 1.0 - num_updates / max(1, self.steps)) if self.decay else 1.0
+        fall = 1.0 - self._done(num_updates / max(1, self.steps), num_tokens) if self.decay else 1.0
         return self.lr * rise * fall
 
-    def bonus(self, num_updates: int) -> float:
+    def bonus(self, num_updates: int, num_tokens: int) -> float:
         """The entropy bonus after some updates, before the floor raises it."""
-        done = min(1.0, num_updates / max(1, self.steps - 1))
+        done = self._done(num_updates / max(1, self.steps - 1), num_tokens)
         return self.entropy_start + (self.entropy_end - self.entropy_start) * done
+
+    def _done(self, by_updates: float, num_tokens: int) -> float:
+        """How much of the run lies behind, from 0 to 1."""
+        return min(1.0, num_tokens / self.trained_tokens if self.trained_tokens else by_updates)

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import fcntl
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from rich.console import Console
@@ -29,6 +29,7 @@ from mage.learn.bench import Bench
 from mage.learn.changes import config_of
 from mage.learn.checkpoint import checkpoints, load_checkpoint
 from mage.learn.parts import Parts, build_parts
+from mage.learn.plan import SCHEMA, SWEEP, Plan, Planned, read_plan
 from mage.learn.run import begin, check_start, go
 from mage.learn.summary import Ended, RunSummary, State, SweepSummary, by_recipe, minutes_of, scores_of
 from mage.record.draw import shown
@@ -38,25 +39,7 @@ from mage.schema import Config
 from mage.train import evaluate
 from mage.waiting import finish
 
-SCHEMA = 1
-SWEEP, ENDED, SUMMARY = "sweep.json", "ended.jsonl", "summary.json"
-
-
-class Planned(msgspec.Struct, frozen=True):
-    """A run that a sweep is to make."""
-
-    name: str
-    recipe: str
-    config: Mapping[str, Any]
-
-
-class Plan(msgspec.Struct, frozen=True):
-    """All runs of a sweep, in order."""
-
-    schema: int
-    runs: tuple[Planned, ...]
-    max_minutes: float | None
-    """Of training for each run."""
+ENDED, SUMMARY = "ended.jsonl", "summary.json"
 
 
 class _Outcome(NamedTuple):
@@ -89,19 +72,6 @@ def make_sweep(folder: Path, plan: Plan) -> None:
         write_atomically(folder / SWEEP, msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n")
     except OSError as error:
         raise RecordError(f"cannot create {folder}: {error.strerror or error}") from None
-
-
-def read_plan(folder: Path) -> Plan:
-    """The plan of a sweep."""
-    try:
-        plan = msgspec.json.decode((folder / SWEEP).read_bytes(), type=Plan)
-    except OSError:
-        raise RecordError(f"{folder} is not a sweep; a sweep is a directory with a {SWEEP}") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise RecordError(f"{folder / SWEEP} cannot be read: {error}") from None
-    if plan.schema != SCHEMA:
-        raise RecordError(f"{folder} has schema version {plan.schema}; this version of mage reads {SCHEMA}")
-    return plan
 
 
 def run_sweep(folder: Path, console: Console) -> SweepSummary:

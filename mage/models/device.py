@@ -48,6 +48,16 @@ def placed(device: Device, dtype: Dtype) -> Placement:
     return Placement(chosen.value, dtype.value)
 
 
+def settle(placement: Placement, threads: int) -> None:
+    """Let PyTorch compute with this many threads, and the same way every time where that can be had."""
+    import torch
+
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(placement.device == "cpu")
+    # Nothing here reads what nobody wrote, so filling fresh memory would only cost time.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
 def _has_cuda() -> bool:
     import torch
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from mage.engines.address import refuse_remote
 from mage.errors import ConfigError, listing
 from mage.prompts.chat import TemplateCodec
 from mage.spec import call_with, parse_spec, whole
@@ -81,6 +82,7 @@ _RANDOM = frozenset({"nano"})
 
 def load_model(name: str, *, seed: int = 0, dtype: str = "float32", device: str = "cpu") -> Loaded:
     """The model that `name` names. `seed` fixes random weights; others are read as they were saved."""
+    refuse_remote(name)
     if find_spec("torch") is None or find_spec("transformers") is None:
         raise ConfigError(f"the model {name!r} needs the extra train: pip install 'mage-rl[train]'")
     if dtype not in DTYPES:

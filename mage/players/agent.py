@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import partial
+from math import exp
+from typing import ClassVar, Self
 
 import msgspec
 
 from mage.errors import EngineError, PlayError
-from mage.prompts.memory import Context
+from mage.prompts.memory import Context, Note
 from mage.prompts.messages import (
     episode_heading,
     outcome_message,
@@ -18,7 +21,7 @@ from mage.prompts.messages import (
     turn_message,
 )
 from mage.prompts.parse import Parsed, parse_action, parse_reflection
-from mage.protocols import Codec, Engine, Sampling
+from mage.protocols import Codec, Engine, OpenEngine, Sampling
 from mage.seeds import derive
 from mage.types import AgentInfo, Call, Memory, Observation, Reply, ReplyMode, Sampled, Task, Thoughts
 
@@ -50,10 +53,22 @@ class AgentSettings(msgspec.Struct, frozen=True):
     """Most tokens that a prompt and its answer may have together."""
     thoughts: Thoughts = Thoughts.KEEP
     """Whether thoughts stay in the history of a trial."""
+    method: str = "plain"
+    """Which kind of agent it is, by its name in `mage.baselines.table`."""
 
 
 class LanguageAgent:
-    """Plays one seat for one trial. Its memory is a `Context`; its engine knows nothing of games."""
+    """Plays one seat for one trial. Its memory is a `Context`; its engine knows nothing of games.
+
+    Methods of prompting are made of it (`mage.baselines`): they ask, recall or keep otherwise. What they remember
+    besides the context is replaced and never changed in place, so that a fork has its own.
+    """
+
+    method: ClassVar[str] = "plain"
+    memories: ClassVar[tuple[Memory, ...]] = (Memory.BOTH, Memory.HISTORY, Memory.REFLECTIONS, Memory.NONE)
+    """What `AgentSettings.memory` may be, the usual one first."""
+    thinks: ClassVar[bool] = False
+    """Whether it is asked for thoughts that stand beside its answers."""
 
     def __init__(
         self,
@@ -65,14 +80,13 @@ class LanguageAgent:
         sibling: int,
         rewrite: Rewrite = as_written,
     ) -> None:
-        system = system_message(rules, task.episodes, settings.memory, settings.reply)
-        self.info = AgentInfo(settings.name, settings.memory, settings.reply)
+        self.info = AgentInfo(settings.name, settings.memory, settings.reply, self.method)
         self._engine = engine
         self._codec = codec
         self._settings = settings
         self._rewrite = partial(rewrite, task)
         self._num_episodes = task.episodes
-        self._context = Context(codec, system, settings.context, settings.thoughts)
+        self._context = Context(codec, self._system(rules), settings.context, settings.thoughts)
         self._seed = derive(task.seed, "sample", task.seat, sibling)
         self._episode: int | None = None
         self._heading = ""
@@ -81,18 +95,14 @@ class LanguageAgent:
         """Actions listed last in this episode; each episode lists its own, so that it can outlive the others."""
 
     async def act(self, observation: Observation) -> Reply:
-        if not observation.actions:
-            raise PlayError(f"seat {observation.seat} is asked to act but has no legal action")
-        self._enter(observation.episode)
-        message = self._heading + turn_message(observation, self._announced)
-        self._heading, self._announced = "", observation.actions
+        message = self._message(observation)
         calls: list[Call] = []
         said = ""
         for number in range(1 + self._settings.retries):
             seed = derive(self._seed, observation.episode, observation.turn, number)
-            start, sampled, parsed = await self._decide(observation, message, seed)
-            calls.append(Call(self._context.stream, start, sampled, parsed.problem))
-            said = self._codec.decode(sampled.tokens)
+            asked, parsed = await self._decide(observation, message, seed)
+            calls += asked
+            said = "\n".join(self._codec.decode(call.sampled.tokens) for call in asked)
             if parsed.problem is None:
                 return Reply(parsed.action, said, tuple(calls))
             message = retry_message(parsed.problem, observation)
@@ -106,22 +116,88 @@ class LanguageAgent:
         if memory in (Memory.NONE, Memory.HISTORY):
             return None
         seed = derive(self._seed, outcome.episode, "reflect")
-        start, sampled = await self._ask(outcome.episode, reflect_message(outcome), room, seed, None)
-        said = self._codec.decode(sampled.tokens)
-        written = Reply(parse_reflection(said), said, (Call(self._context.stream, start, sampled, None),))
+        call = await self._ask(outcome.episode, self._request(outcome), room, seed, None)
+        said = self._codec.decode(call.sampled.tokens)
+        written = Reply(parse_reflection(said), said, (call,))
         self._remember(outcome, written)
         return written
 
     def memory(self) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
         return self._context.streams(), tuple(self._context.overflows)
 
+    def fork(self, number: int) -> Self:
+        """A copy with a memory of its own, which draws otherwise than this agent and than copies of other numbers."""
+        other = copy(self)
+        other._context = self._context.fork()
+        other._seed = derive(self._seed, "fork", number)
+        return other
+
+    async def odds(self, observation: Observation) -> tuple[float, ...] | None:
+        """The exact probability of each action, its memory left as it is; None where only sampling can tell."""
+        engine, temperature = self._engine, self._settings.temperature
+        if self._settings.reply is not ReplyMode.CHOICE or not isinstance(engine, OpenEngine):
+            return None
+        asked = self.fork(0)
+        if temperature == 0:
+            certain = (await asked.act(observation)).action
+            return tuple(float(action == certain) for action in observation.actions)
+        choices = asked._choices(observation)
+        asked._context.say(observation.episode, asked._message(observation), max(map(len, choices)))
+        shares = list(map(exp, await engine.action_logprobs(asked._context.prompt, choices, temperature)))
+        return tuple(share / sum(shares) for share in shares)  # they are rounded like all that a model computes
+
+    def dictate(self, observation: Observation, action: str) -> None:
+        """Take an action that somebody else chose: it stands in the memory as if it had been sampled."""
+        message = self._message(observation)
+        if self._settings.reply is ReplyMode.TEXT:
+            ids, allowed = self._codec.answer(f"<action>{action}</action>"), None
+            room = max(len(ids), self._settings.max_tokens) + 1
+        else:
+            choices = self._choices(observation)
+            ids = choices[observation.actions.index(action)]
+            allowed, room = tuple((token,) for token in ids), max(map(len, choices))
+        self._context.say(observation.episode, message, room)
+        self._context.answer(observation.episode, Sampled(ids, (0.0,) * len(ids), allowed, 0, False))
+
+    def _message(self, observation: Observation) -> str:
+        """What it is told when it must act, of which it is told once."""
+        if not observation.actions:
+            raise PlayError(f"seat {observation.seat} is asked to act but has no legal action")
+        self._enter(observation.episode)
+        self._recall(observation)
+        message = self._heading + turn_message(observation, self._announced)
+        self._heading, self._announced = "", observation.actions
+        return message
+
+    def _choices(self, observation: Observation) -> list[tuple[int, ...]]:
+        return [self._codec.choice(action) for action in observation.actions]
+
+    def _system(self, rules: str) -> str:
+        """What every stream begins with."""
+        return system_message(rules, self._num_episodes, self._settings.memory, self._settings.reply)
+
+    def _recall(self, observation: Observation) -> None:
+        """Look for what to bring back before a decision; a plain agent has all its memory before it."""
+
+    def _request(self, outcome: Observation) -> str:
+        """How it is asked for a reflection."""
+        return reflect_message(outcome)
+
     def _remember(self, outcome: Observation, written: Reply) -> None:
         """Keep a reflection, or the one that takes its place, for the episodes that follow."""
         kept = self._rewrite(outcome, written)
         if kept is not None:
-            self._context.notes.append((outcome.episode, kept.action or ""))
+            self._keep(outcome, kept.action or "")
         if kept is not written and self._settings.memory is Memory.BOTH:
             self._context.reword(None if kept is None else kept.calls[-1].sampled, outcome_message(outcome) + "\n\n")
+
+    def _keep(self, outcome: Observation, note: str) -> None:
+        """Put a note where the episodes that follow find it."""
+        self._context.notes.append((outcome.episode, note))
+
+    def _carried(self) -> Sequence[Note] | None:
+        """The notes that an episode opens a new stream with; None where the stream goes on."""
+        return {Memory.NONE: (), Memory.REFLECTIONS: self._context.notes}.get(self._settings.memory)
 
     def _enter(self, episode: int) -> None:
         """Cross an episode boundary: rewrite the memory where the mode asks for it."""
@@ -130,24 +206,22 @@ class LanguageAgent:
         self._episode = episode
         self._announced = ()
         self._heading = episode_heading(episode, self._num_episodes, self._settings.memory)
-        if self._settings.memory is Memory.NONE:
-            self._context.forget(())
-        elif self._settings.memory is Memory.REFLECTIONS:
-            self._context.forget(self._context.notes)
+        carried = self._carried()
+        if carried is not None:
+            self._context.forget(carried)
 
-    async def _decide(self, observation: Observation, message: str, seed: int) -> tuple[int, Sampled, Parsed]:
-        """Ask once for an action: where the answer starts, what was sampled and what it means."""
+    async def _decide(self, observation: Observation, message: str, seed: int) -> tuple[tuple[Call, ...], Parsed]:
+        """Ask once for an action: the calls it took, and what was answered."""
         if self._settings.reply is ReplyMode.TEXT:
-            start, sampled = await self._ask(observation.episode, message, self._settings.max_tokens, seed, None)
-            return start, sampled, parse_action(self._codec.decode(sampled.tokens), observation.actions)
-        choices = [self._codec.choice(action) for action in observation.actions]
-        start, sampled = await self._ask(observation.episode, message, max(map(len, choices)), seed, choices)
-        return start, sampled, Parsed(observation.actions[choices.index(sampled.tokens)], None)
+            call = await self._ask(observation.episode, message, self._settings.max_tokens, seed, None)
+            parsed = parse_action(self._codec.decode(call.sampled.tokens), observation.actions)
+            return (msgspec.structs.replace(call, problem=parsed.problem),), parsed
+        choices = self._choices(observation)
+        call = await self._ask(observation.episode, message, max(map(len, choices)), seed, choices)
+        return (call,), Parsed(observation.actions[choices.index(call.sampled.tokens)], None)
 
-    async def _ask(
-        self, episode: int, message: str, max_tokens: int, seed: int, choices: Choices | None
-    ) -> tuple[int, Sampled]:
-        """Say something to the model and keep its answer: where in the stream it starts, and what was sampled."""
+    async def _ask(self, episode: int, message: str, max_tokens: int, seed: int, choices: Choices | None) -> Call:
+        """Say something to the model and keep its answer in the stream."""
         room = max_tokens if choices else max_tokens + 1  # a reply that is cut short gets its end as well
         self._context.say(episode, message, room)
         start = len(self._context.prompt)
@@ -155,7 +229,7 @@ class LanguageAgent:
         sampled = await self._engine.complete(tuple(self._context.prompt), sampling, choices)
         self._check(sampled, max_tokens, choices)
         self._context.answer(episode, sampled)
-        return start, sampled
+        return Call(self._context.stream, start, sampled, None)
 
     def _check(self, sampled: Sampled, max_tokens: int, choices: Choices | None) -> None:
         """Refuse a reply that would spoil the stream it is appended to."""

@@ -24,6 +24,10 @@ class PolicyPlayer:
         self._policy = policy
         self._seed = seed
 
+    def odds(self, observation: Observation) -> Sequence[float]:
+        """The probability of each action."""
+        return self._policy(observation)
+
     async def act(self, observation: Observation) -> Reply:
         weights = self._policy(observation)
         if 1.0 in weights:
@@ -48,6 +52,17 @@ class Guest:
 
     def memory(self) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
         return (), ()
+
+    def fork(self, number: int) -> Guest:
+        """Itself: a policy is pure, so there is nothing to copy."""
+        return self
+
+    async def odds(self, observation: Observation) -> tuple[float, ...] | None:
+        """The probability of each action."""
+        return tuple(self._player.odds(observation))
+
+    def dictate(self, observation: Observation, action: str) -> None:
+        """Nothing is remembered, so nothing changes."""
 
 
 def certainly(observation: Observation, action: int) -> list[float]:

@@ -16,6 +16,7 @@ from mage.players.behaviour import behaviour
 from mage.players.draws import InexactError, draw, every_way
 from mage.players.kuhn import aggressive, conservative, intermediate
 from mage.players.policy import Policy, PolicyPlayer
+from mage.players.remote import remote
 from mage.players.repeated import automaton, beat_last, copy, cycle, lose_to_last, memory_one, win_stay_lose_shift
 from mage.players.scripted import always, mixture, switch, uniform
 from mage.players.search import mcts, minimax
@@ -106,6 +107,9 @@ COMBINERS: Mapping[str, tuple[Maker, Fits]] = {
 }
 """Players made of other players: `maker(make_policy, game, seat, rng, …parameters)`."""
 
+TALKERS: Mapping[str, tuple[Maker, Fits]] = {"remote": (remote, _ANY)}
+"""Players that are models, and not policies: only a world can seat them."""
+
 FAMILIES = frozenset({"automaton", "behaviour", "memory-one"})
 """Procedural families: too many members for statistics about each."""
 
@@ -129,7 +133,7 @@ def _opponent(given: object) -> Opponent:
 
 OPPONENTS: Plugins[Opponent] = Plugins(
     "player",
-    {name: Opponent(*entry, name in FAMILIES) for name, entry in {**MAKERS, **COMBINERS}.items()},
+    {name: Opponent(*entry, name in FAMILIES) for name, entry in {**MAKERS, **COMBINERS, **TALKERS}.items()},
     _opponent,
     lambda _: False,
 )

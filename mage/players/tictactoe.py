@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from mage.errors import ConfigError
 from mage.games.openspiel import Game
 from mage.players.policy import Policy
-from mage.players.values import one_of
+from mage.players.values import one_of, values
+from mage.spec import show, whole
 
 _CORNERS, _EDGES = (0, 2, 6, 8), (1, 3, 5, 7)
 
@@ -24,8 +26,8 @@ ORDERS: Mapping[str, tuple[int, ...]] = {
 
 
 def preferred(game: Game, seat: int, rng: random.Random, order: Any) -> Policy:
-    """The first free cell: centre, corners, edges, main-diagonal, anti-diagonal or corners-reversed first."""
-    cells = ORDERS[one_of("the order", order, tuple(ORDERS))]
+    """The first free cell: centre, corners, edges, main-diagonal, anti-diagonal, corners-reversed or a list of nine."""
+    cells = _nine(order) if isinstance(order, tuple) else ORDERS[one_of("the order", order, tuple(ORDERS))]
 
     @lru_cache(maxsize=512)
     def odds(free: tuple[int, ...]) -> tuple[float, ...]:
@@ -33,3 +35,10 @@ def preferred(game: Game, seat: int, rng: random.Random, order: Any) -> Policy:
         return tuple([float(cell == chosen) for cell in free])
 
     return lambda observation: odds(observation.ids)
+
+
+def _nine(order: Any) -> tuple[int, ...]:
+    cells = tuple(whole("a cell", cell, 0, 8) for cell in values("the order", order, 9))
+    if len(set(cells)) < 9:
+        raise ConfigError(f"the order must have each cell from 0 to 8 once, not {show(order)}")
+    return cells

@@ -4,6 +4,9 @@ A stream begins with the system message and goes on by user messages and sampled
 encoded twice. Memory that is rewritten (reflections only, none, a full context, or another's reflection) begins
 a new stream, in which earlier answers are mere context.
 
+What a method brings back for one decision stands before that decision's message, and is the first to go when the
+context is full.
+
 Where thoughts are stripped, the message that follows an answer with a thought begins a new stream, in which the answer
 stands without it: the thought is read and trained where it was sampled and nowhere else. A stream for each answer costs
 the square of what one costs.
@@ -12,6 +15,7 @@ the square of what one costs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import NamedTuple
 
 from mage.errors import PlayError
@@ -26,10 +30,25 @@ _THOUGHT, _NO_THOUGHT = "<think>", "\n</think>\n\n"
 """What opens a thought, and what closes one that a template has opened and nobody thinks."""
 
 
+class _Recall(NamedTuple):
+    """What a method brings back for one decision, best first."""
+
+    heading: str
+    items: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return "\n".join((self.heading, *self.items)) + "\n\n" if self.items else ""
+
+
+_NOTHING = _Recall("", ())
+
+
 class _Message(NamedTuple):
     """A user message of the current stream."""
 
     episode: int
+    recall: _Recall
     text: str
     """What it says of its own episode: what comes before belongs to memory that can be dropped."""
     ids: tuple[int, ...]
@@ -59,12 +78,22 @@ class Context:
         """The current stream after its opening: messages and answers in turn."""
         self._told = ""
         """What the next message starts with: how earlier episodes ended."""
+        self._recall = _NOTHING
+        """What the next message brings back."""
         self._carried: list[Note] = []
         """The notes that the current stream opens with."""
         self.notes: list[Note] = []
         """Reflections that are still remembered."""
         self.overflows: list[int] = []
         """Episodes in which the context was full and the oldest memory was dropped."""
+
+    def fork(self) -> Context:
+        """A copy that grows on its own."""
+        other = copy(self)
+        other._streams = [*self._streams[:-1], list(self.prompt)]
+        other._pieces, other._carried = list(self._pieces), list(self._carried)
+        other.notes, other.overflows = list(self.notes), list(self.overflows)
+        return other
 
     @property
     def stream(self) -> int:
@@ -80,9 +109,14 @@ class Context:
         """All streams that hold more than their opening; only the newest can hold less."""
         return tuple(tuple(s) for s in self._streams if len(s) > len(self._opening))
 
+    @property
+    def recalled(self) -> frozenset[str]:
+        """What was brought back in the current stream and still stands there."""
+        return frozenset(item for piece in self._pieces if isinstance(piece, _Message) for item in piece.recall.items)
+
     def forget(self, notes: Sequence[Note]) -> None:
         """Begin a new stream that opens with `notes` and nothing else."""
-        self._told = ""
+        self._told, self._recall = "", _NOTHING
         self._carried = list(notes)
         self._pieces = []
         self._begin(list(self._opening))
@@ -91,12 +125,16 @@ class Context:
         """Put how an episode ended before the next message. It is dropped with that episode."""
         self._told += text
 
+    def recall(self, heading: str, items: Sequence[str]) -> None:
+        """Put what was found, best first, before the next message. It is dropped before anything else."""
+        self._recall = _Recall(heading, tuple(items))
+
     def say(self, episode: int, text: str, room: int) -> None:
         """Append a user message, leaving `room` tokens for the answer and its end."""
-        before = ("" if self._pieces else notes_message(self._carried)) + self._told
-        message = _Message(episode, text, self._codec.user(before + text))
+        before = ("" if self._pieces else notes_message(self._carried)) + self._told + self._recall.text
+        message = _Message(episode, self._recall, text, self._codec.user(before + text))
         glue = self._codec.close if self._pieces else ()
-        self._told = ""
+        self._told, self._recall = "", _NOTHING
         read = self._read()
         self._pieces.append(message)
         if len(read) + len(glue) + len(message.ids) + room > self._limit:
@@ -161,7 +199,7 @@ class Context:
             self._streams[-1] = ids
 
     def _overflow(self, episode: int, room: int) -> None:
-        """Drop the oldest whole episodes, then the older half of the notes, and begin a new stream.
+        """Drop the oldest whole episodes, then what was brought back, then the older half of the notes, and begin anew.
 
         Episodes leave until half of the context is free: otherwise every further message would overflow again
         and begin a stream of its own. Notes leave only when nothing else is left to drop.
@@ -177,22 +215,39 @@ class Context:
             notes = [note for note in self.notes if note[0] < oldest]
             ids = self._encoded(pieces, notes)
         while len(ids) > space:
-            if not notes:
+            if any(isinstance(piece, _Message) and piece.recall.items for piece in pieces):
+                pieces = self._less_recalled(pieces)
+            elif notes:
+                notes = notes[(len(notes) + 1) // 2 :]
+            else:
                 raise PlayError(
                     f"a context of {self._limit} tokens is too small for episode {episode + 1} alone "
                     f"with {room} tokens to answer; raise agent.context or shorten the answers"
                 )
-            notes = notes[(len(notes) + 1) // 2 :]
             ids = self._encoded(pieces, notes)
         self.notes = [*notes, *(note for note in self.notes if note[0] >= pieces[0].episode)]
         self._pieces, self._carried = pieces, notes
         self._begin(ids)
 
+    def _less_recalled(self, pieces: Sequence[_Message | _Answer]) -> list[_Message | _Answer]:
+        """Without what was brought back for earlier decisions; where nothing was, with half of what the newest has."""
+        *earlier, newest = pieces
+        assert isinstance(newest, _Message)
+        if any(isinstance(piece, _Message) and piece.recall.items for piece in earlier):
+            return [*(self._recalling(piece, 0) if isinstance(piece, _Message) else piece for piece in earlier), newest]
+        return [*earlier, self._recalling(newest, len(newest.recall.items) // 2)]
+
+    def _recalling(self, message: _Message, num: int) -> _Message:
+        """A message with the first items only of what it brings back."""
+        # What was told of earlier episodes need not be kept: they have all left by now.
+        recall = _Recall(message.recall.heading, message.recall.items[:num])
+        return message._replace(recall=recall, ids=self._codec.user(recall.text + message.text))
+
     def _encoded(self, pieces: Sequence[_Message | _Answer], notes: Sequence[Note]) -> list[int]:
         """A stream of these pieces. Only the message that the notes are put before is encoded anew."""
         first, *others = pieces
         assert isinstance(first, _Message)
-        ids = [*self._opening, *self._codec.user(notes_message(notes) + first.text)]
+        ids = [*self._opening, *self._codec.user(notes_message(notes) + first.recall.text + first.text)]
         for piece in others:
             ids += self._codec.close if isinstance(piece, _Message) else ()
             ids += piece.ids if isinstance(piece, _Message) else piece.kept

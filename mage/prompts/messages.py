@@ -22,13 +22,19 @@ ACTIONS = "Actions: "
 """What the list of legal actions starts with."""
 
 
-def system_message(rules: str, episodes: int, memory: Memory, reply: ReplyMode) -> str:
-    """The rules of the game, of the trial and of answering."""
+def system_message(
+    rules: str, episodes: int, memory: Memory, reply: ReplyMode, *, carried: str = "", answer: str = ""
+) -> str:
+    """The rules of the game, of the trial and of answering.
+
+    `carried` and `answer` are what a method says of memory and of answering in place of the usual sentences.
+    """
     if episodes == 1 or memory is Memory.NONE:
         trial = "You play one episode."
     else:
-        trial = f"You play {episodes} episodes against the same opponents, who play in the same way.{_CARRIED[memory]}"
-    return f"{rules}\n{trial}\n{_ANSWER[reply]}"
+        remembered = f" {carried}" if carried else _CARRIED[memory]
+        trial = f"You play {episodes} episodes against the same opponents, who play in the same way.{remembered}"
+    return f"{rules}\n{trial}\n{answer or _ANSWER[reply]}"
 
 
 def turn_message(observation: Observation, announced: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""A codec without a model: UTF-8 bytes and four control ids. Scripted engines and tests speak it."""
+"""A codec without a model: UTF-8 bytes and four control ids. Scripted engines, remote models and tests speak it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from itertools import pairwise
 
 _SYSTEM, _USER, _ASSISTANT, _END = 256, 257, 258, 259
 _NAMES = {_SYSTEM: "<|system|>\n", _USER: "\n<|user|>\n", _ASSISTANT: "\n<|assistant|>\n", _END: ""}
+_ROLES = {_SYSTEM: "system", _USER: "user", _ASSISTANT: "assistant"}
 
 
 class PlainCodec:
@@ -45,6 +46,18 @@ class PlainCodec:
         marks = [at for at, token in enumerate(tokens) if token >= _SYSTEM]
         texts = (self.decode(tokens[start:stop]) for start, stop in pairwise((0, *marks, len(tokens))))
         return next(texts) + "".join(_NAMES[tokens[at]] + text for at, text in zip(marks, texts, strict=True))
+
+    def messages(self, tokens: Sequence[int]) -> list[tuple[str, str]]:
+        """A stream as roles and what each said, without the answer that it opens: what a chat server is sent.
+
+        >>> codec = PlainCodec()
+        >>> codec.messages(codec.opening("Play.") + codec.user("Go.") + codec.choice("rock") + codec.user("On."))
+        [('system', 'Play.'), ('user', 'Go.'), ('assistant', 'rock'), ('user', 'On.')]
+        """
+        marks = [at for at, token in enumerate(tokens) if token in _ROLES]
+        spans = pairwise((*marks, len(tokens)))
+        said = [(_ROLES[tokens[start]], self.decode(tokens[start:stop])) for start, stop in spans]
+        return said[:-1] if tokens[-1] == _ASSISTANT else said
 
 
 def _bytes(text: str) -> bytes:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mage.evaluate.suite import SplitReport
-from mage.evaluate.table import evaluation_table
+from mage.evaluate.table import summary_table
 
 
 class PlainDisplay:
@@ -57,7 +57,7 @@ class LiveDisplay:
         for name, value in rows:
             grid.add_row(Text(name, "dim"), Text(value))
         bar = ProgressBar(total=self._steps, completed=step, width=50)
-        self._live.update(Group(bar, grid, *([evaluation_table(self._reports)] if self._reports else [])))
+        self._live.update(Group(bar, grid, *([summary_table(self._reports)] if self._reports else [])))
 
     def say(self, text: str) -> None:
         self._live.console.print(text)

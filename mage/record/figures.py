@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mage.credit.steps import agent_turns
 from mage.players.table import family
@@ -17,7 +18,16 @@ def step_figures(drawn: Sequence[Group], groups: Sequence[Group]) -> dict[str, f
     figures = {"play/failed_trials": float(num_failed), "groups/replacements": float(len(groups) - len(drawn))}
     if not trials:
         return figures
-    return {**figures, **_scores(trials), **_health(trials), **_shares(drawn, groups)}
+    return {**figures, **_scores(trials), **_health(trials), **_cost(groups), **_shares(drawn, groups)}
+
+
+def of_teacher(figures: Mapping[str, float]) -> dict[str, float]:
+    """The figures of a step that a teacher played: its scores are not the agent's.
+
+    >>> of_teacher({"score/episode_1": 1.0, "play/overflows": 0.0})
+    {'teacher/episode_1': 1.0, 'play/overflows': 0.0}
+    """
+    return {re.sub("^score/", "teacher/", name): value for name, value in figures.items()}
 
 
 def _scores(trials: Sequence[Trial]) -> dict[str, float]:
@@ -42,6 +52,14 @@ def _health(trials: Sequence[Trial]) -> dict[str, float]:
         "play/cut_share": sum(c.sampled.cut for c in calls) / max(1, len(calls)),
         "play/forfeit_share": sum(e.result.ending is Ending.FORFEITED for e in episodes) / max(1, len(episodes)),
         "play/overflows": float(sum(len(t.overflows) for t in trials)),
+    }
+
+
+def _cost(groups: Sequence[Group]) -> dict[str, float]:
+    """What was played is what it cost: replacements are counted too."""
+    trials = [trial for group in groups for trial in group.trials]
+    calls = [call for trial in trials for turn in agent_turns(trial) for call in turn.calls]
+    return {
         "play/tokens_sampled": float(sum(len(c.sampled.tokens) for c in calls)),
         "play/tokens_in_streams": float(sum(len(s) for t in trials for s in t.streams)),
     }

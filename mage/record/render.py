@@ -81,6 +81,8 @@ def _header(task: Task, sibling: int, names: tuple[str, ...], trial: Trial | Non
     deals = "the first deal every time" if task.replay_deal else "fresh deals"
     grid.add_row("episodes", f"{played}, {deals}" + (", ends with the first win" if task.early_stop else ""))
     grid.add_row("seed", f"{task.seed}, sibling {sibling}")
+    if trial and trial.agent.method not in (None, "plain"):
+        grid.add_row("method", shown(trial.agent.method))
     if trial and trial.agent.memory:
         grid.add_row("memory", f"{trial.agent.memory}: to the next episode crosses {_CARRIES[trial.agent.memory]}")
     if trial and trial.agent.reply:

@@ -46,7 +46,8 @@ def _remembers(player: Player) -> TypeGuard[Agent]:
 
 
 async def _reflect(agent: Agent, seat: int, index: int, episode: Episode) -> Turn | None:
-    told = Observation(seat, index, 0, episode.result.outcomes[seat], (), (), REFLECTION_KEY, {})
+    result = episode.result
+    told = Observation(seat, index, 0, result.outcomes[seat], (), (), REFLECTION_KEY, {"score": result.returns[seat]})
     reply = await agent.reflect(told)
     if reply is None:
         return None

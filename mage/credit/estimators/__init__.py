@@ -10,6 +10,7 @@ import msgspec
 
 from mage.credit.estimators.agent import AgentNormalised
 from mage.credit.estimators.base import Advantages, Estimator
+from mage.credit.estimators.cloning import Cloning
 from mage.credit.estimators.gigpo import Gigpo
 from mage.credit.estimators.grpo import Grpo
 from mage.credit.estimators.ppo import Ppo
@@ -22,6 +23,7 @@ __all__ = ["ALL", "ESTIMATORS", "Advantages", "Estimator", "make_estimator"]
 
 ESTIMATORS: Mapping[str, type[Estimator]] = {
     "agent": AgentNormalised,
+    "cloning": Cloning,
     "gigpo": Gigpo,
     "grpo": Grpo,
     "ppo": Ppo,

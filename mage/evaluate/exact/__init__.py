@@ -4,7 +4,7 @@ No sampling: every figure is a finite sum over the ways an episode can go, in fl
 """
 
 from mage.evaluate.exact.plan import Objective, Planner
-from mage.evaluate.exact.player import BayesPlayer, BayesSeating
+from mage.evaluate.exact.player import BayesPlayer, BayesSeating, MemorylessSeating
 from mage.evaluate.exact.references import (
     References,
     bayes_optimal,
@@ -18,6 +18,7 @@ from mage.evaluate.exact.security import security_value
 __all__ = [
     "BayesPlayer",
     "BayesSeating",
+    "MemorylessSeating",
     "Objective",
     "Planner",
     "References",

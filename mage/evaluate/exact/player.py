@@ -1,4 +1,4 @@
-"""The Bayes-optimal player: it knows the pool, watches the opponent, and plays the exact plan.
+"""The Bayes-optimal player: it knows the pool, watches the opponent, and plays the exact plan; and one who forgets.
 
 It learns from the keys of its own decisions and from what its seat is told after an episode, compared as whole
 values with those the rules can produce: nothing is parsed, and nothing is seen that an agent would not see.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mage.errors import ConfigError, PlayError
-from mage.evaluate.exact.plan import Objective, Planner, normalised, posterior
+from mage.evaluate.exact.plan import Belief, Objective, Planner, normalised, posterior
 from mage.evaluate.exact.pool import checked, load_pool
 from mage.evaluate.exact.tree import Decision, Leaf, Node, Tree
 from mage.types import AgentInfo, Observation, Reply, Task
@@ -29,19 +29,25 @@ class BayesPlayer:
     async def act(self, observation: Observation) -> Reply:
         node = self._see(False, observation.key)
         assert isinstance(node, Decision)
-        place = self._planner.choose(observation.episode, node, self._belief)
+        place = self._choose(observation.episode, node)
         self._next = node.branches[place]
         return Reply(observation.actions[observation.ids.index(node.ids[place])], "", ())
 
     async def reflect(self, outcome: Observation) -> Reply | None:
         leaf = self._see(True, outcome.text)
         assert isinstance(leaf, Leaf)
-        self._belief = normalised(posterior(leaf, self._belief))
+        self._belief = self._learned(leaf)
         self._next = self._trees[outcome.episode + 1]
         return None
 
     def memory(self) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
         return (), ()
+
+    def _choose(self, episode: int, node: Decision) -> int:
+        return self._planner.choose(episode, node, self._belief)
+
+    def _learned(self, leaf: Leaf) -> Belief:
+        return normalised(posterior(leaf, self._belief))
 
     def _see(self, over: bool, what: str) -> Node:
         node = self._next.get((over, what))
@@ -49,6 +55,20 @@ class BayesPlayer:
         if node is None or not any(member in expected for member in self._belief):
             raise PlayError(f"the opponent is nobody of the pool that {self.info.name} knows: {what!r} cannot happen")
         return node
+
+
+class MemorylessPlayer(BayesPlayer):
+    """Plays every episode as if there were no other: the best memoryless play, and the control of the Bayes player."""
+
+    def __init__(self, planners: Sequence[Planner], trees: Sequence[Tree], name: str) -> None:
+        super().__init__(planners[0], trees, name)
+        self._planners = planners
+
+    def _choose(self, episode: int, node: Decision) -> int:
+        return self._planners[episode].choose(0, node, self._belief)
+
+    def _learned(self, leaf: Leaf) -> Belief:
+        return self._planner.prior
 
 
 class BayesSeating:
@@ -71,3 +91,19 @@ class BayesSeating:
         pool = load_pool(game, checked(game, self._opponents, seat, episodes), seat)
         trees = pool.trees(episodes)
         return Planner(trees, pool.prior, self._objective.weights(episodes)), trees
+
+
+class MemorylessSeating:
+    """Seats players who know `opponents` and their weights and remember no other episode; plans are shared."""
+
+    def __init__(self, opponents: Sequence[tuple[str, float]]) -> None:
+        self._opponents = tuple(opponents)
+        self._plans: dict[tuple[str, int, int], tuple[tuple[Planner, ...], tuple[Tree, ...]]] = {}
+
+    def __call__(self, task: Task, sibling: int) -> MemorylessPlayer:
+        key = (task.game, task.seat, task.episodes)
+        if key not in self._plans:
+            pool = load_pool(task.game, checked(task.game, self._opponents, task.seat, task.episodes), task.seat)
+            trees = pool.trees(task.episodes)
+            self._plans[key] = tuple(Planner([tree], pool.prior, [1.0]) for tree in trees), trees
+        return MemorylessPlayer(*self._plans[key], "best-memoryless")

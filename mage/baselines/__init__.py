@@ -1,0 +1,1 @@
+"""Methods of prompting: agents whose model learns nothing, to compare training with."""

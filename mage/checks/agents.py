@@ -1,0 +1,98 @@
+"""The contract of agents as a check. It raises AssertionError with what was broken."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from itertools import pairwise
+
+from mage.games.world import OpenSpielWorld
+from mage.protocols import Agent, Seating, World
+from mage.rollout.trial import play_trial
+from mage.types import AgentInfo, Call, Observation, Reply, Task, Trial
+
+_Memory = tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]
+
+
+def check_agent(seating: Seating, tasks: Sequence[Task], world: World | None = None) -> None:
+    """Whole trials: answers are legal, streams only grow and hold every call, and equal trials are equal.
+
+    For agents whose answers depend on the task, the sibling and what they are told; people and remote ones are exempt.
+    """
+    for task in tasks:
+        first, again = (asyncio.run(_checked(seating, task, world or OpenSpielWorld())) for _ in range(2))
+        assert _played(first) == _played(again), "the same task and sibling give another trial"
+
+
+def _played(trial: Trial) -> tuple[object, ...]:
+    """All of a trial but log-probabilities, which may differ by rounding where an engine keeps what it has read."""
+    turns = [turn for episode in trial.episodes for turn in episode.turns] + list(trial.reflections)
+    said = [(turn.phase, turn.observation, turn.action, turn.text, turn.reward) for turn in turns]
+    return trial.agent, trial.scores, said, trial.streams, trial.overflows
+
+
+async def _checked(seating: Seating, task: Task, world: World) -> Trial:
+    watched: list[_Watched] = []
+
+    def seat(task: Task, sibling: int) -> Agent:
+        watched.append(_Watched(seating(task, sibling)))
+        return watched[-1]
+
+    trial = await play_trial(world, task, 0, seat)
+    (agent,) = watched
+    _check_calls(trial.streams, agent.calls)
+    for (before, _), (after, _) in pairwise([*agent.memories, (trial.streams, trial.overflows)]):
+        assert len(before) <= len(after), "a stream is gone"
+        for stream, (old, new) in enumerate(zip(before, after, strict=False)):
+            assert new[: len(old)] == old, f"stream {stream} has changed where it could only grow"
+    overflows = list(trial.overflows)
+    assert overflows == sorted(set(overflows)), "an episode is named once, in order, where the context was full"
+    assert set(overflows) <= set(range(len(trial.episodes))), "the context was full in an episode nobody played"
+    return trial
+
+
+def _check_calls(streams: Sequence[tuple[int, ...]], calls: Sequence[Call]) -> None:
+    """Every call stands in its stream as it was sampled, behind the ones before."""
+    ends: dict[int, int] = {}
+    for call in calls:
+        sampled, end = call.sampled.tokens, call.start + len(call.sampled.tokens)
+        assert call.stream < len(streams), f"a call points into stream {call.stream} of {len(streams)}"
+        assert streams[call.stream][call.start : end] == sampled, "a call is not where its stream and start say"
+        assert call.start > ends.get(call.stream, 0), "a call has no prompt between it and the one before"
+        ends[call.stream] = end
+    assert sorted(ends) == list(range(len(streams))), "nothing was sampled in a stream"
+
+
+class _Watched:
+    """An agent under observation: what it answers is checked, and what it remembers is kept."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self.calls: list[Call] = []
+        self.memories: list[_Memory] = []
+
+    @property
+    def info(self) -> AgentInfo:
+        return self._agent.info
+
+    async def act(self, observation: Observation) -> Reply:
+        reply = await self._agent.act(observation)
+        assert reply.action is None or reply.action in observation.actions, f"{reply.action!r} is not a legal action"
+        problems = [call.problem for call in reply.calls]
+        assert reply.action is not None or not problems or problems[-1] is not None, "a forfeit without a problem"
+        self._watch(reply)
+        return reply
+
+    async def reflect(self, outcome: Observation) -> Reply | None:
+        reply = await self._agent.reflect(outcome)
+        assert reply is None or reply.action is not None, "a reflection is a text, if only an empty one"
+        self._watch(reply)
+        return reply
+
+    def memory(self) -> _Memory:
+        assert self._agent.memory() == self._agent.memory(), "looking at the memory changes it"
+        return self._agent.memory()
+
+    def _watch(self, reply: Reply | None) -> None:
+        self.calls += reply.calls if reply else ()
+        self.memories.append(self.memory())

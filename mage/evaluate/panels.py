@@ -1,0 +1,195 @@
+"""How pictures look: panels with lines and bands, as wide as half a page, in colours that everybody can tell apart.
+
+A picture is read at its own size. Colours are those of Okabe and Ito (2008), and every method has a marker besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import ceil, inf
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mage.errors import ConfigError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH, HEIGHT = 3.5, 2.6
+"""Inches."""
+MOST_TOGETHER = 6
+"""Methods that share a panel; more get a panel each, with all others in grey behind them."""
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+GREY, LIGHT = "#555555", "#CFCFCF"
+_SMALL_HEIGHT = 1.1
+_DASHES = (0, (4, 2))
+BOUND, LIMIT = "best memoryless", "limit"
+_BOUNDS = {BOUND: (":", "dotted"), LIMIT: ("-", "grey line")}
+"""How they are drawn, and what that is called."""
+_STYLE: Mapping[str, Any] = {
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "legend.fontsize": 7.5,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 3.5,
+    "text.parse_math": False,  # names may hold dollars
+    "svg.hashsalt": "mage",
+    "svg.fonttype": "none",
+}
+
+
+class Line(NamedTuple):
+    """What one method has in a panel."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+    dashed: Sequence[float] = ()
+    """The same without memory."""
+
+
+def styled() -> AbstractContextManager[None]:
+    """Draw and save in our style, whatever the user's is."""
+    import matplotlib
+
+    style: Any = _STYLE
+    context: AbstractContextManager[None] = matplotlib.rc_context(style)
+    return context
+
+
+def check_matplotlib() -> None:
+    """Fail with one line where the extra is missing."""
+    from importlib.util import find_spec
+
+    if find_spec("matplotlib") is None:
+        raise ConfigError("plots need the extra plot: pip install 'mage-rl[plot]'; --no-plots leaves them out")
+
+
+def blank(width: float = WIDTH, height: float = HEIGHT) -> Figure:
+    """An empty picture whose parts make room for each other."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def line_figure(
+    lines: Sequence[Line],
+    title: str,
+    labels: tuple[str, str],
+    bounds: Mapping[str, float],
+    *,
+    dashed: str = "",
+    widest: float = inf,
+) -> Figure:
+    """Lines with bands over bounds: all in one panel, or a panel for each where there are many.
+
+    `labels` are those of the two axes. `dashed` says what the dashed lines are; it is empty where there are none.
+    `widest` is how far bands may widen the range of values, as a share of what the lines need.
+    """
+    figure = (_together if len(lines) <= MOST_TOGETHER else _apart)(lines, title, labels, bounds, dashed)
+    for panel in figure.axes:
+        panel.set_ylim(*_range(lines, list(bounds.values()), widest))
+    return figure
+
+
+def _together(
+    lines: Sequence[Line], title: str, labels: tuple[str, str], bounds: Mapping[str, float], dashed: str
+) -> Figure:
+    """One panel, with the names of the lines below it and those of the bounds beside it."""
+    from matplotlib.lines import Line2D
+
+    figure = blank(height=HEIGHT + 0.17 * ceil((len(lines) + bool(dashed)) / 2))
+    panel = figure.subplots()
+    for number, line in enumerate(lines):
+        _draw(panel, line, number)
+    _draw_bounds(panel, bounds)
+    _name_bounds(panel, bounds)
+    panel.set_title(title)
+    panel.set_xlabel(labels[0])
+    panel.set_ylabel(labels[1])
+    handles = list(panel.get_legend_handles_labels()[0])
+    if dashed:
+        handles.append(Line2D([], [], color=GREY, linestyle=_DASHES, linewidth=1.0, label=dashed))
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False, handlelength=2.2, borderpad=0.1)
+    return figure
+
+
+def _apart(
+    lines: Sequence[Line], title: str, labels: tuple[str, str], bounds: Mapping[str, float], dashed: str
+) -> Figure:
+    """A panel for each line, all others in grey behind it; the title says what the other lines are."""
+    num_rows = ceil(len(lines) / 2)
+    figure = blank(height=num_rows * _SMALL_HEIGHT + 0.5)
+    panels: list[Axes] = list(figure.subplots(num_rows, 2, sharex=True, sharey=True, squeeze=False).flat)
+    for unused in panels[len(lines) :]:
+        unused.remove()
+    for panel, line in zip(panels, lines, strict=False):
+        for other in lines:
+            if other is not line:
+                panel.plot(other.x, other.y, color=LIGHT, linewidth=0.8)
+        _draw(panel, line, 0)
+        _draw_bounds(panel, bounds)
+        panel.set_title(line.name, pad=2)
+    for panel in panels[len(lines) - 2 : len(lines)]:
+        panel.tick_params(labelbottom=True)
+    told = {"dashed": dashed, **{_BOUNDS[name][1]: name for name in bounds}}
+    legend = ", ".join(f"{how}: {what}" for how, what in told.items() if what)
+    figure.suptitle(f"{title}\n{legend}" if legend else title, fontsize=8)
+    figure.supxlabel(labels[0], fontsize=8)
+    figure.supylabel(labels[1], fontsize=8)
+    return figure
+
+
+def _draw(panel: Axes, line: Line, number: int) -> None:
+    colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+    every = max(1, len(line.x) // 8)
+    panel.fill_between(line.x, line.low, line.high, color=colour, alpha=0.15, linewidth=0)
+    panel.plot(line.x, line.y, color=colour, marker=marker, markevery=every, label=line.name)
+    if line.dashed:
+        panel.plot(line.x, line.dashed, color=colour, linestyle=_DASHES, linewidth=1.0)
+
+
+def _draw_bounds(panel: Axes, bounds: Mapping[str, float]) -> None:
+    for name, value in bounds.items():
+        panel.axhline(value, color=GREY, linewidth=0.8, linestyle=_BOUNDS[name][0], zorder=0)
+
+
+def _name_bounds(panel: Axes, bounds: Mapping[str, float]) -> None:
+    """Names beside the panel, where no curve is; the lower one hangs and the upper one stands on its line."""
+    for name, value in bounds.items():
+        where = "center" if len(bounds) < 2 else "top" if name == BOUND else "bottom"
+        panel.annotate(
+            name.replace(" ", "\n"),
+            (1.0, value),
+            (3, 0),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            color=GREY,
+            fontsize=7,
+            va=where,
+            linespacing=0.9,
+            annotation_clip=False,
+        )
+
+
+def _range(lines: Sequence[Line], bounds: Sequence[float], widest: float) -> tuple[float, float]:
+    """What the lines need, and as much of their bands as leaves them readable."""
+    values = [*bounds, *(y for line in lines for y in (*line.y, *line.dashed))]
+    low, high = min(values), max(values)
+    span = (high - low) or 1.0
+    band_low = max(min(min(line.low) for line in lines), low - widest * span)
+    band_high = min(max(max(line.high) for line in lines), high + widest * span)
+    return min(low, band_low) - 0.04 * span, max(high, band_high) + 0.04 * span

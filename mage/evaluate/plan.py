@@ -1,0 +1,178 @@
+"""The plan of an evaluation: who is judged on which tasks. It lies in `run.json`, and whoever resumes goes by it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mage.config import replaced
+from mage.engines.address import PREFIX, read_address
+from mage.errors import ConfigError, RecordError, listing
+from mage.evaluate.journal import KIND
+from mage.evaluate.splits import Split, check_split, fingerprint, is_path, load_split, make_split, split_names
+from mage.evaluate.subject import Subject
+from mage.evaluate.suite import evaluation_tasks
+from mage.games.openspiel import load_game
+from mage.players.table import OPPONENTS
+from mage.record.store import read_info
+from mage.schema import Config
+from mage.spec import parse_spec
+from mage.types import Memory, Task
+
+GIVEN = "given"
+"""What the name of a set of opponents begins with that was given on the spot."""
+EPISODES, SEATS = "trial.episodes", "trial.seats"
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """All that an evaluation depends on."""
+
+    agent: str
+    """Who is judged, by a name that means the same weights later on."""
+    command: str
+    """The command that was given."""
+    values: Mapping[str, Any]
+    """Settings that were replaced, by their dotted keys."""
+    config: Mapping[str, Any]
+    """The whole config then: that of a run may change later on."""
+    splits: tuple[Split, ...]
+    trials: int
+    """Per member and seat."""
+    reflections: bool
+    """Whether it is judged what reflections do."""
+    as_usual: bool
+    """Whether a run is judged as it would judge itself."""
+
+    def seats(self, subject: Subject, split: Split) -> tuple[int, ...]:
+        """The seats that are played: those that are named, those of the run, or all of the game."""
+        if SEATS in self.values or subject.run is not None:
+            return subject.config.trial.seats
+        return tuple(range(load_game(split.game).num_seats))
+
+    def tasks(self, subject: Subject, split: Split) -> list[Task]:
+        """What is played on a split, which may say itself how many episodes it needs."""
+        config = subject.config
+        own = None if EPISODES in self.values else split.episodes
+        return evaluation_tasks(
+            split,
+            episodes=own or config.trial.episodes,
+            seats=self.seats(subject, split),
+            trials=self.trials,
+            seed=config.evaluation.seed,
+        )
+
+    def reported(self, subject: Subject) -> Config:
+        """The config that the report carries: a run's own where it is judged as usual, else with what was judged."""
+        if self.as_usual:
+            return subject.config
+        seats = {seat for split in self.splits for seat in self.seats(subject, split)}
+        judged = {
+            "game": self.splits[0].game,
+            SEATS: sorted(seats),
+            "evaluation.splits": [split.name for split in self.splits],
+            "evaluation.final_trials": self.trials,
+        }
+        return replaced(subject.config, judged, subject.name)
+
+
+def make_plan(
+    subject: Subject,
+    *,
+    game: str | None = None,
+    opponents: Sequence[str] = (),
+    trials: int | None = None,
+    values: Mapping[str, object] | None = None,
+    reflections: bool = False,
+) -> Plan:
+    """The plan to judge somebody, checked: whatever is wrong shows before anything is played."""
+    if reflections:
+        _check_reflections(subject)
+    plan = Plan(
+        agent=subject.agent,
+        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        values=dict(values or {}),
+        config=subject.config.model_dump(mode="json"),
+        splits=tuple(_splits(subject, game, opponents)),
+        trials=subject.config.evaluation.final_trials if trials is None else trials,
+        reflections=reflections,
+        as_usual=subject.run is not None and not (values or opponents or game),
+    )
+    for split in plan.splits:
+        check_split(split, plan.seats(subject, split))
+    return plan
+
+
+def read_plan(folder: Path) -> Plan:
+    """The plan of an evaluation that exists."""
+    info = read_info(folder)
+    if info.kind != KIND:
+        raise RecordError(f"{folder} is a {info.kind} run and no evaluation that could go on")
+    try:
+        plan = msgspec.convert(info.config, Plan)
+    except msgspec.ValidationError as error:
+        raise RecordError(f"{folder} holds no plan that can be read: {error}") from None
+    if any(fingerprint(split.game, split.members, split.episodes) != split.sha256 for split in plan.splits):
+        raise RecordError(f"{folder} was changed: the members of its splits do not have their hash")
+    return plan
+
+
+def _check_reflections(subject: Subject) -> None:
+    memory = subject.config.agent.memory
+    if not subject.is_model:
+        raise ConfigError(f"{subject.name} writes no reflections that could be judged")
+    if memory not in (Memory.REFLECTIONS, Memory.BOTH):
+        raise ConfigError(f"agent.memory = {memory}: no reflections are written; use reflections or both")
+
+
+def _splits(subject: Subject, game: str | None, opponents: Sequence[str]) -> list[Split]:
+    """The splits to judge by: those that are named, and all opponents that are given by their specs as one more."""
+    if not opponents:
+        return _own_splits(subject, game)
+    named = [name for name in opponents if is_path(name) or name in split_names()]
+    splits = [load_split(name) for name in named]
+    for split in splits:
+        if game is not None and split.game != str(parse_spec(game)):
+            raise ConfigError(f"--game {game}: the split {split.name!r} is made for {split.game}")
+    specs = [_spec(text) for text in opponents if text not in named]
+    if specs:
+        played = game or (subject.config.game if subject.run is not None else None)
+        if played is None:
+            raise ConfigError(f"which game is played against {specs[0]}? name it with --game")
+        splits.append(given_split(played, specs))
+    if len({split.name for split in splits}) < len(splits):
+        raise ConfigError(f"name each split once, not {', '.join(named)}")
+    return splits
+
+
+def _own_splits(subject: Subject, game: str | None) -> list[Split]:
+    if subject.run is None or game is not None:
+        raise ConfigError("name opponents to be judged by, or a split of them, with --opponents")
+    names = subject.config.evaluation.splits
+    if not names:
+        raise ConfigError(
+            f"{subject.run} names no splits to judge by; set evaluation.splits, or name opponents with --opponents"
+        )
+    return [load_split(name) for name in names]
+
+
+def given_split(game: str, members: Sequence[str]) -> Split:
+    """A set of opponents without a file, called by its hash; each of them counts the same."""
+    split = make_split(GIVEN, "opponents that were given", game, tuple(members), held_out=False)
+    name = f"{GIVEN}-{split.sha256[:8]}"
+    return msgspec.structs.replace(split, name=name, pool=name)
+
+
+def _spec(text: str) -> str:
+    """The canonical spec of an opponent, who may be a remote model by its address."""
+    spec = read_address(text).spec if text.startswith(PREFIX) else parse_spec(text)
+    if spec.name not in OPPONENTS:
+        raise ConfigError(
+            f"{text!r} is neither a split ({listing(split_names())}, or a path.json) nor an opponent "
+            f"({listing(OPPONENTS)})"
+        )
+    return str(spec)

@@ -1,0 +1,188 @@
+"""What is shown and kept of an evaluation: tables that fit a terminal, reports that read back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console, RenderableType
+
+from mage.config import load_config
+from mage.errors import RecordError
+from mage.evaluate.exact import References
+from mage.evaluate.metrics import Estimate
+from mage.evaluate.report import evaluation_report, read_report, to_json
+from mage.evaluate.splits import load_split, make_split, split_names
+from mage.evaluate.suite import SplitReport, evaluation_tasks, judge, references_of
+from mage.evaluate.table import Seconds, evaluation_table, interval, over_seats, percent, summary_table
+from mage.types import Memory
+from tests.judged import KUHN, SEVEN, guest, judged, scripted
+from tests.seated import WORLD
+
+
+def printed(table: RenderableType, width: int = 80) -> list[str]:
+    console = Console(width=width, force_terminal=False, markup=False, emoji=False, highlight=False)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get().splitlines()
+
+
+def kuhn_report() -> SplitReport:
+    return judged(guest("uniform"), guest("always:bet"), KUHN, 4, (0, 1))
+
+
+def with_references(split: str, seats: Sequence[int]) -> SplitReport:
+    """The figures of any agent under another split's name and references."""
+    shipped = load_split(split)
+    base = judged(guest("uniform"), guest("uniform"), SEVEN, 1)
+    return msgspec.structs.replace(
+        base, split=split, sha256=shipped.sha256, references=references_of(shipped, seats, base.episodes)
+    )
+
+
+def test_references_stand_beside_the_scores() -> None:
+    reports = [with_references(name, (0,)) for name in ("rps-seven", "rps-trained", "rps-held-out")]
+    reports = [*reports, kuhn_report()]
+    lines = printed(summary_table(reports))
+    assert max(map(len, lines)) <= 80
+    text = "\n".join(lines)
+    bounds = [line.split()[2:] for line in lines if line.startswith("best memoryless")]
+    assert [word for words in bounds for word in words if "/" in word] == ["22/63", "23/105", "23/105", "1/9"]
+    limits = " ".join(line for line in lines if line.startswith("limit"))
+    assert "157/648" in limits
+    assert all(f"{report.split}" in text for report in reports)
+    assert text.count("score, episode 3") == 2, "four splits do not fit beside each other"
+    assert text.count("Fixed tasks") == 1
+
+
+def test_no_table_is_wider_than_a_terminal_or_loses_a_word() -> None:
+    base = kuhn_report()
+    reports = [msgspec.structs.replace(base, split=name) for name in split_names()]
+    lines = printed(evaluation_table(reports))
+    assert max(map(len, lines)) <= 80
+    for name in split_names():
+        assert name in "\n".join(lines)
+    assert "…" not in "\n".join(lines)
+    assert len(printed(summary_table(reports[:1]))) < 25
+    assert len(printed(evaluation_table(reports[:1]))) < 60
+
+
+def rows_of(report: SplitReport, seconds: Seconds | None = None) -> list[tuple[str, str]]:
+    lines = printed(evaluation_table([report], seconds))
+    return [(line[:26].strip(), line[26:].strip()) for line in lines]
+
+
+def test_results_second_chances_cost_and_health_are_shown() -> None:
+    report = judged(scripted(Memory.BOTH), scripted(Memory.NONE), SEVEN, 4)
+    rows = rows_of(report, {"rps-seven": {"agent": 7.0, "control": 1.0}})
+    cells = dict(rows)
+    rates = report.agent.rates[0]
+    shares = [100 * share.value for share in (rates.win, rates.draw, rates.loss)]
+    assert cells["win/draw/loss, episode 1"] == "{:.0f}/{:.0f}/{:.0f} %".format(*shares)
+    places = [name for name, _ in rows if name.startswith(("pass@", "if ", "without ")) and ":" not in name]
+    assert places == ["pass@2", "if independent", "without memory", "pass@3", "if independent", "without memory"]
+    assert ("pass@2", percent(report.agent.passes[1].solved)) in rows
+    assert ("if independent", percent(report.agent.passes[1].independent)) in rows
+    assert ("without memory", percent(report.control.passes[1].solved)) in rows
+    assert cells["seconds"] == "0.25"
+    assert cells["tokens read"] == f"{report.agent.tokens_read / 28:,.0f}"
+    assert cells["invalid/cut replies"] == f"0/0 of {report.agent.replies}"
+    assert cells["failed trials"] == "0"
+    assert "recovery" not in cells
+    assert dict(rows_of(report))["seconds"] == "–"
+
+
+def test_what_a_switch_costs_is_shown() -> None:
+    split = load_split("rps-switching")
+    some = msgspec.structs.replace(split, members=split.members[:4], pool=split.name)
+    tasks = evaluation_tasks(some, episodes=6, seats=(0,), trials=1, seed=7)
+    report = asyncio.run(judge(WORLD, scripted(Memory.BOTH), scripted(Memory.NONE), some, tasks))
+    found = report.agent.recovery
+    assert found is not None
+    assert len(found.after) == 3, "switches come after two or three episodes of six"
+    cells = dict(rows_of(report))
+    assert cells["last score before"] == interval(found.before)
+    assert cells["episode 3 after"] == interval(found.after[2])
+    assert cells["recovery"].count(" to ") == 1
+    assert "score, episode 6" in cells
+
+
+def test_long_trials_are_shown_in_part() -> None:
+    tasks = evaluation_tasks(SEVEN, episodes=30, seats=(0,), trials=1, seed=7)
+    report = asyncio.run(judge(WORLD, guest("uniform"), guest("uniform"), SEVEN, tasks))
+    shown = [name for name, _ in rows_of(report) if name.startswith("score, episode")]
+    assert shown == [f"score, episode {k}" for k in (1, 2, 3, 6, 12, 18, 24, 30)]
+    assert "pass@30" in dict(rows_of(report))
+
+
+def test_a_reference_that_is_missing_for_one_seat_is_a_dash() -> None:
+    (_, first), (_, second) = references_of(KUHN, (0, 1), 3)
+    without: References = msgspec.structs.replace(second, memoryless=None)
+    assert over_seats([(0, first), (1, second)], "memoryless") == "1/9 = 0.111"
+    assert over_seats([(0, first), (1, without)], "memoryless") == "–"
+    assert over_seats([], "memoryless") == "–"
+    assert interval(Estimate(-1e-9, -0.5, 0.5)) == "+0.000 ±0.500"
+    assert interval(Estimate(-0.25, -0.5, 0.0)) == "-0.250 ±0.250"
+
+
+def test_a_report_reads_back_with_all_that_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["/usr/bin/mage", "evaluate", "my run"])
+    config = load_config("rps", ["evaluation.seed=11"])
+    report = evaluation_report([kuhn_report()], config, 42)
+    assert (report.command, report.step, report.seed) == ("mage evaluate 'my run'", 42, 11)
+    assert report.config == config.model_dump(mode="json")
+    assert {"mage", "python", "open_spiel", "torch"} <= set(report.versions)
+    assert "CPU" in report.machine
+    path = tmp_path / "report.json"
+    path.write_bytes(to_json(report))
+    assert report.subject == {"name": "nano"}
+    assert b'"seats": [0, 1]' in path.read_bytes(), "rows of numbers stay on a line"
+    assert b'"weights=[0.25, 0.75]' not in path.read_bytes(), "and texts as they are"
+    assert read_report(path, SplitReport) == report
+    assert to_json(read_report(path, SplitReport)) == to_json(report)
+
+
+@pytest.mark.parametrize("content", [b"[]", b"{", b"\xff", None])
+def test_a_report_that_cannot_be_read_is_one_line(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "report.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(RecordError, match=r"report\.json is not a report that can be read"):
+        read_report(path, SplitReport)
+
+
+def test_a_report_of_another_version_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    content = msgspec.json.decode(to_json(evaluation_report([kuhn_report()], load_config("rps"), 1)))
+    del content["reports"][0]["tasks"]
+    path = tmp_path / "report.json"
+    path.write_bytes(msgspec.json.encode(content))
+    with pytest.raises(RecordError, match=r"missing required field `tasks`.*another version of mage wrote it: judge"):
+        read_report(path, SplitReport)
+
+
+def test_texts_in_a_report_keep_their_brackets(tmp_path: Path) -> None:
+    odd = {"name": "map=[0,  1]", "text": "[\n 1,\n 2]", "list": [1, 2], "mixed": [[1], ["a", 2]], "none": []}
+    report = evaluation_report([kuhn_report()], load_config("rps"), 1, subject=odd, seconds={"a": {"agent": 1.5}})
+    path = tmp_path / "report.json"
+    path.write_bytes(to_json(report))
+    assert read_report(path, SplitReport).subject == odd
+    assert read_report(path, SplitReport).seconds == {"a": {"agent": 1.5}}
+
+
+def test_one_trial_alone_has_scores_and_no_interval(tmp_path: Path) -> None:
+    rock = make_split("rock", "", SEVEN.game, ("always:rock",), held_out=False)
+    report = judged(scripted(Memory.BOTH), scripted(Memory.NONE), rock, 1)
+    assert report.num_trials == 1
+    assert report.agent.scores == tuple(Estimate(value, None, None) for value in (0.0, 1.0, 1.0))
+    assert report.over_control == report.agent.adaptation == Estimate(1.0, None, None)
+    assert not report.over_control.is_over(0.0), "which is evidence of nothing"
+    assert not report.over_control.holds(1.0)
+    cells = {tuple(line.split()[-2:]) for line in printed(summary_table([report])) if "±" in line}
+    assert cells == {("+0.000", "±n/a"), ("+1.000", "±n/a")}
+    path = tmp_path / "report.json"
+    path.write_bytes(to_json(evaluation_report([report], load_config("rps"), 1)))
+    assert b'"low": null' in path.read_bytes()
+    assert read_report(path, SplitReport).reports == (report,)

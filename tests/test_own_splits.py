@@ -1,0 +1,200 @@
+"""Splits of one's own: files that are written, read, refused, and kept with a run."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+import mage
+from mage.build import check_splits
+from mage.cli import app
+from mage.errors import ConfigError, RecordError
+from mage.evaluate.splits import (
+    Kind,
+    check_split,
+    load_split,
+    make_split,
+    pool_of,
+    write_split,
+)
+from mage.learn.changes import config_of
+from mage.learn.parts import build_parts
+from mage.learn.run import go, start
+from tests.tiny import tiny_config
+
+GAME = "rps(rounds=3)"
+
+
+def test_a_split_of_ones_own_is_written_and_read_by_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "mine.json"
+    write_split(path, " rps( rounds=3 )", ["always:rock", "copy"], description="two", held_out=True)
+    split = load_split(str(path))
+    assert split == make_split("mine", "two", GAME, ("always(rock)", "copy"), held_out=True)
+    assert pool_of(split) == split
+    write_split(
+        path, GAME, ["always:rock", "copy"], description="two", held_out=True
+    )  # a cell that runs twice does no harm
+    with pytest.raises(RecordError, match=r"mine\.json holds something else already"):
+        write_split(path, GAME, ["copy"])
+    assert load_split(str(path)) == split
+
+
+def test_a_pool_is_shipped_or_lies_beside_the_file(tmp_path: Path) -> None:
+    write_split(tmp_path / "all.json", GAME, ["copy", "uniform", "always:rock"])
+    write_split(tmp_path / "some.json", GAME, ["uniform"], pool="all")
+    write_split(tmp_path / "known.json", GAME, ["copy"], pool="rps-seven")
+    assert pool_of(load_split(str(tmp_path / "some.json"))).members == ("copy", "uniform", "always(rock)")
+    assert pool_of(load_split(str(tmp_path / "known.json"))) == load_split("rps-seven")
+    moved = shutil.copytree(tmp_path, tmp_path / "moved")
+    assert pool_of(load_split(str(moved / "some.json"))).name == "all", "relative to the file, not to who reads it"
+
+
+def test_a_split_of_ones_own_has_a_kind_and_a_length(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    write_split(path, GAME, ["switch(copy,cycle,at=2)"], held_out=True, kind="switching", episodes=5)
+    split = load_split(str(path))
+    assert (split.kind, split.episodes) == (Kind.SWITCHING, 5)
+    assert load_split(str(_written(tmp_path / "a.json"))).kind is Kind.SEEN
+    assert load_split(str(_written(tmp_path / "b.json", held_out=True))).kind is Kind.FAMILIES
+    with pytest.raises(
+        ConfigError, match="unknown kind of split 'odd'; known: harder, reworded, seen, switching, unseen"
+    ):
+        write_split(tmp_path / "c.json", GAME, ["copy"], kind="odd")
+    with pytest.raises(ConfigError, match="episodes must be a whole number from 1, not 0"):
+        write_split(tmp_path / "c.json", GAME, ["copy"], episodes=0)
+    done = CliRunner().invoke(app, ["split", str(tmp_path / "d.json"), "copy", "--game", GAME, "--kind", "harder"])
+    assert done.exit_code == 0, done.output
+    assert load_split(str(tmp_path / "d.json")).kind is Kind.HARDER
+
+
+def _written(path: Path, *, held_out: bool = False) -> Path:
+    write_split(path, GAME, ["copy"], held_out=held_out)
+    return path
+
+
+def test_a_file_from_before_there_were_kinds_is_read(tmp_path: Path) -> None:
+    path = _written(tmp_path / "mine.json")
+    values = msgspec.json.decode(path.read_bytes())
+    del values["kind"], values["episodes"]
+    path.write_bytes(msgspec.json.encode(values))
+    assert (load_split(str(path)).kind, load_split(str(path)).episodes) == (Kind.SEEN, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "game", "members", "pool", "says"),
+    [
+        ("mine.toml", GAME, ["copy"], "", "cannot be the file of a split; it ends in .json"),
+        ("my own.json", GAME, ["copy"], "", "letters, digits, '-' and '_'"),
+        ("rps-seven.json", GAME, ["copy"], "", "is not that of a shipped split"),
+        ("mine.json", "nope", ["copy"], "", "unknown game 'nope'"),
+        ("mine.json", GAME, ["nope"], "", "unknown opponent 'nope'"),
+        ("mine.json", GAME, ["conservative"], "", "cannot play rps"),
+        ("mine.json", GAME, [], "", "'mine' needs at least one member"),
+        ("mine.json", GAME, ["always:rock", "always(rock)"], "", "and each of them once"),
+        ("mine.json", GAME, ["copy"], "nope", "unknown split 'nope'; known: .*; or a path.json"),
+        ("mine.json", GAME, ["uniform"], "rps-seven", "its pool 'rps-seven' has another game or lacks some members"),
+        ("mine.json", "rps(rounds=4)", ["copy"], "rps-seven", "its pool 'rps-seven' has another game"),
+    ],
+)
+def test_a_split_that_could_not_be_judged_by_is_not_written(
+    tmp_path: Path, name: str, game: str, members: list[str], pool: str, says: str
+) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        write_split(tmp_path / name, game, members, pool=pool)
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_was_changed_renamed_broken_or_lost_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    write_split(path, GAME, ["copy", "uniform"])
+    content = path.read_bytes()
+    shutil.copy(path, tmp_path / "other.json")
+    with pytest.raises(ConfigError, match="is called 'mine'; a file is called as its split is"):
+        load_split(str(tmp_path / "other.json"))
+    path.write_bytes(content.replace(b"uniform", b"win-stay"))
+    with pytest.raises(RecordError, match=r"mine\.json' was changed: its members do not have the hash"):
+        load_split(str(path))
+    path.write_bytes(content[:-9])
+    with pytest.raises(RecordError, match=r"mine\.json' cannot be read"):
+        load_split(str(path))
+    path.unlink()
+    with pytest.raises(ConfigError, match=r"mine\.json' cannot be read: No such file"):
+        load_split(str(path))
+
+
+def test_seats_that_a_split_does_not_have_are_refused(tmp_path: Path) -> None:
+    write_split(tmp_path / "mine.json", GAME, ["copy"])
+    check_split(load_split(str(tmp_path / "mine.json")), (0, 1))
+    with pytest.raises(ConfigError, match=r"the split 'mine': rps\(rounds=3\) has seats 0 to 1, not 2"):
+        check_split(load_split(str(tmp_path / "mine.json")), (2,))
+
+
+def splits_in(folder: Path) -> tuple[str, str]:
+    """Two files: members to train with, and others that are held out."""
+    write_split(folder / "to-train.json", GAME, ["always:rock", "copy"])
+    write_split(folder / "to-judge.json", GAME, ["always:paper", "uniform"], held_out=True)
+    return str(folder / "to-train.json"), str(folder / "to-judge.json")
+
+
+def test_what_a_named_file_holds_out_is_refused(tmp_path: Path) -> None:
+    train, judge = splits_in(tmp_path)
+    good = tiny_config(f"population.split={train}", f'evaluation.splits=["{judge}"]', f"game={GAME}")
+    check_splits(good)
+    caught = r"'always\(paper\)' is held out by the split 'to-judge'; train without it"
+    for wrong in ('population.members=["switch(copy,always:paper,at=1)"]', f"population.split={judge}"):
+        config = tiny_config(f"population.split={train}", f'evaluation.splits=["{judge}"]', f"game={GAME}", wrong)
+        with pytest.raises(ConfigError, match=caught):
+            start(config, tmp_path / "run")
+        with pytest.raises(ConfigError, match=caught):
+            build_parts(config)
+    assert not (tmp_path / "run").exists()
+
+
+def test_splits_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
+    train, judge = splits_in(tmp_path)
+    write_split(tmp_path / "b" / "to-judge.json", GAME, ["uniform"])
+    both = f'evaluation.splits=["{judge}", "{tmp_path / "b" / "to-judge.json"}"]'
+    with pytest.raises(ConfigError, match="name each split once"):
+        check_splits(tiny_config(both))
+    write_split(tmp_path / "b" / "to-train.json", GAME, ["uniform"])
+    other = (f"population.split={train}", f'evaluation.splits=["{tmp_path / "b" / "to-train.json"}"]', f"game={GAME}")
+    with pytest.raises(ConfigError, match="there are two splits called 'to-train'"):
+        check_splits(tiny_config(*other))
+
+
+def test_a_run_keeps_the_splits_it_was_started_with(tmp_path: Path) -> None:
+    write_split(tmp_path / "all.json", GAME, ["always:paper", "uniform", "copy"])
+    train, judge = splits_in(tmp_path)
+    write_split(tmp_path / "part.json", GAME, ["uniform"], pool="all")
+    splits_named = f'evaluation.splits=["{judge}", "{tmp_path / "part.json"}", "rps-seven"]'
+    start(
+        tiny_config(f"population.split={train}", "population.members=[]", splits_named, f"game={GAME}"),
+        tmp_path / "run",
+    )
+    for path in tmp_path.glob("*.json"):
+        path.unlink()
+    write_split(tmp_path / "to-train.json", GAME, ["cycle"])
+    moved = (tmp_path / "run").rename(tmp_path / "moved")
+    parts = build_parts(config_of(moved))
+    assert {task.opponents[0] for task in parts.tasks(50, "tasks", 0)} == {"always(rock)", "copy"}
+    assert [split.name for split in parts.splits] == ["to-judge", "part", "rps-seven"]
+    assert pool_of(parts.splits[1]).members == ("always(paper)", "uniform", "copy")
+
+
+def test_a_run_is_trained_and_judged_by_files(tmp_path: Path) -> None:
+    train, judge = splits_in(tmp_path)
+    config = tiny_config(
+        *(f"population.split={train}", f'evaluation.splits=["{judge}"]', f"game={GAME}"),
+        *("steps=1", "evaluation.final_trials=2"),
+    )
+    start(config, tmp_path / "run")
+    go(tmp_path / "run", Console(quiet=True))
+    (report,) = mage.evaluate(tmp_path / "run", trials=2).splits.values()
+    assert (report.split, report.sha256, report.num_trials) == ("to-judge", load_split(judge).sha256, 4)
+    assert report.references[0][1].memoryless is not None

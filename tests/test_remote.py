@@ -1,0 +1,387 @@
+"""Remote models over real HTTP: a full trial, and everything a server can do wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from itertools import cycle
+
+import pytest
+
+from mage.engines.address import Address, Key, key_from, make_address, read_address
+from mage.engines.budget import Budget, OutOfServiceError, spending
+from mage.engines.remote import Patience, RemoteEngine
+from mage.errors import ConfigError, EngineError
+from mage.prompts.plain import PlainCodec
+from mage.protocols import Sampling
+from mage.types import Failure, Memory, ReplyMode, Sampled, Trial
+from tests.chat_server import Answer, Asked, ChatServer, Said, always, first_action
+from tests.seated import HOSTILE, agent_calls, make_settings, make_task, play, play_all, seat_engine
+
+CODEC = PlainCodec()
+PROMPT = CODEC.opening("You play.") + CODEC.user("Go.") + CODEC.answer("hm") + CODEC.user("Go on.")
+SECRET = "sk-very-secret-0123456789"
+HASTY = Patience(timeout_s=0.5, tries=4, wait_s=0.001, longest_wait_s=0.2)
+TEXT = make_settings(reply=ReplyMode.TEXT, max_tokens=600, reflection_tokens=300)
+EMPTY_ACTION = "<action></action>"
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAGE_API_KEY", SECRET)
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    with ChatServer() as server:
+        yield server
+
+
+def engine_of(server: ChatServer, **how: object) -> RemoteEngine:
+    return RemoteEngine(read_address(server.agent), **{"patience": HASTY, **how})  # type: ignore[arg-type]
+
+
+def ask(server: ChatServer, *, max_tokens: int = 50, temperature: float = 0.7, seed: int = 5) -> Sampled:
+    return asyncio.run(engine_of(server).complete(PROMPT, Sampling(temperature, max_tokens, seed), None))
+
+
+def after(*troubles: Said) -> Answer:
+    """The first requests meet trouble, the others a model."""
+
+    def answer(asked: Asked) -> Said:
+        return troubles[asked.number] if asked.number < len(troubles) else Said("fine")
+
+    return answer
+
+
+def test_a_prompt_goes_out_as_the_messages_it_was_made_of(server: ChatServer) -> None:
+    server.answer = always(Said("sure"))
+    reply = ask(server)
+    assert CODEC.decode(reply.tokens) == "sure"
+    assert (reply.cut, reply.allowed, reply.logprobs) == (False, None, (0.0,) * 5)
+    (asked,) = server.asked
+    assert asked.body["messages"] == [
+        {"role": "system", "content": "You play."},
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": "hm"},
+        {"role": "user", "content": "Go on."},
+    ]
+    assert (asked.body["model"], asked.body["temperature"], asked.body["seed"]) == ("toy", 0.7, 5)
+    assert asked.body["max_tokens"] == 17, "a third of 50 bytes, rounded up"
+    assert asked.headers["Authorization"] == f"Bearer {SECRET}"
+
+
+def test_without_a_key_none_is_sent(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MAGE_API_KEY")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    ask(server)
+    assert "Authorization" not in server.asked[0].headers
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another-name")
+    ask(server)
+    assert server.asked[1].headers["Authorization"] == "Bearer sk-of-another-name"
+
+
+@pytest.mark.parametrize(
+    ("said", "max_tokens", "text", "cut"),
+    [
+        (Said("1234567890"), 11, "1234567890", False),
+        (Said("1234567890"), 10, "1234567890", True),
+        (Said("1234567890"), 4, "1234", True),
+        (Said("12345", finish="length"), 50, "12345", True),
+        (Said("", finish="length"), 50, "", True),
+        (Said(None), 50, "", False),
+        (Said("naïve"), 3, "na\ufffd", True),
+        (Said("half \ud800 a pair"), 50, "half ? a pair", False),
+        (Said(raw=b'{"choices":[{"message":{"content":[{"text":"in "},{"text":"parts"}]}}]}'), 50, "in parts", False),
+    ],
+)
+def test_what_is_said_is_kept_up_to_the_limit(
+    server: ChatServer, said: Said, max_tokens: int, text: str, cut: bool
+) -> None:
+    server.answer = always(said)
+    reply = ask(server, max_tokens=max_tokens)
+    assert (CODEC.decode(reply.tokens), reply.cut) == (text, cut)
+    assert len(reply.tokens) <= max_tokens
+    assert cut == (CODEC.end not in reply.tokens)
+
+
+TROUBLE = {
+    "429": Said(status=429, raw=b"slow down", headers={"Retry-After": "0"}),
+    "500": Said(status=500, raw=b"oh no"),
+    "503": Said(status=503, raw=b""),
+    "timeout": Said("late", delay_s=0.7),
+    "truncated JSON": Said(raw=b'{"choices": [{"message": {"content": "roc'),
+    "hang-up": Said("x" * 5000, hangs_up=True),
+    "no completion": Said(raw=b'{"choices": []}'),
+    "not JSON": Said(raw=b"<html>\x1b[2J\x00 busy</html>"),
+    "deep JSON": Said(raw=b"[" * 200_000),
+    "wrong shape": Said(raw=b'{"choices": [{"message": {"content": 5}}]}'),
+    "too long": Said(raw=b" " * (2**23 + 1)),
+}
+
+
+@pytest.mark.parametrize("name", TROUBLE)
+def test_trouble_that_passes_is_waited_for(server: ChatServer, name: str) -> None:
+    server.answer = after(TROUBLE[name], TROUBLE["500"])
+    reply = ask(server)
+    assert CODEC.decode(reply.tokens) == "fine"
+    assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize("name", [name for name in TROUBLE if name != "timeout"])
+def test_trouble_that_stays_is_an_error_in_one_line(server: ChatServer, name: str) -> None:
+    server.answer = always(TROUBLE[name])
+    with pytest.raises(EngineError, match=r"#toy .*; it was asked 4 times$") as raised:
+        ask(server)
+    assert len(server.asked) == 4
+    assert str(raised.value).isprintable()
+    assert not isinstance(raised.value, OutOfServiceError)
+
+
+def test_a_server_that_is_not_there_is_an_error_in_one_line() -> None:
+    engine = RemoteEngine(make_address("http://127.0.0.1:9", "toy"), patience=HASTY)
+    with pytest.raises(EngineError, match=r"cannot be reached: ConnectError.*asked 4 times"):
+        asyncio.run(engine.complete(PROMPT, Sampling(1.0, 9, 0), None))
+
+
+def waits(answer: Answer, seconds: Callable[[float], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is slept between the tries."""
+    real = asyncio.sleep
+
+    async def sleep(delay: float) -> None:
+        seconds(delay)
+        await real(0)
+
+    with ChatServer(answer) as server, monkeypatch.context() as patched:
+        engine = RemoteEngine(read_address(server.agent), patience=Patience(tries=4, wait_s=1.0, longest_wait_s=30.0))
+        patched.setattr("mage.engines.remote.asyncio.sleep", sleep)
+        asyncio.run(engine.complete(PROMPT, Sampling(1.0, 9, 3), None))
+
+
+def test_waits_double_and_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    waits(after(*[TROUBLE["500"]] * 3), slept.append, monkeypatch)
+    for number, delay in enumerate(slept):
+        assert 0.5 * 2**number <= delay <= 2**number
+    assert len(slept) == len({round(delay / 2**number, 6) for number, delay in enumerate(slept)}) == 3
+
+
+def test_a_server_is_waited_for_as_long_as_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=20), usegmt=True)
+    asks = [Said(status=429, raw=b"", headers={"Retry-After": when}) for when in ("7", soon, "tomorrow")]
+    waits(after(*asks), slept.append, monkeypatch)
+    assert slept[0] == 7.0
+    assert 15.0 < slept[1] <= 20.0
+    assert slept[2] <= 4.0, "what cannot be read is not waited for"
+
+
+def test_a_server_that_asks_for_too_much_is_given_up(server: ChatServer) -> None:
+    server.answer = always(Said(status=429, raw=b"busy", headers={"Retry-After": "3600"}))
+    with pytest.raises(EngineError, match=r"answers 429: busy, and asks to wait for 3600 seconds"):
+        ask(server)
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "stops"),
+    [
+        (401, b"wrong key", True),
+        (404, b"no such model", True),
+        (429, b'{"error": {"code": "insufficient_quota"}}', True),
+        (400, b"context length exceeded", False),
+        (302, b"", False),
+    ],
+)
+def test_what_will_not_pass_is_not_tried_again(server: ChatServer, status: int, said: bytes, stops: bool) -> None:
+    server.answer = always(Said(status=status, raw=said, headers={"Location": "http://127.0.0.1:9/"}))
+    with pytest.raises(EngineError, match=f"answers {status}") as raised:
+        ask(server)
+    assert len(server.asked) == 1
+    assert isinstance(raised.value, OutOfServiceError) is stops
+
+
+def test_fields_that_a_server_does_not_know_are_left_out(server: ChatServer) -> None:
+    def picky(asked: Asked) -> Said:
+        for name, hint in (("max_tokens", b"use 'max_completion_tokens' instead"), ("seed", b"extra field: seed")):
+            if name in asked.body:
+                return Said(status=400, raw=hint)
+        return Said("fine")
+
+    server.answer = picky
+    engine = engine_of(server)
+    for _ in range(2):
+        asyncio.run(engine.complete(PROMPT, Sampling(1.0, 30, 3), None))
+    assert len(server.asked) == 4, "it is told once"
+    assert server.asked[-1].body["max_completion_tokens"] == 10
+
+
+def test_choices_are_refused(server: ChatServer) -> None:
+    with pytest.raises(EngineError, match="a remote model cannot be held to a choice"):
+        asyncio.run(engine_of(server).complete(PROMPT, Sampling(1.0, 9, 0), [CODEC.choice("rock")]))
+
+
+def test_no_more_requests_are_under_way_than_allowed(server: ChatServer) -> None:
+    server.answer = always(Said("x", delay_s=0.02))
+    engine = engine_of(server, concurrency=3)
+
+    async def many() -> None:
+        await asyncio.gather(*(engine.complete(PROMPT, Sampling(1.0, 9, n), None) for n in range(12)))
+
+    asyncio.run(many())
+    asyncio.run(many())  # in another loop too
+    assert len(server.asked) == 24
+    assert server.at_once == 3
+
+
+def test_a_budget_of_calls_is_kept_to_and_retries_count(server: ChatServer) -> None:
+    server.answer = after(TROUBLE["500"])
+    budget = Budget(max_calls=2)
+    with spending(budget):
+        ask(server)
+        with pytest.raises(OutOfServiceError, match="the budget of 2 remote calls is spent"):
+            ask(server)
+    assert (budget.calls, len(server.asked)) == (2, 2)
+    ask(server)  # outside nothing is counted
+
+
+@pytest.mark.parametrize(("usage", "tokens"), [({"total_tokens": 70}, 70), (None, 9), ({"total_tokens": "x"}, 9)])
+def test_a_budget_of_tokens_is_kept_to(server: ChatServer, usage: object, tokens: int) -> None:
+    server.answer = always(Said("123456", usage=usage))
+    budget = Budget(max_tokens=tokens + 1)
+    with spending(budget):
+        ask(server)
+        assert budget.tokens == tokens, "a third of the characters where the server does not say"
+        ask(server)
+        with pytest.raises(OutOfServiceError, match=f"the budget of {tokens + 1} remote tokens is spent"):
+            ask(server)
+
+
+@pytest.mark.parametrize("memory", Memory)
+def test_a_full_trial_is_played(server: ChatServer, memory: Memory) -> None:
+    trial = play(make_task(), engine_of(server), make_settings(memory=memory, reply=ReplyMode.TEXT, max_tokens=600))
+    assert [len(episode.turns) for episode in trial.episodes] == [4, 4, 4]
+    assert {turn.action for e in trial.episodes for turn in e.turns if turn.observation.seat == 0} == {"rock"}
+    notes = memory in (Memory.REFLECTIONS, Memory.BOTH)
+    assert [r.action for r in trial.reflections] == ["They are still there."] * (2 if notes else 0)
+    assert len(server.asked) == len(agent_calls(trial)) == 6 + 2 * notes
+
+
+def test_trouble_in_the_middle_of_a_trial_leaves_no_trace(server: ChatServer) -> None:
+    task, how = make_task(), TEXT
+    calm = play(task, engine_of(server), how)
+    troubles = cycle([TROUBLE["429"], TROUBLE["500"], TROUBLE["truncated JSON"], None, TROUBLE["hang-up"], None])
+    server.answer = lambda asked: next(troubles) or first_action(asked)
+    assert play(task, engine_of(server), how) == calm
+
+
+@pytest.mark.parametrize(
+    "text", [*HOSTILE, "\x1b[2J\x1b]0;owned\x07", "x" * 3_000_000, "\ud800\udc00 \udfff", EMPTY_ACTION]
+)
+def test_hostile_text_is_an_invalid_reply_and_nothing_else(server: ChatServer, text: str) -> None:
+    server.answer = always(Said(text))
+    trial = play(make_task(), engine_of(server), TEXT)
+    assert [episode.result.forfeited_by for episode in trial.episodes] == [0, 0, 0]
+    assert all(call.problem is not None for e in trial.episodes for turn in e.turns for call in turn.calls)
+    for asked in server.asked:
+        roles = [message["role"] for message in asked.body["messages"]]
+        assert roles == ["system", *["user", "assistant"] * (len(roles) // 2 - 1), "user"], "no text opens a turn"
+
+
+def test_a_call_that_fails_is_the_failure_of_its_trial_alone(server: ChatServer) -> None:
+    server.answer = lambda asked: TROUBLE["500"] if asked.body["seed"] % 5 == 0 else first_action(asked)
+    jobs = [(make_task(seed=seed), 0) for seed in range(6)]
+    outcomes = play_all(jobs, seat_engine(engine_of(server), TEXT))
+    failures = [o for o in outcomes if isinstance(o, Failure)]
+    assert 0 < len(failures) < 6
+    assert {f.error for f in failures} == {"EngineError"}
+    assert all("answers 500: oh no; it was asked 4 times" in f.message for f in failures)
+    assert all(isinstance(o, Trial) for o in outcomes if o not in failures)
+
+
+def test_the_key_is_in_no_reply_error_repr_or_log(server: ChatServer, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    engine = engine_of(server)
+    server.answer = lambda asked: Said(f"You are {asked.headers['Authorization']}")
+    sampled = asyncio.run(engine.complete(PROMPT, Sampling(1.0, 99, 0), None))
+    assert CODEC.decode(sampled.tokens) == "You are Bearer [the key]"
+    for status in (200, 401, 400, 500):
+        server.answer = lambda asked, status=status: Said(  # type: ignore[misc]
+            status=status, raw=f"bad {asked.headers['Authorization']}".encode()
+        )
+        with pytest.raises(EngineError) as raised:
+            asyncio.run(engine.complete(PROMPT, Sampling(1.0, 99, 0), None))
+        assert "[the key]" in str(raised.value)
+        assert SECRET not in repr(raised.value) + str(raised.value.__context__)
+    assert SECRET not in f"{engine!r} {vars(engine)} {Key(SECRET)!r}"
+    assert "HTTP Request" in caplog.text
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("remote:http://localhost:8000/v1", "needs a name"),
+        ("remote:http://localhost:8000/v1#", "needs a name"),
+        ("remote:#toy", "not that of a server"),
+        ("remote:ftp://host/v1#toy", "not that of a server"),
+        ("remote:localhost:8000#toy", "not that of a server"),
+        ("remote:http://host:99999#toy", "cannot be read"),
+        ("remote:http://ho st#toy", "not that of a server"),
+        (f"remote:http://me:{SECRET}@host/v1#toy", "holds a user, a password or a query"),
+        (f"remote:http://{SECRET}@host/v1#toy", "holds a user, a password or a query"),
+        (f"remote:http://host/v1?key={SECRET}#toy", "holds a user, a password or a query"),
+    ],
+)
+def test_addresses_that_cannot_be_used_are_refused_without_repeating_a_secret(text: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as raised:
+        read_address(text)
+    assert SECRET not in str(raised.value)
+
+
+@pytest.mark.parametrize("url", ["http://host/v1", "http://host/v1/", "http://host/v1/chat/completions"])
+def test_an_address_may_end_in_different_ways(url: str) -> None:
+    address = read_address(f"remote:{url}#org/model:7b")
+    assert address == Address("http://host/v1", "org/model:7b")
+    assert address.endpoint == "http://host/v1/chat/completions"
+    assert read_address(str(address)) == address
+
+
+@pytest.mark.parametrize("secret", ["two words of it", "line\nbreak-in-it", "schlüssel-mit-umlaut"])
+def test_a_key_that_cannot_be_sent_is_refused_without_repeating_it(secret: str) -> None:
+    with pytest.raises(ConfigError, match="MAGE_API_KEY holds characters that no key has") as raised:
+        key_from({"MAGE_API_KEY": secret}, make_address("http://host", "toy"))
+    assert secret not in str(raised.value)
+
+
+def test_an_address_must_not_hold_the_key() -> None:
+    with pytest.raises(ConfigError, match="holds the key in OPENAI_API_KEY") as raised:
+        key_from({"OPENAI_API_KEY": SECRET}, make_address(f"http://host/{SECRET}", "toy"))
+    assert SECRET not in str(raised.value)
+
+
+def test_a_placeholder_is_no_secret() -> None:
+    assert key_from({"MAGE_API_KEY": "host"}, make_address("http://host", "toy")).hide_in("host") == "host"
+
+
+def test_without_httpx_there_is_one_line_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        assert name == "httpx"
+
+    monkeypatch.setattr("mage.engines.remote.find_spec", missing)
+    with pytest.raises(ConfigError, match=r"needs the extra remote: pip install 'mage-rl\[remote\]'"):
+        RemoteEngine(make_address("http://host", "toy"))
+
+
+def test_an_engine_says_what_it_was_asked_in_any_order(server: ChatServer) -> None:
+    """Concurrent calls do not mix up their answers."""
+    server.answer = lambda asked: Said(str(asked.body["seed"]), delay_s=0.01 * (asked.body["seed"] % 3))
+
+    async def many() -> Sequence[Sampled]:
+        engine = engine_of(server)
+        return await asyncio.gather(*(engine.complete(PROMPT, Sampling(1.0, 9, n), None) for n in range(20)))
+
+    assert [CODEC.decode(sampled.tokens) for sampled in asyncio.run(many())] == [str(n) for n in range(20)]
