@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 
 from mage.engines.scripted import Answer, ScriptedEngine
-from mage.games.world import OpenSpielWorld, opponent
+from mage.games.openspiel import load_game
+from mage.games.world import OpenSpielWorld
 from mage.players.agent import AgentSettings, LanguageAgent
 from mage.players.policy import Guest
+from mage.players.table import make_player
 from mage.prompts.plain import PlainCodec
 from mage.protocols import Agent
 from mage.rollout.trial import play_trial
+from mage.seeds import derive
 from mage.types import Failure, Memory, ReplyMode, Task, Trial
 
 WORLD = OpenSpielWorld()
@@ -27,7 +30,7 @@ def guest_trial(task: Task) -> Trial:
     """A trial between players without a model."""
 
     def seat_guest(task: Task, sibling: int) -> Agent:
-        return Guest(opponent("uniform", task, task.seat), "uniform")
+        return Guest(make_player("uniform", load_game(task.game), task.seat, derive(task.seed, "guest")), "uniform")
 
     return asyncio.run(play_trial(WORLD, task, 0, seat_guest))
 
