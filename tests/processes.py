@@ -65,7 +65,11 @@ class Mage:
         pid = self._number()
         if meanwhile is not None:
             meanwhile(pid)
-        return Ended(self._number(), self._said.read_text(encoding="utf-8") if self._said.exists() else "")
+        return Ended(self._number(), self.said())
+
+    def said(self) -> str:
+        """What the process that runs, or ran last, has said so far."""
+        return self._said.read_text(encoding="utf-8") if self._said.exists() else ""
 
     def close(self) -> None:
         """End the server."""
@@ -94,17 +98,16 @@ def alone(*argv: str | Path, **environment: str) -> Ended:
     return Ended(done.returncode, done.stdout + done.stderr)
 
 
-def when(condition: Callable[[], bool], *signals: signal.Signals, delay_s: float = 0.0) -> Callable[[int], None]:
-    """Send signals, a moment apart, when a condition holds, or a while later; nothing once the process has ended."""
+def when(condition: Callable[[], bool], sent: signal.Signals, delay_s: float = 0.0) -> Callable[[int], None]:
+    """Send a signal when a condition holds, or a while later; nothing once the process has ended."""
 
     def watch(pid: int) -> None:
         while not condition():
             if not _is_alive(pid):
                 return
             time.sleep(0.0001)
-        for number, sent in enumerate(signals):
-            time.sleep(delay_s if number == 0 else 0.05)
-            _send(pid, sent)
+        time.sleep(delay_s)
+        _send(pid, sent)
 
     return watch
 

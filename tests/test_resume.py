@@ -214,9 +214,13 @@ def test_an_interrupt_finishes_the_step_and_saves(mage: Mage, recipe: Path, unbr
 
 def test_a_second_interrupt_stops_at_once(mage: Mage, recipe: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    long_steps = (recipe, "batch.groups=200", "batch.size=8")
-    begun = when(lambda: count_lines(folder / "trials.jsonl") == 1, SIGINT, SIGINT)
-    ended = mage("train", *long_steps, "--run", folder, meanwhile=begun)
+    long_steps = (recipe, "batch.groups=400", "batch.size=8")
+
+    def interrupt_twice(pid: int) -> None:
+        when(lambda: count_lines(folder / "trials.jsonl") == 1, SIGINT)(pid)
+        when(lambda: "finishing this step" in mage.said(), SIGINT)(pid)  # two at once would be heard as one
+
+    ended = mage("train", *long_steps, "--run", folder, meanwhile=interrupt_twice)
     assert ended == (130, "finishing this step; interrupt again to stop at once\n")
     assert count_lines(folder / "timings.jsonl") == 0
 
