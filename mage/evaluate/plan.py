@@ -27,6 +27,8 @@ from mage.types import Memory, Task
 GIVEN = "given"
 """What the name of a set of opponents begins with that was given on the spot."""
 EPISODES, SEATS = "trial.episodes", "trial.seats"
+_HEARD = (EPISODES, SEATS, "evaluation.seed", "device", "dtype", "threads")
+"""Settings that an evaluation heeds, besides those of the agent: episodes are dealt afresh and never stop early."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -90,6 +92,9 @@ def make_plan(
     reflections: bool = False,
 ) -> Plan:
     """The plan to judge somebody, checked: whatever is wrong shows before anything is played."""
+    for key in values or {}:
+        if key not in _HEARD and not key.startswith("agent."):
+            raise ConfigError(f"{key}: an evaluation does not heed it; it heeds agent.…, {', '.join(_HEARD)}")
     if reflections:
         _check_reflections(subject)
     plan = Plan(
