@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from rich.console import Console, RenderableType
-
 from mage.config import load_config, replaced
-from mage.errors import ConfigError
+from mage.errors import RecordError
+from mage.extras import require
+from mage.record.console import WIDTH, as_text, plain_console
 from mage.record.files import read_lines
-from mage.record.store import RUN, RunReader, fresh_path, read_info
+from mage.record.store import RUN, RunReader, fresh_path
 from mage.schema import Config
 from mage.types import Failure, Trial
 
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
     from mage.learn.summary import SweepSummary
 
 T = TypeVar("T")
-
-WIDTH = 120
-"""Columns of a printed report."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +67,7 @@ class Run:
         """
         from mage.learn.run import go
 
-        go(self.path, _console(quiet), max_minutes, values=overrides)
+        go(self.path, plain_console(quiet=quiet), max_minutes, values=overrides)
         return open_run(self.path)
 
 
@@ -86,10 +82,7 @@ class Report:
     def __str__(self) -> str:
         from mage.evaluate.table import evaluation_table
 
-        console = Console(width=WIDTH, markup=False, emoji=False, highlight=False, force_terminal=False)
-        with console.capture() as captured:
-            console.print(evaluation_table(list(self.splits.values())))
-        return captured.get()
+        return as_text(evaluation_table(list(self.splits.values())))
 
 
 @dataclass(frozen=True)
@@ -121,12 +114,12 @@ class Sweep:
         """Make the runs that are left; the sweep that comes back has them."""
         from mage.commands.sweep import run_and_write
 
-        return Sweep(self.path, run_and_write(self.path, _console(quiet)))
+        return Sweep(self.path, run_and_write(self.path, plain_console(quiet=quiet)))
 
     def __str__(self) -> str:
-        from mage.commands.sweep import as_text
+        from mage.commands.sweep import sweep_table
 
-        return as_text(self.summary)
+        return as_text(sweep_table(self.summary))
 
 
 @dataclass(frozen=True)
@@ -155,10 +148,7 @@ class Compared:
     def __str__(self) -> str:
         from mage.commands.compare import comparison_table
 
-        console = Console(width=WIDTH, markup=False, emoji=False, highlight=False, force_terminal=False)
-        with console.capture() as captured:
-            console.print(comparison_table(self.comparison, self.inputs, WIDTH))
-        return captured.get()
+        return as_text(comparison_table(self.comparison, self.inputs, WIDTH))
 
 
 def train(
@@ -171,11 +161,11 @@ def train(
 ) -> Run:
     """Start a run and train until it is done, time is up or somebody interrupts."""
     config = config_with(recipe, overrides)
-    _needs_torch()
+    require("train", "training needs")
     from mage.learn.run import begin, go
 
     path, parts = begin(config, None if folder is None else Path(folder), Path(recipe).stem)
-    go(path, _console(quiet), max_minutes, parts=parts)
+    go(path, plain_console(quiet=quiet), max_minutes, parts=parts)
     return open_run(path)
 
 
@@ -198,15 +188,14 @@ def evaluate(
     folder: str | Path | None,
 ) -> Report:
     """Judge a run's newest weights, or anybody whom `mage evaluate` takes; all that was played is saved too."""
-    from mage.commands.evaluate import Means, begun, scores
+    from mage.commands.evaluate import begun, scores
+    from mage.commands.means import Means
     from mage.evaluate.plan import make_plan
     from mage.evaluate.subject import subject_of
 
-    if not isinstance(agent, str):
-        path = agent.path if isinstance(agent, Run) else agent
-        read_info(path)
-        agent = str(path)
-    subject = subject_of(agent, overrides)
+    if isinstance(agent, Path) and not agent.exists():
+        raise RecordError(f"{agent} does not exist, so there is nobody to judge")
+    subject = subject_of(_named(agent), overrides)
     plan = make_plan(subject, game=game, opponents=opponents, trials=trials, values=overrides)
     found = scores(subject, plan, begun(subject, plan, None if folder is None else Path(folder)), Means())
     return Report(found.step, {report.split: report for report in found.reports})
@@ -224,11 +213,11 @@ def cross_play(
 ) -> Found[CrossPlayReport]:
     """Let agents meet each other in both seats; all that was played is saved too."""
     from mage.commands.crossplay import CrossPlay, cross_play_table, played
-    from mage.commands.evaluate import Means
+    from mage.commands.means import Means
 
     plan = CrossPlay(tuple(map(_named, agents)), game, episodes, trials, seed, values=overrides)
     path, made = played(plan, None if folder is None else Path(folder), Means())
-    return Found(path, made.found, _text(cross_play_table(made.found)))
+    return Found(path, made.found, as_text(cross_play_table(made.found)))
 
 
 def nashconv(
@@ -246,19 +235,19 @@ def nashconv(
     folder: str | Path | None,
 ) -> Found[NashConvReport | LowerBound]:
     """What best replies to an agent gain: exactly, or at least what some responders gain."""
-    from mage.commands.evaluate import Means
+    from mage.commands.means import Means
     from mage.commands.nashconv import NashConv, found, nash_conv_table
 
     before = None if after is None else _named(after)
     those = tuple(map(_named, responders))
     plan = NashConv(_named(agent), game, before, episodes, trials, samples, those, learn, seed, overrides)
     path, made = found(plan, None if folder is None else Path(folder), Means())
-    return Found(path, made.found, _text(nash_conv_table(made.found)))
+    return Found(path, made.found, as_text(nash_conv_table(made.found)))
 
 
 def open_run(folder: str | Path) -> Run:
     """A run from its directory."""
-    _needs_torch()
+    require("train", "training needs")
     from mage.learn.changes import config_of
     from mage.learn.checkpoint import checkpoints, read_state
 
@@ -281,7 +270,7 @@ def sweep(
     quiet: bool,
 ) -> Sweep:
     """Train several recipes with several seeds in this process until all are done or somebody interrupts."""
-    _needs_torch()
+    require("train", "training needs")
     from mage.learn.sweep import make_sweep, plan_sweep
 
     plan = plan_sweep([(recipe, config_with(recipe, overrides)) for recipe in recipes], seeds, max_minutes)
@@ -292,7 +281,7 @@ def sweep(
 
 def open_sweep(folder: str | Path) -> Sweep:
     """A sweep from its directory."""
-    _needs_torch()
+    require("train", "training needs")
     from mage.learn.sweep import summarise
 
     return Sweep(Path(folder), summarise(Path(folder)))
@@ -309,7 +298,7 @@ def compare(inputs: Sequence[Run | Sweep | str | Path]) -> Compared:
 
 def export_model(run: Run | str | Path, folder: str | Path, *, step: int | None, best: bool, merge: bool) -> Path:
     """Write the weights of a run to a new directory in Hugging Face layout, which comes back."""
-    _needs_torch()
+    require("train", "training needs")
     from mage.learn.export import export_model as write
 
     write(run.path if isinstance(run, Run) else Path(run), Path(folder), step=step, best=best, merge=merge)
@@ -319,19 +308,3 @@ def export_model(run: Run | str | Path, folder: str | Path, *, step: int | None,
 def _named(agent: Run | str | Path) -> str:
     """An agent as the command line names it."""
     return str(agent.path if isinstance(agent, Run) else agent)
-
-
-def _text(table: RenderableType) -> str:
-    console = Console(width=WIDTH, markup=False, emoji=False, highlight=False, force_terminal=False)
-    with console.capture() as captured:
-        console.print(table)
-    return captured.get()
-
-
-def _console(quiet: bool) -> Console:
-    return Console(quiet=quiet, markup=False, emoji=False, highlight=False)
-
-
-def _needs_torch() -> None:
-    if find_spec("torch") is None or find_spec("transformers") is None:
-        raise ConfigError("training needs the extra train: pip install 'mage-rl[train]'")

@@ -91,6 +91,8 @@ def test_functions_stay_callable_when_the_modules_of_their_names_are_imported(tr
         mage.train("nothing", folder=tmp_path / "x")
     with pytest.raises(RecordError, match="does not exist"):
         mage.evaluate(tmp_path / "x")
+    with pytest.raises(ConfigError, match="holds no run, no checkpoint and no model"):
+        mage.evaluate(tmp_path)
 
 
 def test_inside_a_running_loop_the_same_run_comes_out(trained: Run, tmp_path: Path) -> None:

@@ -135,16 +135,19 @@ def says_percent(figures: Sequence[Fraction]) -> None:
 def test_the_commands_print_what_their_section_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert [how for how, _ in commands("claims.md")] == ["run"] * 8
-    num_figures = num_ranges = 0
+    num_figures = num_shares = num_ranges = 0
     for section in PAGE.split("\n## ")[1:]:
         printed = "\n".join(_run(line) for line in re.findall(r"^mage .*$", section, re.MULTILINE))
         figures = re.findall(r"[+-]?\d+\.\d+ ±\d+\.\d+(?: %)?", section)
         ranges = re.findall(r"\((-?\d+\.\d+(?: %)?), (-?\d+\.\d+(?: %)? to -?\d+\.\d+(?: %)?)\)", section)
+        shares = re.findall(r"\((\d+(?:\.\d)?), (\d+(?:\.\d)?–\d+(?:\.\d)?)\)", section)
         assert [figure for figure in figures if f" {figure}" not in printed] == []
+        assert [share for share, ends in shares if f" {share} ({ends})" not in printed] == []
         assert [pair for pair in ranges if " ".join(pair) not in printed] == []
         num_figures += len(figures)
+        num_shares += len(shares)
         num_ranges += len(ranges)
-    assert (num_figures, num_ranges) == (20, 4)
+    assert (num_figures, num_shares, num_ranges) == (9, 11, 4)
     (paper,) = read_report(Path("bayes-paper") / "report.json", SplitReport).reports
     bounds = [(exact.memoryless, exact.bayes_last, exact.best_response_mean) for _, exact in paper.references]
     means = [sum(value for value in values if value is not None) / 2 for values in zip(*bounds, strict=True)]

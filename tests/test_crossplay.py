@@ -255,6 +255,10 @@ def test_remote_models_meet_players_and_are_asked_no_more_than_allowed(tmp_path:
 
 
 def test_a_script_gets_the_same(tmp_path: Path) -> None:
+    for trials, episodes in ((0, 1), (1, 0)):
+        with pytest.raises(ConfigError, match="must be a whole number from 1, not 0"):
+            mage.cross_play(["copy", "always:rock"], "rps", trials=trials, episodes=episodes, folder=tmp_path / "none")
+    assert not (tmp_path / "none").exists()
     found = mage.cross_play(["always:rock", "always:paper"], "rps", episodes=1, trials=2, folder=tmp_path / "met")
     assert cell(found.report, "always(paper)", "always(rock)").score == Estimate(1.0, 1.0, 1.0)
     assert "against A" in str(found)

@@ -13,16 +13,18 @@ from typer.testing import CliRunner, Result
 
 import mage
 from mage.cli import app
-from mage.commands.evaluate import Means, begun, scores
+from mage.commands.evaluate import begun, scores
+from mage.commands.means import Means
 from mage.errors import ConfigError, MageError
 from mage.evaluate.exact import references
-from mage.evaluate.journal import Journal, progress_bar
+from mage.evaluate.journal import Journal
 from mage.evaluate.plan import given_split, make_plan, read_plan
 from mage.evaluate.report import EvaluationReport, read_report
 from mage.evaluate.splits import load_split, write_split
 from mage.evaluate.subject import subject_of
 from mage.evaluate.suite import SplitReport
 from mage.learn.run import go, start
+from mage.record.console import progress_bar
 from mage.record.files import count_lines, read_lines
 from mage.record.store import RunReader
 from mage.types import Trial
@@ -117,6 +119,12 @@ def test_every_trial_can_be_looked_at() -> None:
     assert [trial.agent.memory for trial in trials if isinstance(trial, Trial)] == ["history"] * 4 + ["none"] * 4
     listed = CliRunner().invoke(app, ["show", str(folder)], catch_exceptions=False)
     assert "evaluate, 8 trials" in listed.output
+    arms = [line.split()[1] for line in listed.output.splitlines() if "always(rock)" in line or "copy" in line]
+    assert arms == ["agent"] * 4 + ["control"] * 4
+    words = " ".join(listed.output.split())
+    (report,) = report_in(folder).reports
+    for arm, figures in (("agent", report.agent), ("control", report.control)):
+        assert f"{arm}: episode 1: {figures.scores[0].value:+.2f}" in words, "arms do not go into one mean"
     one = CliRunner().invoke(app, ["show", str(folder), "0"], catch_exceptions=False)
     assert "Episode 3 of 3" in one.output
 
@@ -158,6 +166,20 @@ def test_a_killed_evaluation_goes_on_to_the_same_report(trials: float, arms: flo
     assert len(RunReader(Path("whole")).summaries()) == count_lines(Path("whole") / "arms.jsonl") == num
 
 
+def test_a_seat_that_is_named_twice_is_played_once() -> None:
+    """The same tasks again would make the intervals narrower than they are."""
+    done("uniform", *RPS, "--trials", "2", "--seat", "0", "--seat", "0", "-o", "out")
+    (report,) = report_in(Path("out")).reports
+    assert (report.seats, report.num_trials, len(set(report.tasks))) == ((0,), 4, 4)
+
+
+def test_the_output_says_who_was_judged_on_what() -> None:
+    lines = done("scripted:counter", *RPS, "--opponents", "rps-seven", "--trials", "1", "--seat", "0").splitlines()
+    assert lines[0] == "scripted:counter, plain, memory both, choice replies"
+    assert lines[1] == "rps-seven: 7 opponents; rps(rounds=3), 3 episodes, seat 0"
+    assert "always(rock), copy; rps(rounds=3), 3 episodes, seat 0" in lines[2]
+
+
 def test_what_was_played_is_not_played_again() -> None:
     done(*COUNTER, *RPS, "--trials", "3", "-o", "out")
     before = (Path("out") / "trials.jsonl").read_bytes()
@@ -169,10 +191,10 @@ def test_what_was_played_is_not_played_again() -> None:
 
 def test_times_add_up_over_processes() -> None:
     done("uniform", *RPS, "--trials", "4", "-o", "out")
-    arms = [{"split": "s", "arm": "agent", "elapsed_s": s} for s in (1.0, 2.5, 0.5, 3.0)]
+    arms = [{"split": "s", "arm": "agent", "took_s": s} for s in (1.0, 2.5, 0.5, 3.0)]
     (Path("out") / "arms.jsonl").write_text("".join(json.dumps(arm) + "\n" for arm in arms))
     with Journal.reopen(Path("out")) as journal:
-        assert journal.seconds == {"s": {"agent": 5.5}}
+        assert journal.seconds == {"s": {"agent": 7.0}}
 
 
 def test_resumed_weights_are_those_that_were_judged(tmp_path: Path) -> None:
@@ -240,6 +262,9 @@ def test_splits_say_how_many_episodes_they_need_unless_told() -> None:
         (("uniform", *RPS, "trial.replay_deal=true"), "trial.replay_deal: an evaluation does not heed it"),
         (("uniform", *RPS, "--reflections"), "uniform writes no reflections that could be judged"),
         (("scripted:first", *RPS, "--reflections", "--memory", "history"), "no reflections are written"),
+        (("scripted:first", *RPS, "--reflections", "--episodes", "1"), "no reflections to judge in 1 episode"),
+        (("scripted:first", *RPS[:4], "--reflections"), "seat 0 meets only one"),
+        (("uniform", *RPS, "trial.seats=[]"), "trial.seats = []: name at least one seat"),
         ((), "give an agent to judge, or --resume DIR"),
         (("uniform", "--resume", "x"), "and not both"),
         (("--resume", "x", "--trials", "3"), "a resumed evaluation has its plan"),
@@ -296,6 +321,8 @@ def test_in_python_it_is_the_same() -> None:
     assert report_in(Path("out")).reports == (only,)
     with pytest.raises(ConfigError, match="nobody who can be judged"):
         mage.evaluate("nothing")
+    with pytest.raises(ConfigError, match="trials must be a whole number from 1, not 0"):
+        mage.evaluate("uniform", game="rps", opponents=["copy"], trials=0)
 
 
 def test_a_terminal_sees_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from mage.cli import app
 from mage.config import load_config
 from mage.engines.address import read_address
-from mage.errors import ConfigError, EngineError
+from mage.errors import ConfigError, EngineError, PlayError
 from mage.evaluate.report import read_report
 from mage.evaluate.suite import SplitReport
 from mage.games.openspiel import load_game
@@ -26,7 +26,7 @@ from mage.players.table import check_opponent
 from mage.record.files import count_lines, read_lines
 from mage.record.store import RunReader
 from mage.types import Failure, Trial
-from tests.chat_server import Asked, ChatServer, Said, first_action
+from tests.chat_server import Asked, ChatServer, Said, always, first_action
 from tests.processes import quiet_environment
 from tests.seated import HOSTILE
 
@@ -94,6 +94,14 @@ def test_no_more_trials_are_under_way_than_told(server: ChatServer) -> None:
     assert server.at_once == 2
 
 
+def test_few_trials_are_under_way_with_a_remote_opponent_too(server: ChatServer) -> None:
+    """A kill loses what is under way, which was paid for."""
+    spent = evaluate("uniform", "--game", "rps(rounds=1)", "--opponents", server.agent, "--trials", "40", "--seat", "0",
+                     "--episodes", "2", "--max-calls", "45", "-o", "out")  # fmt: skip
+    assert str(spent.exception) == "the budget of 45 remote calls is spent"
+    assert count_lines(Path("out") / "trials.jsonl") > 10, "and not all forty half-way"
+
+
 def test_a_budget_that_is_spent_ends_it_and_it_goes_on_to_the_same_report(server: ChatServer) -> None:
     done(server.agent, *SMALL)
     unbroken = lasting()
@@ -147,6 +155,30 @@ def test_calls_that_fail_are_recorded_and_may_be_tried_again(server: ChatServer)
     assert (report().failures, report().num_trials) == (0, 4)
     done("--resume", "out")
     assert report().failures == 0, "the later outcome counts"
+
+
+def test_failures_outlast_a_retry_that_breaks_off(server: ChatServer) -> None:
+    server.answer = always(Said(status=400, raw=b"cannot"))
+    failed = evaluate(server.agent, *SMALL)
+    assert isinstance(failed.exception, PlayError)
+    assert "mage evaluate --resume out --retry-failed" in failed.output, "to go on without would fail again"
+    num = count_lines(Path("out") / "trials.jsonl")
+    server.answer = always(Said(status=401, raw=b"no"))
+    stopped = evaluate("--resume", "out", "--retry-failed")
+    assert isinstance(stopped.exception, EngineError)
+    assert "what was played is saved" in stopped.output
+    assert count_lines(Path("out") / "trials.jsonl") == count_lines(Path("out") / "arms.jsonl") == num
+    assert isinstance(evaluate("--resume", "out").exception, PlayError), "they still count as failures"
+    assert list(Path("out").glob("*.superseded")) == []
+
+
+def test_a_meeting_that_breaks_off_says_how_it_goes_on(server: ChatServer) -> None:
+    command = ["cross-play", server.agent, "copy", "--game", "rps(rounds=2)", "--episodes", "1", "--trials", "4"]
+    stopped = CliRunner().invoke(app, [*command, "--max-calls", "5", "--concurrency", "1", "-o", "out"])
+    assert str(stopped.exception) == "the budget of 5 remote calls is spent"
+    assert "what was played is saved; go on with  the same command and  -o out" in stopped.output
+    assert CliRunner().invoke(app, [*command, "-o", "out"]).exit_code == 0
+    assert [line["calls"] for line in read_lines(Path("out") / "usage.jsonl")] == [5, 2 * 4 * 2 - 4]
 
 
 def test_trouble_and_hostile_text_are_survived(server: ChatServer) -> None:
@@ -208,6 +240,13 @@ def test_a_remote_model_can_be_an_opponent(server: ChatServer) -> None:
     assert "counter" not in json.dumps([asked.body for asked in server.asked]), "and does not know whom it meets"
     spent = evaluate("scripted:counter", "--game", "rps", "--opponents", server.agent, "--max-calls", "3", "-o", "less")
     assert str(spent.exception) == "the budget of 3 remote calls is spent"
+
+
+def test_a_remote_opponent_may_be_written_without_names(server: ChatServer) -> None:
+    output = done("uniform", "--game", "rps(rounds=2)", "--opponents", f'remote("{server.url}", toy)', "--trials", "1",
+                  "--episodes", "1", "-o", "out")  # fmt: skip
+    assert f"the key in MAGE_API_KEY is sent to {server.url}" in output
+    assert report().num_trials == 2
 
 
 def test_a_remote_model_can_duel(server: ChatServer) -> None:

@@ -13,11 +13,12 @@ from rich.console import Console, RenderableType
 from mage.config import load_config
 from mage.errors import RecordError
 from mage.evaluate.exact import References
-from mage.evaluate.metrics import Estimate
+from mage.evaluate.limits import over_seats
+from mage.evaluate.metrics import Estimate, proportion
 from mage.evaluate.report import evaluation_report, read_report, to_json
 from mage.evaluate.splits import load_split, make_split, split_names
 from mage.evaluate.suite import SplitReport, evaluation_tasks, judge, references_of
-from mage.evaluate.table import Seconds, evaluation_table, interval, over_seats, percent, summary_table
+from mage.evaluate.table import Seconds, evaluation_table, exact, interval, percent, summary_table
 from mage.types import Memory
 from tests.judged import KUHN, SEVEN, guest, judged, scripted
 from tests.seated import WORLD
@@ -83,8 +84,15 @@ def test_results_second_chances_cost_and_health_are_shown() -> None:
     shares = [100 * share.value for share in (rates.win, rates.draw, rates.loss)]
     assert cells["win/draw/loss, episode 1"] == "{:.0f}/{:.0f}/{:.0f} %".format(*shares)
     places = [name for name, _ in rows if name.startswith(("pass@", "if ", "without ")) and ":" not in name]
-    assert places == ["pass@2", "if independent", "without memory", "pass@3", "if independent", "without memory"]
-    assert ("pass@2", percent(report.agent.passes[1].solved)) in rows
+    assert places == [
+        "pass@2 (%)",
+        "if independent",
+        "without memory",
+        "pass@3 (%)",
+        "if independent",
+        "without memory",
+    ]
+    assert ("pass@2 (%)", percent(report.agent.passes[1].solved)) in rows
     assert ("if independent", percent(report.agent.passes[1].independent)) in rows
     assert ("without memory", percent(report.control.passes[1].solved)) in rows
     assert cells["seconds"] == "0.25"
@@ -115,15 +123,32 @@ def test_long_trials_are_shown_in_part() -> None:
     report = asyncio.run(judge(WORLD, guest("uniform"), guest("uniform"), SEVEN, tasks))
     shown = [name for name, _ in rows_of(report) if name.startswith("score, episode")]
     assert shown == [f"score, episode {k}" for k in (1, 2, 3, 6, 12, 18, 24, 30)]
-    assert "pass@30" in dict(rows_of(report))
+    assert "pass@30 (%)" in dict(rows_of(report))
+
+
+def test_the_last_episode_is_shown_of_every_length() -> None:
+    reports = []
+    for episodes in (5, 20):
+        tasks = evaluation_tasks(SEVEN, episodes=episodes, seats=(0,), trials=1, seed=7)
+        found = asyncio.run(judge(WORLD, guest("uniform"), guest("uniform"), SEVEN, tasks))
+        reports.append(msgspec.structs.replace(found, split=f"of {episodes}"))
+    lines = printed(evaluation_table(reports))
+    (fifth,) = [line for line in lines if line.startswith("score, episode 5 ")]
+    assert interval(reports[0].agent.scores[-1]) in fifth
+    assert [line.split()[0] for line in lines if line.startswith("pass@")] == ["pass@2", "pass@3", "pass@5", "pass@20"]
+
+
+def test_shares_show_both_ends_of_their_intervals() -> None:
+    assert percent(proportion(40, 40)) == "100 (91.2–100)", "±4.4 would leave out the lower half of it"
+    assert percent(proportion(0, 10)) == "0.0 (0.0–27.8)"
 
 
 def test_a_reference_that_is_missing_for_one_seat_is_a_dash() -> None:
     (_, first), (_, second) = references_of(KUHN, (0, 1), 3)
     without: References = msgspec.structs.replace(second, memoryless=None)
-    assert over_seats([(0, first), (1, second)], "memoryless") == "1/9 = 0.111"
-    assert over_seats([(0, first), (1, without)], "memoryless") == "–"
-    assert over_seats([], "memoryless") == "–"
+    assert exact(over_seats([(0, first), (1, second)], "memoryless")) == "1/9 = 0.111"
+    assert exact(over_seats([(0, first), (1, without)], "memoryless")) == "–"
+    assert exact(over_seats([], "memoryless")) == "–"
     assert interval(Estimate(-1e-9, -0.5, 0.5)) == "+0.000 ±0.500"
     assert interval(Estimate(-0.25, -0.5, 0.0)) == "-0.250 ±0.250"
 

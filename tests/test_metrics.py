@@ -153,3 +153,22 @@ def test_holm_rarely_claims_what_is_not_there() -> None:
     rng = random.Random(6)
     wrong = sum(any(holm([rng.random() for _ in range(6)])) for _ in range(2000))
     assert 70 <= wrong <= 130, "about one family in twenty"
+
+
+def test_rounding_is_no_difference() -> None:
+    a, b = [1 - 1 / 3] * 5 + [0.3] * 3, [2 / 3 - 0.0] * 5 + [0.1 + 0.2] * 3
+    assert a != b, "though they mean the same"
+    for difference in (paired_difference, paired_difference_of_few):
+        found = difference(a, b)
+        assert found.is_tie
+        assert found.p_value == 1.0
+    assert not mean([x - y for x, y in zip(a[:5], b[:5], strict=True)]).is_over(0.0), "no evidence of anything"
+
+
+def test_clusters_that_are_all_alike_count_all_their_games() -> None:
+    for share in (1 / 3, 0.1, 0.5, 0.7):
+        for num in (4, 10, 49):
+            found, games = clustered_proportion([share] * num, 10 * num), proportion(share * 10 * num, 10 * num)
+            assert msgspec.structs.astuple(found) == pytest.approx(msgspec.structs.astuple(games))
+    assert clustered_proportion([1.0] * 10, 30) == proportion(10, 10), "games that are all won may hang together"
+    assert clustered_proportion([1 / 3], 3) == proportion(1 / 3, 1), "and one trial does not tell"

@@ -240,6 +240,9 @@ def test_a_remote_model_is_read_by_sampling(tmp_path: Path) -> None:
 
 
 def test_a_script_gets_the_same(tmp_path: Path) -> None:
+    for trials, episodes in ((0, 1), (1, 0)):
+        with pytest.raises(ConfigError, match="must be a whole number from 1, not 0"):
+            mage.nashconv("uniform", "kuhn_poker", trials=trials, episodes=episodes, folder=tmp_path / "none")
     found = mage.nashconv("uniform", "kuhn_poker", trials=2, folder=tmp_path / "found")
     assert isinstance(found.report, NashConvReport)
     assert found.report.uniform == pytest.approx(11 / 12)

@@ -196,7 +196,7 @@ def test_without_matplotlib_it_is_one_line_and_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report = written(tmp_path / "a.json", made_split(scores(0.5)), name="copy")
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    monkeypatch.setattr("mage.extras.find_spec", lambda _: None)
     made = mage.compare(report)
     with pytest.raises(ConfigError, match="plots need the extra plot: pip install 'mage-rl\\[plot\\]'"):
         made.write(tmp_path / "out")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import Literal
 
+import msgspec
 import pytest
 from rich.console import Console, RenderableType
 
@@ -86,6 +87,24 @@ def test_a_kuhn_transcript_reads_like_this() -> None:
   seat 1 · conservative            +2           -1
   for seat 0                     loss          win"""
     )
+
+
+@pytest.mark.parametrize(
+    ("method", "memory", "crosses"),
+    [
+        ("plain", Memory.HISTORY, "all that happened"),
+        ("cases", Memory.HISTORY, "its decisions, of which those that fit are brought back"),
+        ("linked-notes", Memory.REFLECTIONS, "its notes, of which those that fit are brought back"),
+        ("reflexion", Memory.REFLECTIONS, "its last three notes, and nothing else"),
+        ("reflexion", Memory.NONE, "nothing"),
+    ],
+)
+def test_what_crosses_depends_on_the_method_too(method: str, memory: Memory, crosses: str) -> None:
+    trial = model_trial(make_task(), betting(), memory)
+    told = msgspec.structs.replace(trial, agent=msgspec.structs.replace(trial.agent, method=method))
+    lines = printed(transcript(told, "x", None), width=200).splitlines()
+    assert f"memory    {memory}: to the next episode crosses {crosses}" in lines
+    assert f"  crosses   {crosses}" in lines
 
 
 def test_every_turn_of_every_seat_is_there() -> None:

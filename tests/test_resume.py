@@ -260,7 +260,7 @@ def test_a_run_that_is_done_stays_as_it_is(mage: Mage, unbroken: Path) -> None:
     before = everything(unbroken)
     ended = mage("train", "--resume", unbroken)
     assert ended.code == 0
-    assert "Judged" in ended.said
+    assert "Scores" in ended.said
     assert everything(unbroken) == before
     assert not list(unbroken.glob("*.superseded"))
 

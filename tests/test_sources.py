@@ -55,6 +55,14 @@ def test_agents_are_called_by_what_they_are(tmp_path: Path) -> None:
     assert compared(run, checkpoint, model).methods == ("kuhn", "kuhn/step-000100", "smollm2, plain, both")
 
 
+def test_a_run_of_a_model_from_the_hub_is_that_run_wherever_it_is_told_of(tmp_path: Path) -> None:
+    split = made_split(scores(0.5))
+    final = written(tmp_path / "a.json", split, name="org/model", kind="", config=recipe(1, 0))
+    later = written(tmp_path / "b.json", split, name="mine", kind="run", config=recipe(1, 1))
+    (table,) = compared(f"mine={final}", f"mine={later}").tables
+    assert [row.seeds for row in table.rows] == [(0, 1)]
+
+
 def test_a_run_is_judged_by_its_newest_weights_and_its_most_trials(tmp_path: Path) -> None:
     run = tmp_path / "run"
     made_run(run, made_split(scores(0.5, num=4)), config=recipe(1))

@@ -50,7 +50,7 @@ def test_a_run_is_its_newest_weights(run: Path) -> None:
 
 def test_a_checkpoint_is_its_own_weights(run: Path) -> None:
     older = subject_of(str(run / "checkpoints" / "step-000001"))
-    assert (older.name, older.step, older.run) == ("run", 1, run)
+    assert (older.name, older.step, older.run) == ("run/step-000001", 1, run), "mage compare tells it from its run"
     again = subject_of(older.agent)
     assert (again.name, again.step, again.config) == (older.name, older.step, older.config)
 
@@ -202,6 +202,13 @@ def test_a_directory_without_anybody_is_refused(tmp_path: Path) -> None:
         subject_of(str(tmp_path))
 
 
+def test_a_path_beside_others_is_not_looked_for_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="'runs/rsp' is nobody who can be judged"):
+        subject_of("runs/rsp")
+
+
 def test_a_directory_does_not_hide_a_player(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "copy").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -212,7 +219,7 @@ def test_without_torch_models_say_what_to_install(run: Path, monkeypatch: pytest
     def missing(name: str) -> None:
         assert name == "torch"
 
-    monkeypatch.setattr("mage.evaluate.subject.find_spec", missing)
+    monkeypatch.setattr("mage.extras.find_spec", missing)
     for text in (str(run), "nano", "org/name"):
         with pytest.raises(ConfigError, match=r"needs the extra train: pip install 'mage-rl\[train\]'"):
             subject_of(text)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import mage
 from mage.cli import app
-from mage.commands.sweep import as_text
+from mage.commands.sweep import sweep_table
 from mage.config import to_toml
 from mage.errors import ConfigError, RecordError
 from mage.evaluate.metrics import Estimate, mean_of_few
@@ -25,6 +25,7 @@ from mage.learn.plan import Plan
 from mage.learn.run import begin, go
 from mage.learn.summary import RunSummary, State, SweepSummary, by_recipe, minutes_of
 from mage.learn.sweep import make_sweep, plan_sweep, run_sweep, summarise
+from mage.record.console import as_text
 from mage.record.files import count_lines, read_lines
 from mage.schema import Config
 from tests.processes import Mage, when
@@ -120,7 +121,7 @@ def test_means_over_seeds_have_students_interval_and_leave_out_what_was_not_judg
 
 def test_runs_that_have_no_score_are_named_in_the_table() -> None:
     failed = RunSummary("r-seed0", "r", 0, State.FAILED, "it broke", 0, 5, 1.0, {})
-    text = as_text(SweepSummary((failed, summary_of(1, state=State.OPEN)), ()))
+    text = as_text(sweep_table(SweepSummary((failed, summary_of(1, state=State.OPEN)), ())))
     assert "seed 0 is failed: it broke" in text
     assert "seed 1 is open" in text
 

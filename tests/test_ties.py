@@ -78,6 +78,12 @@ def test_without_scatter_the_better_one_is_better() -> None:
     assert marks(by_trial([0.5, 0.5]), by_trial([0.5, 0.5], first=9)) == [Mark.BEST, Mark.TIED]
 
 
+def test_rounding_makes_nobody_worse() -> None:
+    one, other = Estimate(1 - 1 / 3, 1 - 1 / 3, 1 - 1 / 3), Estimate(2 / 3, 2 / 3, 2 / 3)
+    found, pairing = difference(Sample(one), Sample(other))
+    assert (found.is_tie, found.p_value, pairing) == (True, 1.0, Pairing.NONE)
+
+
 def test_the_best_may_be_the_lowest() -> None:
     assert marks(by_trial([1.0] * 3), by_trial([0.0] * 3), is_low_best=True) == [Mark.NONE, Mark.BEST]
 

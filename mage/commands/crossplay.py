@@ -12,26 +12,25 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from mage.commands.evaluate import Means, say_where_the_key_goes
+from mage.commands.agents import named, subjects_of
+from mage.commands.means import Means, at_work
+from mage.commands.tables import figures_table
 from mage.commands.terminal import say_saved
-from mage.errors import ConfigError, MageError
+from mage.errors import ConfigError
 from mage.evaluate.crossplay import CrossPlayReport, check_meeting, cross_play
-from mage.evaluate.journal import Journal, Journaled, progress_bar
+from mage.evaluate.journal import Journal, Journaled
 from mage.evaluate.metrics import Estimate
-from mage.evaluate.nashconv import Named
-from mage.evaluate.report import GameReport, game_report, to_json
-from mage.evaluate.subject import BAYES, PlayerSubject, Subject
+from mage.evaluate.report import CROSS_PLAY, GameReport, game_report, to_json
 from mage.evaluate.table import interval
-from mage.games.openspiel import Game, load_game
+from mage.games.openspiel import load_game
 from mage.games.world import OpenSpielWorld
-from mage.players.table import OPPONENTS, TALKERS, check_opponent
 from mage.record.draw import shown
 from mage.record.files import write_atomically
 from mage.record.store import RUN, fresh_path, read_info
 from mage.spec import parse_spec
 from mage.waiting import finish
 
-KIND, REPORT = "cross-play", "crossplay.json"
+KIND = "cross-play"
 _CAPTION = (
     "Score of the row in an episode against the column, both seats alike, with 95 % intervals over trials. Elo: from "
     "wins, a draw is half a win, the mean is 0. Nash share and score: the agents' equilibrium of highest entropy, and "
@@ -80,46 +79,21 @@ def played(plan: CrossPlay, out: Path | None, means: Means) -> tuple[Path, GameR
             trials=plan.trials,
             seed=plan.seed,
             max_turns=plan.max_turns,
-            play=Journaled(journal, game.spec, concurrency=min(map(means.num_trials, subjects)), bar=bar),
+            play=Journaled(journal, game.spec, concurrency=means.num_trials(pinned.agents), bar=bar),
         )
 
-    try:
-        with journal, progress_bar() as bar, means.spending():
-            found = finish(everything(bar))
-    except (MageError, KeyboardInterrupt):
-        journal.discard_if_empty()
-        raise
+    with at_work(journal, means, lambda: f"the same command and  -o {journal.path}") as bar:
+        found = finish(everything(bar))
     report = game_report(found, [subject.describe() for subject in subjects], plan.seed)
-    write_atomically(journal.path / REPORT, to_json(report))
+    write_atomically(journal.path / CROSS_PLAY, to_json(report))
     return journal.path, report
-
-
-def subjects_of(agents: Sequence[str], values: Mapping[str, object], game: Game, means: Means) -> list[Subject]:
-    """Who is named, checked against the game; settings of models are kept from players, who have none."""
-    say_where_the_key_goes(agents)
-    subjects = []
-    for agent in agents:
-        own = {key: v for key, v in values.items() if not (_is_player(agent) and key.startswith("agent."))}
-        subject = means.subject(agent, own)
-        if isinstance(subject, PlayerSubject):
-            for seat in range(game.num_seats):
-                check_opponent(subject.name, game, seat)
-        subjects.append(subject)
-    return subjects
-
-
-def named(texts: Sequence[str], subjects: Sequence[Subject]) -> list[Named]:
-    """Agents by their names, or as they were given where two have the same."""
-    world = OpenSpielWorld()
-    names = [subject.name for subject in subjects]
-    shown_names = [t if names.count(name) > 1 else name for t, name in zip(texts, names, strict=True)]
-    return [(name, subject.seating(world)) for name, subject in zip(shown_names, subjects, strict=True)]
 
 
 def cross_play_table(report: CrossPlayReport) -> RenderableType:
     """The pay-off matrix, and how the agents stand."""
     letters = [label(number) for number in range(len(report.agents))]
-    title = f"{report.game}, {report.num_trials} trials of {report.episodes} episodes in each seat against each other"
+    length = "1 episode" if report.episodes == 1 else f"{report.episodes} episodes"
+    title = f"{report.game}, {report.num_trials} trials of {length} in each seat against each other"
     notes = [
         _CAPTION,
         *(f"No {name.replace('_', '-')}: {why}." for name, why in report.missing.items()),
@@ -141,25 +115,25 @@ def label(number: int) -> str:
 
 
 def _matrix(report: CrossPlayReport, letters: Sequence[str]) -> Table:
-    table = _table("", *(f"against {letter}" for letter in letters))
+    table = figures_table("", *(f"against {letter}" for letter in letters))
     scores = {(cell.row, cell.column): cell.score for cell in report.cells}
     for letter, row in zip(letters, report.agents, strict=True):
-        cells = ["0" if (row, column) not in scores else _cell(scores[row, column]) for column in report.agents]
+        cells = ["0" if (row, column) not in scores else interval(scores[row, column]) for column in report.agents]
         table.add_row(shown(f"{letter}  {row}"), *cells)
     return table
 
 
 def _scores(report: CrossPlayReport) -> Table:
-    table = _table("", "score", "Elo", "gave up")
+    table = figures_table("", "score", "Elo", "gave up")
     for standing in sorted(report.standings, key=lambda s: _order(s.elo or s.score)):
         elo = _span(standing.elo, "{:+.0f}")
-        table.add_row(shown(standing.agent), _cell(standing.score), elo, str(standing.forfeits))
+        table.add_row(shown(standing.agent), interval(standing.score), elo, str(standing.forfeits))
     return table
 
 
 def _populations(report: CrossPlayReport) -> Table:
     """How they stand as the moves of a game of its own."""
-    table = _table("", "Nash score", "Nash share", "alpha-rank")
+    table = figures_table("", "Nash score", "Nash share", "alpha-rank")
     for s in sorted(report.standings, key=lambda s: (_order(s.nash_score), _order(s.nash_share or s.alpha_rank))):
         shares = [_span(share, "{:.2f}") for share in (s.nash_share, s.alpha_rank)]
         table.add_row(shown(s.agent), _span(s.nash_score, "{:+.3f}"), *shares)
@@ -169,10 +143,6 @@ def _populations(report: CrossPlayReport) -> Table:
 def _order(figure: Estimate | None) -> float:
     """Best first; what is equal but for rounding is equal."""
     return -round(figure.value, 6) if figure else 0.0
-
-
-def _cell(figure: Estimate | None) -> str:
-    return "–" if figure is None else interval(figure)
 
 
 def _span(figure: Estimate | None, form: str) -> str:
@@ -185,19 +155,6 @@ def _span(figure: Estimate | None, form: str) -> str:
         return "–"
     value, *ends = (form.format(round(v, 6) + 0.0) for v in (figure.value, figure.low, figure.high) if v is not None)
     return f"{value} ({' to '.join(ends)})" if ends else value
-
-
-def _table(*names: str) -> Table:
-    table = Table(header_style="dim", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for number, name in enumerate(names):
-        table.add_column(name, justify="right" if number else "left", overflow="fold")
-    return table
-
-
-def _is_player(agent: str) -> bool:
-    """Whether it is a player without a model, as far as its name says."""
-    names = {BAYES, *OPPONENTS} - set(TALKERS)
-    return any(agent == name or agent.startswith((f"{name}:", f"{name}(")) for name in names)
 
 
 def _journal(path: Path, plan: CrossPlay) -> Journal:

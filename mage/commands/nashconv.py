@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from mage.commands.crossplay import named, subjects_of
-from mage.commands.evaluate import Means
+from mage.commands.agents import named, subjects_of
+from mage.commands.means import Means
+from mage.commands.tables import figures_table
 from mage.errors import ConfigError
 from mage.evaluate.metrics import Estimate
 from mage.evaluate.nashconv import NashConvReport, Reading, nash_conv_of
@@ -27,7 +27,6 @@ from mage.waiting import finish
 
 KIND = "nashconv"
 EXACT, BOUND = "nashconv.json", "lower-bound.json"
-_NAME_LENGTH = 60
 _CAPTION = (
     "NashConv: what best replies to the agent gain, summed over the seats; 0 is an equilibrium. Gain of a seat: what "
     "the best reply there gains against the agent in all others. 95 % intervals over trials."
@@ -83,7 +82,7 @@ def found(plan: NashConv, out: Path | None, means: Means) -> tuple[Path, GameRep
 
     with means.spending():
         report = game_report(finish(find()), [subject.describe() for subject in subjects], plan.seed)
-    path = out or fresh_path(KIND, Path(subjects[0].name).name[:_NAME_LENGTH])
+    path = out or fresh_path(KIND, subjects[0].file_name)
     path.mkdir(parents=True, exist_ok=True)
     write_atomically(path / (BOUND if is_bound else EXACT), to_json(report))
     return path, report
@@ -96,7 +95,7 @@ def nash_conv_table(report: NashConvReport | LowerBound) -> RenderableType:
 
 def _exact_table(report: NashConvReport) -> RenderableType:
     seats = [f"gain of seat {seat}" for seat in range(len(report.num_states))]
-    table = _table("", "NashConv", *seats, "policies")
+    table = figures_table("", "NashConv", *seats, "policies")
     empty = [""] * (len(seats) + 1)
     table.add_row("first episode", *_figures(report.first))
     if report.last is not None:
@@ -125,7 +124,7 @@ def _notes(report: NashConvReport) -> list[str]:
 
 
 def _bound_table(report: LowerBound) -> RenderableType:
-    table = _table("", "responder", "score")
+    table = figures_table("", "responder", "score")
     for response in report.responses:
         table.add_row(f"best in seat {response.seat}", response.responder, interval(response.score))
     for seat, own in enumerate(report.own or ()):
@@ -146,10 +145,3 @@ def _figures(reading: Reading) -> list[str]:
 def _figure(estimate: Estimate) -> str:
     """A figure with its interval, or exact and alone."""
     return f"{estimate.value:.3f}" if estimate.low is None else interval(estimate)
-
-
-def _table(*names: str) -> Table:
-    table = Table(header_style="dim", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for number, name in enumerate(names):
-        table.add_column(name, justify="right" if number else "left")
-    return table

@@ -14,13 +14,12 @@ from mage.evaluate.metrics import Estimate
 from mage.evaluate.table import interval
 from mage.learn.summary import RecipeSummary, RunSummary, State, SweepSummary
 from mage.learn.sweep import make_sweep, plan_sweep, run_sweep
+from mage.record.console import as_text
 from mage.record.draw import shown
 from mage.record.files import write_atomically
 from mage.record.store import fresh_path
 
 TABLE = "summary.txt"
-WIDTH = 120
-"""Columns of the table on file."""
 _CAPTION = (
     "Scores with 95 % intervals: of a seed over its trials, of a mean over the seeds (Student's t). Fixed tasks, the "
     "same for every seed."
@@ -53,16 +52,8 @@ def resume_sweep(folder: Path, console: Console) -> int:
 def run_and_write(folder: Path, console: Console) -> SweepSummary:
     """Make the runs that are left and write the table down beside the summary."""
     summary = run_sweep(folder, console)
-    write_atomically(folder / TABLE, as_text(summary).encode())
+    write_atomically(folder / TABLE, as_text(sweep_table(summary)).encode())
     return summary
-
-
-def as_text(summary: SweepSummary) -> str:
-    """The table of a sweep without colours."""
-    console = Console(width=WIDTH, markup=False, emoji=False, highlight=False, force_terminal=False)
-    with console.capture() as captured:
-        console.print(sweep_table(summary))
-    return captured.get()
 
 
 def sweep_table(summary: SweepSummary) -> RenderableType:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from rich.console import Group, RenderableType
@@ -11,12 +11,16 @@ from rich.table import Table
 from rich.text import Text
 
 from mage.commands.duel import Duel, Row
+from mage.evaluate.columns import printed_episodes
 from mage.evaluate.metrics import Estimate, Verdict, mean
 from mage.games.words.base import signed
 from mage.record.draw import shown
 from mage.record.index import Summary
 from mage.record.store import RunInfo
 from mage.types import Ending
+
+_MOST_ARMS = 8
+"""Arms of an evaluation whose means are told below its trials."""
 
 
 class Entry(NamedTuple):
@@ -36,6 +40,14 @@ def entries(title: str, listed: Sequence[Entry]) -> RenderableType:
     return Group(*lines)
 
 
+def figures_table(*names: str) -> Table:
+    """An empty table whose rows begin with a name; figures stand to the right of their columns."""
+    table = Table(header_style="dim", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for number, name in enumerate(names):
+        table.add_column(name, justify="right" if number else "left", overflow="fold")
+    return table
+
+
 def run_header(path: str, info: RunInfo, num: int) -> RenderableType:
     """What a run is, in two lines."""
     versions = ", ".join(f"{name} {version}" for name, version in info.versions.items())
@@ -45,17 +57,22 @@ def run_header(path: str, info: RunInfo, num: int) -> RenderableType:
     )
 
 
-def run_table(summaries: Sequence[Summary], limit: int) -> RenderableType:
-    """One line for each trial, at most `limit` of them; what all have in common is said once above them."""
+def run_table(summaries: Sequence[Summary], limit: int, arms: Sequence[str] = ()) -> RenderableType:
+    """One line for each trial, at most `limit` of them; what all have in common is said once above them.
+
+    `arms` says by the number of a trial what it was played for: scores of several arms do not go into one mean.
+    """
+    played_for = [arms[s.number] if s.number < len(arms) else "" for s in summaries]
     columns: dict[str, list[str]] = {
+        "played for": played_for,
         "game": [s.game for s in summaries],
         "agent": [s.agent or "–" for s in summaries],
         "against": [", ".join(s.opponents) for s in summaries],
         "seat": [str(s.seat) for s in summaries],
     }
-    common = {name: values[0] for name, values in columns.items() if len(set(values)) == 1}
+    common = {name: values[0] for name, values in columns.items() if len(set(values)) == 1 and values[0]}
     table = _table()
-    varying = [name for name in columns if name not in common]
+    varying = [name for name in columns if name not in common and any(columns[name])]
     for name in ("trial", *varying, "scores by episode", "remarks"):
         table.add_column(name, overflow="fold")
     for index, s in enumerate(summaries[:limit]):
@@ -64,7 +81,8 @@ def run_table(summaries: Sequence[Summary], limit: int) -> RenderableType:
         table.add_row(str(s.number), *cells, scores, _remarks(s))
     more = [Text(f"… and {len(summaries) - limit} more; --limit shows them", "dim")] if len(summaries) > limit else []
     above = [shown(", ".join(f"{name} {value}" for name, value in common.items()))] if common else []
-    return Group(*above, Text(), table, *more, *_means(summaries))
+    groups = {arm: [s for s, of in zip(summaries, played_for, strict=True) if of == arm] for arm in played_for}
+    return Group(*above, Text(), table, *more, *_means(groups))
 
 
 def duel_table(duel: Duel, game: str, rows: Sequence[Row]) -> RenderableType:
@@ -118,18 +136,30 @@ def _apart(total: Row) -> str:
     return f"Not counted above: {', '.join(parts)}." if parts else ""
 
 
-def _means(summaries: Sequence[Summary]) -> list[RenderableType]:
+def _means(groups: Mapping[str, Sequence[Summary]]) -> list[RenderableType]:
+    """Mean scores of each group, of some episodes where there are many; of many groups, nothing."""
+    lines = [(arm, told) for arm, summaries in groups.items() if (told := _mean_scores(summaries))]
+    if not lines or len(lines) > _MOST_ARMS:
+        return []
+    about = "Mean scores with 95 % intervals, of episodes played out"
+    if len(lines) == 1:
+        return [Text(f"{about}: {lines[0][1]}", "dim")]
+    return [Text(about, "dim"), *(shown(f"  {arm}: {told}", "dim") for arm, told in lines)]
+
+
+def _mean_scores(summaries: Sequence[Summary]) -> str:
     columns: dict[int, list[float]] = {}
     for s in summaries:
         for index, (score, ending) in enumerate(zip(s.scores, s.endings, strict=True)):
             if ending is Ending.FINISHED:
-                columns.setdefault(index, []).append(score)
-    shown_means = [
-        f"episode {index + 1}: {figure.value:+.2f} ({_span(figure, '{:+.2f}'.format)})"
-        for index, figure in ((i, mean(scores)) for i, scores in sorted(columns.items()) if len(scores) > 1)
-    ]
-    about = "Mean scores with 95 % intervals, of episodes played out: "
-    return [Text(about + ", ".join(shown_means), "dim")] if shown_means else []
+                columns.setdefault(index + 1, []).append(score)
+    known = {number: mean(scores) for number, scores in sorted(columns.items()) if len(scores) > 1}
+    chosen = printed_episodes(max(known, default=0))
+    return ", ".join(
+        f"episode {number}: {figure.value:+.2f} ({_span(figure, '{:+.2f}'.format)})"
+        for number, figure in known.items()
+        if number in chosen
+    )
 
 
 def _remarks(s: Summary) -> Text:

@@ -11,16 +11,17 @@ from pathlib import Path
 
 import msgspec
 from rich.console import Console, Group, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from mage.commands.duel import Duel, Tally, check, filled, num_tasks, play
 from mage.commands.tables import duel_table, run_header, run_table
 from mage.errors import ConfigError
+from mage.evaluate.journal import arms_of
 from mage.games.openspiel import load_game
 from mage.games.world import OpenSpielWorld, other_seats
 from mage.players.person import Person
 from mage.players.table import check_opponent
+from mage.record.console import progress_bar
 from mage.record.draw import shown
 from mage.record.render import scores_table, transcript
 from mage.record.store import RunReader, RunWriter, fresh_path
@@ -99,7 +100,10 @@ def listed_run(reader: RunReader, limit: int) -> RenderableType:
     header = run_header(str(reader.path), reader.info, len(summaries))
     if not summaries:
         return Group(header, Text("There are no trials in it.", "dim"))
-    return Group(header, run_table(summaries, limit))
+    arms = arms_of(reader.path)
+    has_splits = len({arm.split for arm in arms}) > 1
+    named = [f"{arm.split}: {arm.arm}" if has_splits else arm.arm for arm in arms]
+    return Group(header, run_table(summaries, limit, named))
 
 
 def one_trial(reader: RunReader, number: int) -> RenderableType:
@@ -123,9 +127,7 @@ async def _only_trial(world: OpenSpielWorld, task: Task, person: Person) -> Tria
 async def _play_duel(duel: Duel, writer: RunWriter, tally: Tally) -> Failure | None:
     """Play, write and count; returns the first failure."""
     first_failure: Failure | None = None
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    stderr = Console(stderr=True)
-    bar = Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal)
+    bar = progress_bar()
     job = bar.add_task("trials", total=num_tasks(duel))
     started = time.monotonic()
     try:

@@ -19,7 +19,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -27,6 +26,7 @@ import msgspec
 from mage.engines.address import Address, Key, key_from
 from mage.engines.budget import OutOfServiceError, current_budget
 from mage.errors import ConfigError, EngineError
+from mage.extras import require
 from mage.prompts.plain import PlainCodec
 from mage.protocols import Sampling
 from mage.seeds import uniform
@@ -90,8 +90,7 @@ class RemoteEngine:
     """Asks one model on one server. The same question may get another answer each time."""
 
     def __init__(self, address: Address, *, patience: Patience | None = None, concurrency: int = CONCURRENCY) -> None:
-        if find_spec("httpx") is None:
-            raise ConfigError(f"the model {address} needs the extra remote: pip install 'mage-rl[remote]'")
+        require("remote", f"the model {address} needs")
         self.address = address
         self._trust = _checked(address)
         key_from(os.environ, address)  # what is wrong with it shows before anything is asked
@@ -164,27 +163,32 @@ class RemoteEngine:
         raise self._failed(f"{why}; it was asked {self._patience.tries} times")
 
     async def _once(self, client: httpx.AsyncClient, body: Mapping[str, Any]) -> _Answer:
-        budget = current_budget()
-        budget.take_call()
-        status, headers, content = await self._post(client, body)
+        current_budget().take_call()
+        sent = self._named(body)
+        status, headers, content = await self._post(client, sent)
         if status == 200:
             return self._read(content, body)
-        said = _one_line(self._key.hide_in(content.decode(errors="replace")))
+        said = self._shown(content)
         why = f"answers {status}: {said}"
-        if status in (400, 422) and self._adapt(said):
-            raise _MayPassError(why)
+        if status in (400, 422):
+            self._adapt(said)
+            if self._named(body) != sent:  # also where another call has adapted meanwhile
+                raise _MayPassError(why)
         if status in _FOR_EVERYONE or _NO_CREDIT in said:
             raise OutOfServiceError(f"{self.address} {why}")
         if status in _MAY_PASS or status >= 500:
             raise _MayPassError(why, _wait_of(headers.get("retry-after", "")))
         raise self._failed(why)
 
-    async def _post(self, client: httpx.AsyncClient, body: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
+    def _named(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """A request with the names of fields that this server knows."""
+        renamed = {self._renamed.get(name, name): value for name, value in body.items()}
+        return {name: value for name, value in renamed.items() if name is not None}
+
+    async def _post(self, client: httpx.AsyncClient, sent: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
         """One request: the state, the headers and the body of what came back, however long the server is."""
         import httpx
 
-        renamed = {self._renamed.get(name, name): value for name, value in body.items()}
-        sent = {name: value for name, value in renamed.items() if name is not None}
         headers = {"Accept-Encoding": "identity", **self._key.headers()}
         content = bytearray()
         try:
@@ -200,7 +204,7 @@ class RemoteEngine:
         except (TimeoutError, httpx.TimeoutException):
             raise _MayPassError(f"has not answered in {self._patience.timeout_s:g} seconds") from None
         except httpx.TransportError as error:
-            why = _one_line(self._key.hide_in(str(error)))
+            why = self._shown(str(error).encode())
             raise _MayPassError(f"cannot be reached: {type(error).__name__} {why}".rstrip()) from None
 
     def _read(self, content: bytes, body: Mapping[str, Any]) -> _Answer:
@@ -212,20 +216,21 @@ class RemoteEngine:
             text = said if isinstance(said, str) else "".join(str(part.get("text", "")) for part in said)
             used = (found.get("usage") or {}).get("total_tokens")
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            start = _one_line(self._key.hide_in(content[:_SHOWN].decode(errors="replace")))
-            raise _MayPassError(f"answers with what is no chat completion: {start}") from None
+            raise _MayPassError(f"answers with what is no chat completion: {self._shown(content)}") from None
         size = sum(len(message["content"]) for message in body["messages"]) + len(text)
         current_budget().count_tokens(used if type(used) is int and used >= 0 else -(-size // _BYTES_PER_TOKEN))
         return _Answer(self._key.hide_in(text), choice.get("finish_reason") == "length")
 
-    def _adapt(self, said: str) -> bool:
-        """Give way to a server that does not know a field; whether there was anything left to give."""
-        before = dict(self._renamed)
+    def _adapt(self, said: str) -> None:
+        """Give way to a server that does not know a field."""
         if "max_completion_tokens" in said:
             self._renamed["max_tokens"] = "max_completion_tokens"
         elif "seed" in said:
             self._renamed["seed"] = None
-        return self._renamed != before
+
+    def _shown(self, content: bytes) -> str:
+        """The start of what a server said, in one line; the key is hidden first, or a cut could leave half of it."""
+        return _one_line(self._key.hide_in(content.decode(errors="replace")))
 
     def _failed(self, why: str) -> EngineError:
         return EngineError(f"{self.address} {why}")
@@ -245,14 +250,14 @@ def _checked(address: Address) -> ssl.SSLContext | bool:
 def _wait_of(retry_after: str) -> float:
     """How many seconds a server asks to wait: it gives their number, or a date.
 
-    >>> _wait_of("7"), _wait_of(""), _wait_of("soon")
-    (7.0, 0.0, 0.0)
+    >>> _wait_of("7"), _wait_of(""), _wait_of("soon"), _wait_of("Sat, 01 Jan 99999999999999999999 00:00:00 GMT")
+    (7.0, 0.0, 0.0, 0.0)
     """
     if retry_after.strip().isdecimal():
         return float(retry_after)
     try:
         when = parsedate_to_datetime(retry_after)
-    except ValueError:
+    except (ValueError, OverflowError):
         return 0.0
     aware = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
     return max(0.0, (aware - datetime.now(UTC)).total_seconds())

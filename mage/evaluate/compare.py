@@ -13,7 +13,8 @@ import msgspec
 from mage.errors import ConfigError, RecordError
 from mage.evaluate.columns import Column, columns
 from mage.evaluate.cost import History, Level, Reached, levels, reached
-from mage.evaluate.metrics import Estimate, mean_of_few
+from mage.evaluate.limits import over_seats
+from mage.evaluate.metrics import ROUNDING, Estimate, mean_of_few
 from mage.evaluate.suite import SplitReport
 from mage.evaluate.ties import Mark, Sample, Standing, standings
 
@@ -190,20 +191,16 @@ def _add(mine: list[tuple[Entry, Judged]], entry: Entry, judged: Judged) -> None
 
 def _agreed(name: str, found: Sequence[tuple[Entry, Judged]]) -> float | None:
     """An exact figure averaged over the seats; reports that know it must agree."""
-    known = [(value, judged) for _, judged in found if (value := _over_seats(judged.report, name)) is not None]
+    known = [
+        (value, judged) for _, judged in found if (value := over_seats(judged.report.references, name)) is not None
+    ]
     for value, judged in known:
         first, theirs = known[0]
-        if abs(value - first) > 1e-9:
+        if abs(value - first) > ROUNDING:
             raise RecordError(
                 f"{theirs.path} and {judged.path} have other exact references for {judged.report.split!r}"
             )
     return known[0][0] if known else None
-
-
-def _over_seats(report: SplitReport, name: str) -> float | None:
-    values: list[float | None] = [getattr(references, name) for _, references in report.references]
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def _row(method: str, mine: Sequence[tuple[Entry, Judged]]) -> Row:

@@ -23,6 +23,7 @@ from mage.evaluate.suite import Play, play_all
 from mage.games.openspiel import Game, load_game
 from mage.protocols import World
 from mage.seeds import derive, stream
+from mage.spec import whole
 from mage.types import Ending, Failure, Task, Trial
 
 _SEATS = 2
@@ -134,6 +135,8 @@ async def cross_play(
     loaded = load_game(game)
     names = tuple(name for name, _ in agents)
     check_meeting(loaded, names)
+    whole("trials", trials, 1)
+    whole("episodes", episodes, 1)
     results = _Results(trials, len(agents), episodes)
     meeting = Meeting(world, dict(agents))
     pairs = _pairs(loaded, len(agents))

@@ -124,8 +124,8 @@ def escaped(text: str) -> str:
 
 
 def figure(estimate: Estimate | None, mark: Mark = Mark.NONE) -> Cell:
-    """A figure with its interval; a dash where there is none."""
-    return Cell("–") if estimate is None else Cell(interval(estimate), mark)
+    """A figure with its interval, or a dash, and how it stands."""
+    return Cell(interval(estimate), mark)
 
 
 def amount(value: float) -> str:

@@ -2,7 +2,7 @@
 
 An evaluation is a run, which `mage show` reads, with one file more:
 
-    arms.jsonl    beside each line of `trials.jsonl`: the split and the arm that it was played for, and when
+    arms.jsonl    beside each line of `trials.jsonl`: the split and the arm that it was played for, and the time it took
 
 Resumed, an evaluation takes what it finds there for played. The report that comes out is that of an unbroken one.
 """
@@ -10,15 +10,13 @@ Resumed, an evaluation takes what it finds there for played. The report that com
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Self
 
 import msgspec
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from mage.engines.budget import OutOfServiceError
 from mage.errors import EngineError, RecordError
@@ -41,8 +39,16 @@ class Arm(msgspec.Struct, frozen=True):
 
     split: str
     arm: str
-    elapsed_s: float
-    """By the clock, since the process that played it began with this arm."""
+    took_s: float
+    """By the clock, since the outcome before it, or since the process that played it began with this arm."""
+
+
+def arms_of(path: Path) -> list[Arm]:
+    """What each trial of an evaluation was played for, in their order; nothing where a run is of another kind."""
+    try:
+        return [msgspec.convert(line, Arm) for line in read_lines(path / ARMS)]
+    except msgspec.ValidationError as error:
+        raise RecordError(f"{path / ARMS} cannot be read: {error}") from None
 
 
 class Journal:
@@ -56,7 +62,6 @@ class Journal:
         self._is_closed = False
         self.seconds: dict[str, dict[str, float]] = {}
         """By split, how long each arm took by the clock, over all processes that played it."""
-        self._latest: dict[tuple[str, str], float] = {}
         for arm in arms:
             self._add_time(arm)
 
@@ -72,10 +77,7 @@ class Journal:
         num_whole = min(count_lines(path / TRIALS), count_lines(path / ARMS))
         cut_lines(path / ARMS, num_whole, "superseded")
         writer.cut_back(num_whole)
-        try:
-            arms = [msgspec.convert(line, Arm) for line in read_lines(path / ARMS)]
-        except msgspec.ValidationError as error:
-            raise RecordError(f"{path / ARMS} cannot be read: {error}") from None
+        arms = arms_of(path)
         reader = RunReader(path)
         known: dict[_Key, Trial | Failure] = {}
         for summary, outcome in zip(reader.summaries(), reader.trials(), strict=True):
@@ -102,13 +104,18 @@ class Journal:
             self._arms.close()
         self._is_closed = True
 
+    @property
+    def has_failures(self) -> bool:
+        """Whether something failed that could be played once more."""
+        return any(isinstance(outcome, Failure) for outcome in self._known.values())
+
     def discard_if_empty(self) -> bool:
-        """Delete an evaluation in which nothing was played; whether it was deleted."""
+        """Delete an evaluation in which nothing was ever played; whether it was deleted."""
         self.close()
-        if not self._known:
+        if self._writer.is_empty:
             (self.path / ARMS).unlink(missing_ok=True)
             self._writer.discard_if_empty()
-        return not self._known
+        return self._writer.is_empty
 
     def __enter__(self) -> Self:
         return self
@@ -117,12 +124,8 @@ class Journal:
         self.close()
 
     def _add_time(self, arm: Arm) -> None:
-        """Times only grow within a process: one that is smaller than the last is another process's."""
         by_arm = self.seconds.setdefault(arm.split, {})
-        latest = self._latest.get((arm.split, arm.arm), 0.0)
-        gained = arm.elapsed_s - latest if arm.elapsed_s >= latest else arm.elapsed_s
-        by_arm[arm.arm] = by_arm.get(arm.arm, 0.0) + gained
-        self._latest[arm.split, arm.arm] = arm.elapsed_s
+        by_arm[arm.arm] = by_arm.get(arm.arm, 0.0) + arm.took_s
 
 
 class Journaled:
@@ -137,14 +140,16 @@ class Journaled:
     async def __call__(self, arm: str, world: World, jobs: Sequence[Job], seating: Seating) -> list[Trial | Failure]:
         left = [job for job in jobs if self._journal.find(self._split, arm, job) is None]
         shown = self._bar.add_task(f"{self._split}: {arm}", total=len(jobs), completed=len(jobs) - len(left))
-        started = perf_counter()
+        latest = perf_counter()
         source = iter(left)
 
         async def work() -> None:
+            nonlocal latest
             for job in source:
                 async for outcome in play_trials(world, [job], seating):
                     _stop_when_nothing_works(outcome)
-                    self._journal.append(Arm(self._split, arm, perf_counter() - started), outcome)
+                    before, latest = latest, perf_counter()
+                    self._journal.append(Arm(self._split, arm, latest - before), outcome)
                     self._bar.advance(shown)
 
         workers = [asyncio.create_task(work()) for _ in range(min(self._concurrency, len(left)))]
@@ -161,12 +166,3 @@ def _stop_when_nothing_works(outcome: Trial | Failure) -> None:
     """What would go wrong with every other trial too is an error here: nothing is written down about this one."""
     if isinstance(outcome, Failure) and outcome.error == OutOfServiceError.__name__:
         raise EngineError(outcome.message)
-
-
-@contextmanager
-def progress_bar() -> Iterator[Progress]:
-    """Shows on a terminal how far each arm is; nothing elsewhere."""
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    stderr = Console(stderr=True, markup=False, emoji=False, highlight=False)
-    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as bar:
-        yield bar

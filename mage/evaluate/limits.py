@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mage.evaluate.exact import References
-from mage.evaluate.metrics import Estimate, mean
+from mage.evaluate.metrics import ROUNDING, Estimate, mean
 from mage.types import Task, Trial
-
-_LEAST = 1e-9
-"""Opponents that leave less than this to gain cannot be exploited."""
 
 
 def exploitation(trials: Sequence[Trial], references: Mapping[int, References]) -> Estimate | None:
@@ -22,7 +19,7 @@ def exploitation(trials: Sequence[Trial], references: Mapping[int, References]) 
     gaps = [_gap(trial.task, references) for trial in trials]
     known = [gap for gap in gaps if gap is not None]
     possible = sum(gap for _, gap in known) / len(trials)
-    if len(known) < len(trials) or possible < _LEAST:
+    if len(known) < len(trials) or possible < ROUNDING:
         return None
     return mean([(t.scores[-1] - equilibrium) / possible for t, (equilibrium, _) in zip(trials, known, strict=True)])
 
@@ -32,6 +29,13 @@ def regret(trials: Sequence[Trial], references: Mapping[int, References]) -> Est
     limits = [references[trial.task.seat].bayes_last for trial in trials]
     gaps = [limit - trial.scores[-1] for trial, limit in zip(trials, limits, strict=True) if limit is not None]
     return mean(gaps) if len(gaps) == len(trials) else None
+
+
+def over_seats(references: Sequence[tuple[int, References]], name: str) -> float | None:
+    """An exact figure averaged over the seats that were played; None where one of them has none."""
+    values: list[float | None] = [getattr(found, name) for _, found in references]
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def _gap(task: Task, references: Mapping[int, References]) -> tuple[float, float] | None:

@@ -12,6 +12,8 @@ from mage.errors import ConfigError
 
 Z95 = 1.96
 """How many standard errors a 95 % interval reaches to either side."""
+ROUNDING = 1e-9
+"""Less than this is nothing: 1 - 1/3 and 2/3 - 0 are not the same number here."""
 
 
 class Verdict(StrEnum):
@@ -31,11 +33,13 @@ class Estimate(msgspec.Struct, frozen=True):
 
     def holds(self, value: float) -> bool:
         """Whether the interval holds a value; never where there is no interval."""
-        return self.low is not None and self.high is not None and self.low <= value <= self.high
+        if self.low is None or self.high is None:
+            return False
+        return self.low - ROUNDING <= value <= self.high + ROUNDING
 
     def is_over(self, bound: float) -> bool:
         """Whether all of the interval lies over a bound; never where there is no interval."""
-        return self.low is not None and self.low > bound
+        return self.low is not None and self.low > bound + ROUNDING
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -61,7 +65,7 @@ def verdict(returns: Sequence[float], seat: int) -> Verdict:
     """
     best_other = max((r for s, r in enumerate(returns) if s != seat), default=0.0)
     lead = returns[seat] - best_other
-    if abs(lead) < 1e-9:
+    if abs(lead) < ROUNDING:
         return Verdict.DRAW
     return Verdict.WIN if lead > 0 else Verdict.LOSS
 
@@ -104,18 +108,19 @@ def clustered_proportion(shares: Sequence[float], num_events: int) -> Estimate:
     """A share of events that come in clusters of like size (the games of a trial), as the mean of the clusters' shares.
 
     Wilson's interval for the number of independent events that would scatter as the clusters do: never fewer than
-    the clusters, never more than the events.
+    the clusters, never more than the events. Where all events are alike, or there is one cluster, nothing tells how
+    far those of a cluster hang together: each cluster counts once.
 
     >>> clustered_proportion([1.0, 0.0, 0.0, 0.0], 4) == proportion(1, 4)
     True
     """
     if not shares:
         raise ConfigError("a share needs at least 1 event, not 0")
-    num = len(shares)
-    share = fsum(shares) / num
-    scatter = _variance(shares) / num if num > 1 else 0.0
-    effective = share * (1 - share) / scatter if scatter > 0 else float(num)
-    effective = min(max(effective, float(num)), float(max(num, num_events)))
+    num, share = len(shares), fsum(shares) / len(shares)
+    effective, variance = float(num), share * (1 - share)
+    if num > 1 and variance > 0:
+        most = max(num, num_events)
+        effective = max(effective, variance / max(_variance(shares) / num, variance / most))
     return proportion(share * effective, effective)
 
 
@@ -169,8 +174,8 @@ def _p_value(gaps: Sequence[float], two_sided: Callable[[float], float]) -> floa
     if len(gaps) == 1:
         return 1.0
     middle, error = fsum(gaps) / len(gaps), sqrt(_variance(gaps) / len(gaps))
-    if error == 0:
-        return float(middle == 0)
+    if error < ROUNDING:
+        return float(abs(middle) < ROUNDING)
     return two_sided(abs(middle) / error)
 
 

@@ -24,6 +24,7 @@ from mage.players.solver import count_states, equilibrium
 from mage.protocols import Agent, Seating, World
 from mage.rollout.group import play_trials
 from mage.seeds import derive
+from mage.spec import whole
 from mage.types import Observation, Reply, Task
 
 Table = Mapping[str, Sequence[float]]
@@ -114,6 +115,8 @@ async def nash_conv_of(
     fit the luck of the draw as well, so that NashConv is overestimated, the less the more are drawn.
     """
     loaded = load_game(game)
+    whole("trials", trials, 1)
+    whole("episodes", episodes, 1)
     if after is not None and episodes < 2:
         raise ConfigError(f"episodes = {episodes}: the last is read after others, so at least 2 are needed")
     places = information_states(loaded)

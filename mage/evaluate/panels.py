@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mage.errors import ConfigError
+from mage.extras import require
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -72,10 +72,7 @@ def styled() -> AbstractContextManager[None]:
 
 def check_matplotlib() -> None:
     """Fail with one line where the extra is missing."""
-    from importlib.util import find_spec
-
-    if find_spec("matplotlib") is None:
-        raise ConfigError("plots need the extra plot: pip install 'mage-rl[plot]'; --no-plots leaves them out")
+    require("plot", "plots need", "; --no-plots leaves them out")
 
 
 def blank(width: float = WIDTH, height: float = HEIGHT) -> Figure:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,8 @@ from mage.config import replaced
 from mage.engines.address import PREFIX, read_address
 from mage.errors import ConfigError, RecordError, listing
 from mage.evaluate.journal import KIND
+from mage.evaluate.reflections import check_swaps
+from mage.evaluate.report import command_line
 from mage.evaluate.splits import Split, check_split, fingerprint, is_path, load_split, make_split, split_names
 from mage.evaluate.subject import Subject
 from mage.evaluate.suite import evaluation_tasks
@@ -21,7 +21,7 @@ from mage.games.openspiel import load_game
 from mage.players.table import OPPONENTS
 from mage.record.store import read_info
 from mage.schema import Config
-from mage.spec import parse_spec
+from mage.spec import parse_spec, whole
 from mage.types import Memory, Task
 
 GIVEN = "given"
@@ -34,8 +34,10 @@ _HEARD = (EPISODES, SEATS, "evaluation.seed", "device", "dtype", "threads")
 class Plan(msgspec.Struct, frozen=True):
     """All that an evaluation depends on."""
 
+    name: str
+    """Who is judged, as reports call it."""
     agent: str
-    """Who is judged, by a name that means the same weights later on."""
+    """The same by what means the same weights later on."""
     command: str
     """The command that was given."""
     values: Mapping[str, Any]
@@ -51,9 +53,9 @@ class Plan(msgspec.Struct, frozen=True):
     """Whether a run is judged as it would judge itself."""
 
     def seats(self, subject: Subject, split: Split) -> tuple[int, ...]:
-        """The seats that are played: those that are named, those of the run, or all of the game."""
+        """The seats that are played: those that are named, those of the run, or all of the game; each once."""
         if SEATS in self.values or subject.run is not None:
-            return subject.config.trial.seats
+            return tuple(dict.fromkeys(subject.config.trial.seats))
         return tuple(range(load_game(split.game).num_seats))
 
     def tasks(self, subject: Subject, split: Split) -> list[Task]:
@@ -98,17 +100,22 @@ def make_plan(
     if reflections:
         _check_reflections(subject)
     plan = Plan(
+        name=subject.name,
         agent=subject.agent,
-        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        command=command_line(),
         values=dict(values or {}),
         config=subject.config.model_dump(mode="json"),
         splits=tuple(_splits(subject, game, opponents)),
-        trials=subject.config.evaluation.final_trials if trials is None else trials,
+        trials=subject.config.evaluation.final_trials if trials is None else whole("trials", trials, 1),
         reflections=reflections,
         as_usual=subject.run is not None and not (values or opponents or game),
     )
     for split in plan.splits:
+        if not plan.seats(subject, split):
+            raise ConfigError(f"{SEATS} = []: name at least one seat")
         check_split(split, plan.seats(subject, split))
+        if reflections:
+            check_swaps(plan.tasks(subject, split))
     return plan
 
 

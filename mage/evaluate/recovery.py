@@ -7,7 +7,7 @@ from math import copysign
 
 import msgspec
 
-from mage.evaluate.metrics import Estimate, mean
+from mage.evaluate.metrics import ROUNDING, Estimate, mean
 from mage.evaluate.realise import switches
 from mage.types import Trial
 
@@ -47,9 +47,9 @@ def recovery(trials: Sequence[Trial]) -> Recovery | None:
     return Recovery(
         before=before,
         after=tuple(mean([after[k] for _, after in rows]) for k in range(num_after)),
-        recovered=_first([gap.value >= -1e-9 for gap in gaps]),
-        recovered_earliest=_first([_end(gap.high, gap) >= -1e-9 for gap in gaps]),
-        recovered_latest=_first([_end(gap.low, gap) >= -1e-9 for gap in gaps]),
+        recovered=_first([gap.value >= -ROUNDING for gap in gaps]),
+        recovered_earliest=_first([_end(gap.high, gap) >= -ROUNDING for gap in gaps]),
+        recovered_latest=_first([_end(gap.low, gap) >= -ROUNDING for gap in gaps]),
     )
 
 

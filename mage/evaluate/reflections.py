@@ -77,11 +77,10 @@ async def judge_reflections(
     async def played(arm: str, some: Sequence[Task], seating: Seating) -> list[Trial | Failure]:
         return await play(arm, world, [(task, 0) for task in some], seating)
 
+    check_swaps(tasks)
     (own,) = complete(await played("kept", tasks, seated(as_written)))
-    if any(len(t.reflections) < max(1, t.task.episodes - 1) for t in own):
-        raise ConfigError(
-            "there are no reflections to judge; they need agent.memory=reflections or both, and at least 2 episodes"
-        )
+    if any(len(t.reflections) < t.task.episodes - 1 for t in own):
+        raise ConfigError("there are no reflections to judge; they need agent.memory=reflections or both")
     again = [trial.task for trial in own]
     lent = {task: own[place].reflections for task, place in zip(again, partners(again), strict=True)}
     kept, removed, swapped, told = complete(
@@ -115,6 +114,13 @@ async def judge_reflections(
     )
 
 
+def check_swaps(tasks: Sequence[Task]) -> None:
+    """Fail now, with one line, on tasks in which there is nothing to reflect on, or nobody to swap with."""
+    if tasks[0].episodes < 2:
+        raise ConfigError("there are no reflections to judge in 1 episode; they need at least 2")
+    partners(tasks)
+
+
 def forgotten(task: Task, outcome: Observation, reflection: Reply) -> Reply | None:
     """Remember no reflection."""
     return None
@@ -143,7 +149,7 @@ def partners(tasks: Sequence[Task]) -> list[int]:
     for seat, by_opponents in places.items():
         lists = list(by_opponents.values())
         if len(lists) < 2:
-            raise ConfigError(f"reflections are swapped between opponents, and seat {seat} has met only one")
+            raise ConfigError(f"reflections are swapped between opponents, and seat {seat} meets only one")
         for number, own in enumerate(lists):
             for repetition, place in enumerate(own):
                 apart = 1 + int(uniform(seat, "swap", repetition) * (len(lists) - 1))

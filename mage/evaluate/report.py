@@ -23,6 +23,8 @@ from mage.schema import Config
 
 T = TypeVar("T")
 
+REPORT, REFLECTIONS, CROSS_PLAY = "report.json", "reflections.json", "crossplay.json"
+"""The files of reports in the directories where all was played that they tell of."""
 _ROW = re.compile(rb'\[\n\s*([^\[\]{}"]*?)\s*\]')
 """A list without texts or lists, as it is spread over lines. Texts hold no line breaks of their own in JSON."""
 _PACKAGES = ("open_spiel", "torch", "transformers")

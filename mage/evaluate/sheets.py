@@ -10,9 +10,9 @@ from mage.evaluate.columns import Column, columns
 from mage.evaluate.compare import Comparison, Costs, Row, Table
 from mage.evaluate.cost import WINDOW, Level, Reached, levels
 from mage.evaluate.crossplay import CrossPlayReport
-from mage.evaluate.exact import shown
 from mage.evaluate.formats import Cell, Sheet, amount, figure
 from mage.evaluate.metrics import Estimate
+from mage.evaluate.table import exact, setting
 from mage.evaluate.ties import MOST_UNCORRECTED, Standing
 
 FIELDS = (
@@ -110,9 +110,7 @@ def _score_sheet(table: Table) -> Sheet:
         for name, value in (("best memoryless", table.memoryless), ("limit", table.limit))
         if value is not None
     ]
-    seats = f"seat {table.seats[0]}" if len(table.seats) == 1 else f"seats {', '.join(map(str, table.seats))}"
-    num = f"{table.episodes} episode" + ("s" if table.episodes > 1 else "")
-    title = f"{table.name}: {table.game}, {num}, {seats}"
+    title = f"{table.name}: {setting(table.game, table.episodes, table.seats)}"
     return Sheet(f"scores-{table.name}", title, head, (*rows, *references), len(references))
 
 
@@ -125,9 +123,9 @@ def _score_row(row: Row, printed: Sequence[Column]) -> tuple[Cell, ...]:
 
 def _reference_row(name: str, value: float, table: Table, printed: Sequence[Column]) -> tuple[Cell, ...]:
     """An exact value stands where the last episode does, and its distance to the limit under regret."""
-    texts = {f"score_{table.episodes}": _exact(value)}
+    texts = {f"score_{table.episodes}": exact(value)}
     if table.limit is not None:
-        texts["regret"] = _exact(table.limit - value)
+        texts["regret"] = exact(table.limit - value)
     return (Cell(name), Cell(), *(Cell(texts.get(column.key, "")) for column in printed), Cell(), Cell())
 
 
@@ -172,11 +170,6 @@ def _spent(estimate: Estimate) -> str:
     if estimate.low is None or estimate.high is None:
         return amount(estimate.value)
     return f"{amount(estimate.value)} ±{amount((estimate.high - estimate.low) / 2)}"
-
-
-def _exact(value: float) -> str:
-    written = shown(value)
-    return f"{written} = {value:.3f}" if "/" in written else written
 
 
 def _seeds(row: Row) -> str:

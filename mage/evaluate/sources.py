@@ -14,12 +14,11 @@ from mage.errors import ConfigError, RecordError
 from mage.evaluate.compare import Entry, Judged
 from mage.evaluate.cost import read_history
 from mage.evaluate.crossplay import CrossPlayReport
-from mage.evaluate.report import EvaluationReport, GameReport, read_game_report, read_report
+from mage.evaluate.report import CROSS_PLAY, REPORT, EvaluationReport, GameReport, read_game_report, read_report
 from mage.evaluate.suite import SplitReport
 from mage.learn.plan import SWEEP, read_plan
 from mage.record.store import RUN, RunInfo, read_info
 
-REPORT, CROSS_PLAY = "report.json", "crossplay.json"
 _EVALUATIONS = "evaluations"
 _LABELLED = re.compile(r"([^=/]+)=(.+)", re.DOTALL)
 _STAMP = re.compile(r"^\d{8}-\d{6}-(?:train|evaluate)-")
@@ -77,7 +76,7 @@ def read_inputs(arguments: Sequence[str]) -> Inputs:
         if (file := _cross_play_file(path)) is not None:
             report = read_game_report(file, CrossPlayReport)
             crossplays.append(report.found)
-            sources.append(_game_source(file, report))
+            sources.append(_source(file, report, ", ".join(report.found.agents), None))
         else:
             found += _read(label, path, left_out)
     names: dict[Hashable, str] = {}
@@ -184,10 +183,12 @@ def _report_files(folder: Path) -> list[Path]:
 
 def _of_report(label: str, path: Path) -> _Found:
     report = _read_checked(path)
-    kind, name = report.subject.get("kind", "run"), str(report.subject["name"])
-    seed = int(report.config["seed"]) if kind == "run" else None
+    kind, name = report.subject.get("kind"), str(report.subject["name"])
+    is_trained = kind in (None, "run")  # a run does not describe itself
+    seed = int(report.config["seed"]) if is_trained else None
     method = label or _called(path, report)
-    who = name if kind != "run" else name.partition("/")[2] or None  # a checkpoint is somebody else than its run
+    checkpoint = name.partition("/")[2] if kind == "run" else ""
+    who = checkpoint or (None if is_trained else name)  # a checkpoint is somebody else than its run
     entry = Entry(method, seed, (who, _recipe(report.config)), tuple(_judged(path, report)), None)
     return _Found(entry, (_source(path, report, method, seed),), bool(label))
 
@@ -227,30 +228,18 @@ def _judged(path: Path, report: EvaluationReport[SplitReport]) -> list[Judged]:
     ]
 
 
-def _source(path: Path, report: EvaluationReport[SplitReport], method: str, seed: int | None) -> Source:
+def _source(
+    path: Path, report: EvaluationReport[SplitReport] | GameReport[CrossPlayReport], method: str, seed: int | None
+) -> Source:
+    step, reports = (report.step, report.reports) if isinstance(report, EvaluationReport) else (0, ())
     return Source(
         path=str(path),
         sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
         method=method,
         seed=seed,
-        step=report.step,
+        step=step,
         task_seed=report.seed,
-        splits={split.split: split.sha256 for split in report.reports},
-        command=report.command,
-        versions=report.versions,
-        machine=report.machine,
-    )
-
-
-def _game_source(path: Path, report: GameReport[CrossPlayReport]) -> Source:
-    return Source(
-        path=str(path),
-        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
-        method=", ".join(report.found.agents),
-        seed=None,
-        step=0,
-        task_seed=report.seed,
-        splits={},
+        splits={split.split: split.sha256 for split in reports},
         command=report.command,
         versions=report.versions,
         machine=report.machine,

@@ -15,7 +15,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from mage.engines.remote import CONCURRENCY, Patience, RemoteEngine
 from mage.errors import ConfigError
 from mage.evaluate.exact import BayesSeating, MemorylessSeating, Objective
 from mage.evaluate.splits import Split, load_split, pool_of
+from mage.extras import require
 from mage.games.world import opponent
 from mage.players.agent import AgentSettings, Rewrite, as_written
 from mage.players.policy import Guest, PolicyPlayer
@@ -44,6 +44,7 @@ from mage.waiting import finish
 
 BAYES = "bayes-optimal"
 _OURS = ("nano", "smollm2")
+_NAME_LENGTH = 60
 _PLAIN = "plain"
 """The method that takes every memory."""
 _KNOWN = (
@@ -75,6 +76,11 @@ class Subject(ABC):
     """The train run that it comes from."""
     step: int = 0
     """Updates that its weights have behind them."""
+
+    @property
+    def file_name(self) -> str:
+        """A part for names of files."""
+        return (Path(self.name).name if self.kind == "model" else self.name)[:_NAME_LENGTH]
 
     @property
     def is_model(self) -> bool:
@@ -190,7 +196,7 @@ def subject_of(
 
 
 def _of_run(folder: Path, checkpoint: Path | None, given: Mapping[str, object]) -> Subject:
-    _needs_torch(str(folder))
+    require("train", f"{str(folder)!r} needs")
     from mage.learn.checkpoint import checkpoint_path
     from mage.learn.parts import played_by
     from mage.learn.run import weights_of
@@ -203,11 +209,12 @@ def _of_run(folder: Path, checkpoint: Path | None, given: Mapping[str, object]) 
     finish(publish())  # whoever is seated before the first refresh plays with these weights too
     pinned = str(checkpoint_path(folder / "checkpoints", step))
     engine = played_by(parts.engine)
-    return ModelSubject(folder.resolve().name, pinned, config, "run", engine, parts.loaded.codec, publish, folder, step)
+    name = folder.resolve().name if checkpoint is None else f"{folder.resolve().name}/{checkpoint.resolve().name}"
+    return ModelSubject(name, pinned, config, "run", engine, parts.loaded.codec, publish, folder, step)
 
 
 def _of_model(text: str, given: Mapping[str, object]) -> Subject:
-    _needs_torch(text)
+    require("train", f"{text!r} needs")
     from mage.learn.bench import served
 
     config = _config(text, given)
@@ -268,10 +275,5 @@ def _refuse_memory(name: str, memory: Memory | None, rewrite: Rewrite) -> None:
 
 
 def _is_on_hub(text: str) -> bool:
-    """Whether it looks like a name on the hub, and like nothing on this disk."""
-    return re.fullmatch(r"[\w.-]+/[\w.-]+", text) is not None and not Path(text).exists()
-
-
-def _needs_torch(text: str) -> None:
-    if find_spec("torch") is None or find_spec("transformers") is None:
-        raise ConfigError(f"{text!r} needs the extra train: pip install 'mage-rl[train]'")
+    """Whether it looks like a name on the hub, and like nothing on this disk: runs/typo is beside other runs."""
+    return re.fullmatch(r"[\w.-]+/[\w.-]+", text) is not None and not Path(text).parent.exists()

@@ -69,7 +69,10 @@ class SplitReport(msgspec.Struct, frozen=True):
 
 
 def evaluation_tasks(split: Split, *, episodes: int, seats: Sequence[int], trials: int, seed: int) -> list[Task]:
-    """The tasks of a split: every member, every seat, `trials` times; the same whenever the arguments are."""
+    """The tasks of a split: every member, every seat, `trials` times; the same whenever the arguments are.
+
+    A seat that training takes more often counts once: to play the same tasks again would prove nothing more.
+    """
     num_others = load_game(split.game).num_seats - 1
     return [
         Task(
@@ -83,7 +86,7 @@ def evaluation_tasks(split: Split, *, episodes: int, seats: Sequence[int], trial
             max_turns=1000,
         )
         for member in split.members
-        for seat in seats
+        for seat in dict.fromkeys(seats)
         for trial in range(trials)
     ]
 

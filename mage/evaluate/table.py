@@ -8,21 +8,24 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from mage.evaluate.exact import References, shown
+from mage.evaluate.exact import shown
 from mage.evaluate.figures import Rates
+from mage.evaluate.limits import over_seats
 from mage.evaluate.metrics import Estimate
 from mage.evaluate.recovery import Recovery
 from mage.evaluate.reflections import ReflectionReport
 from mage.evaluate.suite import SplitReport
 
 _SCORES = (
-    "Fixed tasks, 95 % intervals over trials. Without memory: the same weights on the same tasks, memory off. "
+    "Fixed tasks, 95 % intervals over trials. Without memory: the control, the same player on the same tasks with "
+    "memory off. Adaptation: last minus first score; over control: minus that of the control. "
     "Best memoryless and limit: exact, for a player who knows the pool and does not, or does, remember. Regret: limit "
     "minus last score. Exploitation: the share gained of what the best response has over equilibrium."
 )
 _RESULTS = (
-    "pass@k: won at least once in the first k episodes. If independent: as many repetitions of the first episode, "
-    "opponent by opponent. Without memory: what second chances alone gave."
+    "Shares with 95 % intervals. pass@k: won at least once in the first k episodes. If independent: as many "
+    "repetitions of the first episode, opponent by opponent; it needs k trials of each in each seat. Without memory: "
+    "what second chances alone gave."
 )
 _SWITCHED = (
     "Opponents change at an episode that nobody announces. Recovery: episodes lost until the mean score is back at "
@@ -37,7 +40,7 @@ _REFLECTIONS = (
 )
 WIDTH = 80
 """Of a terminal: splits that do not fit beside each other are put below."""
-_NAMES, _CELLS, _GAP = 25, 15, 2
+_NAMES, _CELLS, _GAP = 25, 16, 2
 _MOST_EPISODES = 8
 """Longer trials are shown by their first episodes and a few others."""
 
@@ -63,15 +66,15 @@ def summary_table(reports: Sequence[SplitReport]) -> Group:
         *((f"score, episode {k + 1}", [_nth(report.agent.scores, k) for report in reports]) for k in _chosen(reports)),
         ("adaptation", [interval(report.agent.adaptation) for report in reports]),
         ("last score without memory", [interval(report.control.scores[-1]) for report in reports]),
-        ("adaptation over that", [interval(report.over_control) for report in reports]),
-        ("equilibrium", [over_seats(report.references, "equilibrium") for report in reports]),
-        ("best memoryless", [over_seats(report.references, "memoryless") for report in reports]),
-        ("limit", [over_seats(report.references, "bayes_last") for report in reports]),
-        ("best response", [over_seats(report.references, "best_response_mean") for report in reports]),
-        ("regret", [_known(report.regret) for report in reports]),
-        ("exploitation", [_known(report.exploitation) for report in reports]),
+        ("adaptation over control", [interval(report.over_control) for report in reports]),
+        ("equilibrium", [exact(over_seats(report.references, "equilibrium")) for report in reports]),
+        ("best memoryless", [exact(over_seats(report.references, "memoryless")) for report in reports]),
+        ("limit", [exact(over_seats(report.references, "bayes_last")) for report in reports]),
+        ("best response", [exact(over_seats(report.references, "best_response_mean")) for report in reports]),
+        ("regret", [interval(report.regret) for report in reports]),
+        ("exploitation", [interval(report.exploitation) for report in reports]),
     ]
-    return _tables("Judged", _SCORES, [report.split for report in reports], rows)
+    return _tables("Scores", _SCORES, [report.split for report in reports], rows)
 
 
 def _results(reports: Sequence[SplitReport]) -> Group:
@@ -79,10 +82,10 @@ def _results(reports: Sequence[SplitReport]) -> Group:
     rows: list[tuple[str, list[str]]] = [
         (f"win/draw/loss, episode {k + 1}", [_nth_rates(report.agent.rates, k) for report in reports]) for k in episodes
     ]
-    for k in sorted({1, 2, episodes[-1]} & set(episodes)) or [0]:  # pass@1 is the share of wins
+    for k in sorted({1, 2, *_lasts(reports)} & set(episodes)):  # pass@1 is the share of wins
         played = [report if k < report.episodes else None for report in reports]
         rows += [
-            (f"pass@{k + 1}", [percent(r.agent.passes[k].solved) if r else "" for r in played]),
+            (f"pass@{k + 1} (%)", [percent(r.agent.passes[k].solved) if r else "" for r in played]),
             ("  if independent", [percent(r.agent.passes[k].independent) if r else "" for r in played]),
             ("  without memory", [percent(r.control.passes[k].solved) if r else "" for r in played]),
         ]
@@ -105,12 +108,19 @@ def _recoveries(reports: Sequence[SplitReport]) -> Group:
 
 def _costs(reports: Sequence[SplitReport], seconds: Seconds) -> Group:
     agents = [report.agent for report in reports]
-    rows = [
+    is_model = any(agent.replies for agent in agents)
+    tokens = [
         ("tokens sampled", [_per(r.agent.tokens_sampled, r) for r in reports]),
         ("tokens read", [_per(r.agent.tokens_read, r) for r in reports]),
-        ("seconds", [_seconds(r, seconds) for r in reports]),
+    ]
+    replies = [
         ("invalid/cut replies", [f"{a.invalid}/{a.cut} of {a.replies}" for a in agents]),
         ("forfeits/full contexts", [f"{a.forfeits}/{a.overflows}" for a in agents]),
+    ]
+    rows = [
+        *(tokens if is_model else ()),
+        ("seconds", [_seconds(r, seconds) for r in reports]),
+        *(replies if is_model else ()),
         ("failed trials", [str(report.failures) for report in reports]),
     ]
     return _tables("Cost and health", _COST, [report.split for report in reports], rows)
@@ -130,10 +140,10 @@ def reflections_table(reports: Sequence[ReflectionReport]) -> Group:
         ("next, own over removed", [interval(report.next_over_removed) for report in reports]),
         ("next, own over swapped", [interval(report.next_over_swapped) for report in reports]),
         ("next, own over history", [interval(report.next_over_history) for report in reports]),
-        ("opponent named", [percent(report.naming.named) if report.naming else "–" for report in reports]),
+        ("opponent named (%)", [percent(report.naming.named) if report.naming else "–" for report in reports]),
         ("  by chance", [percent(report.naming.by_chance) if report.naming else "–" for report in reports]),
-        ("best memoryless", [over_seats(report.references, "memoryless") for report in reports]),
-        ("limit", [over_seats(report.references, "bayes_last") for report in reports]),
+        ("best memoryless", [exact(over_seats(report.references, "memoryless")) for report in reports]),
+        ("limit", [exact(over_seats(report.references, "bayes_last")) for report in reports]),
     ]
     return _tables("What reflections do", _REFLECTIONS, [report.split for report in reports], rows)
 
@@ -143,7 +153,7 @@ def _tables(title: str, caption: str, splits: Sequence[str], rows: Rows) -> Grou
     tables: list[Table] = []
     start = 0
     while start < len(splits):
-        stop, width = start, _NAMES + _GAP
+        stop, width = start, _NAMES
         while stop < len(splits) and (stop == start or width + _column(splits[stop]) <= WIDTH):
             width += _column(splits[stop])
             stop += 1
@@ -164,7 +174,7 @@ def _table(title: str | None, splits: Sequence[str], rows: Rows) -> Table:
 
 
 def _column(split: str) -> int:
-    """The width of a split's column and the gap beside it."""
+    """The width of a split's column and the gap before it."""
     return max(len(split), _CELLS) + _GAP
 
 
@@ -173,11 +183,15 @@ def _nth(scores: Sequence[Estimate], k: int) -> str:
 
 
 def _chosen(reports: Sequence[SplitReport]) -> list[int]:
-    """The episodes that are shown, from 0: all of a short trial, some of a long one."""
+    """The episodes that are shown, from 0: all of a short trial, some of a long one, and every last one."""
     num = max(report.episodes for report in reports)
     if num <= _MOST_EPISODES:
         return list(range(num))
-    return sorted({0, 1, 2, *(num * part // 5 - 1 for part in range(1, 6))})
+    return sorted({0, 1, 2, *(num * part // 5 - 1 for part in range(1, 6)), *_lasts(reports)})
+
+
+def _lasts(reports: Sequence[SplitReport]) -> set[int]:
+    return {report.episodes - 1 for report in reports}
 
 
 def _nth_rates(rates: Sequence[Rates], k: int) -> str:
@@ -185,10 +199,6 @@ def _nth_rates(rates: Sequence[Rates], k: int) -> str:
         return ""
     shares = (rates[k].win, rates[k].draw, rates[k].loss)
     return "/".join(f"{100 * share.value:.0f}" for share in shares) + " %"
-
-
-def _known(estimate: Estimate | None) -> str:
-    return "–" if estimate is None else interval(estimate)
 
 
 def _per(total: float, report: SplitReport) -> str:
@@ -217,40 +227,49 @@ def _recovered(recovery: Recovery) -> str:
 
 
 def percent(estimate: Estimate | None) -> str:
-    """A share and its reach to either side; a dash where it is not known.
+    """A share in percent and the ends of its interval, which near 0 and 100 reaches further to one side.
 
-    >>> percent(Estimate(0.5, 0.4, 0.6)), percent(Estimate(1.0, None, None)), percent(None)
-    ('50.0 ±10.0 %', '100.0 ±n/a %', '–')
+    >>> percent(Estimate(1.0, 0.912, 1.0)), percent(Estimate(1.0, None, None)), percent(None)
+    ('100 (91.2–100)', '100 (n/a)', '–')
     """
     if estimate is None:
         return "–"
-    if estimate.low is None or estimate.high is None:
-        return f"{100 * estimate.value:.1f} ±n/a %"
-    return f"{100 * estimate.value:.1f} ±{50 * (estimate.high - estimate.low):.1f} %"
+    known = [value for value in (estimate.value, estimate.low, estimate.high) if value is not None]
+    share, *ends = (f"{100 * value:.1f}".replace("100.0", "100") for value in known)
+    return f"{share} ({'–'.join(ends) or 'n/a'})"
 
 
-def interval(estimate: Estimate) -> str:
-    """A figure and its reach to either side, which one trial alone does not have.
+def interval(estimate: Estimate | None) -> str:
+    """A figure and its reach to either side, which one trial alone does not have; a dash where it is not known.
 
-    >>> interval(Estimate(0.5, 0.4, 0.6)), interval(Estimate(0.5, None, None))
-    ('+0.500 ±0.100', '+0.500 ±n/a')
+    >>> interval(Estimate(0.5, 0.4, 0.6)), interval(Estimate(0.5, None, None)), interval(None)
+    ('+0.500 ±0.100', '+0.500 ±n/a', '–')
     """
+    if estimate is None:
+        return "–"
     value = round(estimate.value, 3) + 0.0  # no minus before zero
     if estimate.low is None or estimate.high is None:
         return f"{value:+.3f} ±n/a"
     return f"{value:+.3f} ±{(estimate.high - estimate.low) / 2:.3f}"
 
 
-def over_seats(references: Sequence[tuple[int, References]], name: str) -> str:
-    """An exact figure averaged over the seats that were played, or a dash where one of them has none."""
-    values = [_figure(found, name) for _, found in references]
-    known = [value for value in values if value is not None]
-    if not known or len(known) < len(values):
+def setting(game: str, episodes: int, seats: Sequence[int]) -> str:
+    """What was played, in a few words.
+
+    >>> setting("kuhn_poker", 3, (0, 1)), setting("rps", 1, (0,))
+    ('kuhn_poker, 3 episodes, seats 0, 1', 'rps, 1 episode, seat 0')
+    """
+    length = "1 episode" if episodes == 1 else f"{episodes} episodes"
+    return f"{game}, {length}, seat{'s' if len(seats) > 1 else ''} {', '.join(map(str, seats))}"
+
+
+def exact(value: float | None) -> str:
+    """An exact figure, as a fraction where it is one; a dash where it is not known.
+
+    >>> exact(1 / 9), exact(1.0), exact(None)
+    ('1/9 = 0.111', '1', '–')
+    """
+    if value is None:
         return "–"
-    mean = sum(known) / len(known)
-    return f"{shown(mean)} = {mean:.3f}" if "/" in shown(mean) else shown(mean)
-
-
-def _figure(found: References, name: str) -> float | None:
-    value: float | None = getattr(found, name)
-    return value
+    written = shown(value)
+    return f"{written} = {value:.3f}" if "/" in written else written

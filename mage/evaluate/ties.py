@@ -14,7 +14,15 @@ from math import inf, sqrt
 
 import msgspec
 
-from mage.evaluate.metrics import Z95, Difference, Estimate, holm, paired_difference, paired_difference_of_few
+from mage.evaluate.metrics import (
+    ROUNDING,
+    Z95,
+    Difference,
+    Estimate,
+    holm,
+    paired_difference,
+    paired_difference_of_few,
+)
 
 LEVEL = 0.05
 MOST_UNCORRECTED = 3
@@ -99,8 +107,8 @@ def _unpaired(a: Sample, b: Sample) -> Difference:
         return Difference(Estimate(value, None, None), 1.0)
     squares = [(error**2, freedom) for error, freedom in filter(None, errors)]
     total = sum(square for square, _ in squares)
-    if total == 0:
-        return Difference(Estimate(value, value, value), float(value == 0))
+    if total < ROUNDING**2:
+        return Difference(Estimate(value, value, value), float(abs(value) < ROUNDING))
     lost = sum(square**2 / freedom for square, freedom in squares)
     freedom, error = total**2 / lost if lost else inf, sqrt(total)
     reach = float(stdtrit(freedom, 1 - LEVEL / 2)) * error

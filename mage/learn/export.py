@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import msgspec
 from safetensors.torch import load_file
 
 from mage.errors import ConfigError, RecordError
+from mage.extras import require
 from mage.learn.card import model_card
 from mage.learn.changes import config_of
 from mage.learn.checkpoint import checkpoint_path, checkpoints, read_state
@@ -119,8 +119,7 @@ def _base(config: Config, scratch: Path, folder: Path) -> str:
 
 def _write_merged(config: Config, checkpoint: Path, scratch: Path) -> None:
     """The sum is made in float32 and rounded to what the run computed with, as its engine's weights were."""
-    if find_spec("peft") is None:
-        raise ConfigError("merging an adapter needs the extra lora: pip install 'mage-rl[lora]'")
+    require("lora", "merging an adapter needs")
     from peft import PeftModel
 
     dtype = next(iter(load_file(checkpoint / ADAPTER).values())).dtype

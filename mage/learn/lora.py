@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from torch import Tensor
 
 from mage.engines.adapters import LowRank
 from mage.errors import ConfigError
+from mage.extras import require
 from mage.learn.weights import LearnError
 from mage.seeds import stream
 
@@ -116,8 +116,7 @@ class Adapter:
 
 def _inject(model: Any, rank: int, alpha: int, targets: str | tuple[str, ...]) -> Any:
     """Put fresh adapter layers into the model; return PEFT's config of them."""
-    if find_spec("peft") is None:
-        raise ConfigError(f"learner.lora_rank = {rank} needs the extra lora: pip install 'mage-rl[lora]'")
+    require("lora", f"learner.lora_rank = {rank} needs")
     from peft import LoraConfig, get_peft_model
 
     config = LoraConfig(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
@@ -13,6 +12,7 @@ from urllib.request import Request, urlopen
 
 from mage.engines.address import refuse_remote
 from mage.errors import ConfigError, listing
+from mage.extras import require
 from mage.prompts.chat import TemplateCodec
 from mage.spec import call_with, parse_spec, whole
 
@@ -83,8 +83,7 @@ _RANDOM = frozenset({"nano"})
 def load_model(name: str, *, seed: int = 0, dtype: str = "float32", device: str = "cpu") -> Loaded:
     """The model that `name` names. `seed` fixes random weights; others are read as they were saved."""
     refuse_remote(name)
-    if find_spec("torch") is None or find_spec("transformers") is None:
-        raise ConfigError(f"the model {name!r} needs the extra train: pip install 'mage-rl[train]'")
+    require("train", f"the model {name!r} needs")
     if dtype not in DTYPES:
         raise ConfigError(f"unknown dtype {dtype!r}; known: {listing(DTYPES)}")
     import torch

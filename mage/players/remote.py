@@ -15,13 +15,18 @@ from mage.players.agent import AgentSettings, LanguageAgent
 from mage.players.draws import InexactError
 from mage.players.values import number, one_of
 from mage.prompts.plain import PlainCodec
-from mage.spec import whole
+from mage.spec import Spec, whole
 from mage.types import Memory, Observation, ReplyMode, Task
 
 MAX_TOKENS, REFLECTION_TOKENS, CONTEXT = 2048, 1024, 65536
 """In bytes, about four to a token: what a remote model may say, note down and read, unless told otherwise."""
 
 _engine = lru_cache(maxsize=64)(RemoteEngine)
+
+
+def url_of(spec: Spec) -> str:
+    """The server that an opponent spec names, by place or by name."""
+    return make_address(str(spec.args[0] if spec.args else spec.named["url"]), "any").url
 
 
 class RemotePolicy:

@@ -13,7 +13,7 @@ from rich.text import Text
 from mage.evaluate.metrics import Verdict, verdict
 from mage.games.words.base import signed
 from mage.record.draw import Drawing, drawing_of, seat_style, shown
-from mage.types import Call, Ending, Episode, Failure, Memory, Task, Trial, Turn
+from mage.types import AgentInfo, Call, Ending, Episode, Failure, Memory, Task, Trial, Turn
 
 _CARRIES = {
     Memory.NONE: "nothing",
@@ -21,6 +21,12 @@ _CARRIES = {
     Memory.REFLECTIONS: "its notes, and nothing else",
     Memory.BOTH: "all that happened, and its notes",
 }
+_METHODS_CARRY = {
+    "reflexion": "its last three notes, and nothing else",
+    "linked-notes": "its notes, of which those that fit are brought back",
+    "cases": "its decisions, of which those that fit are brought back",
+}
+"""What crosses where a method has a memory of its own."""
 _VERDICT_STYLES = {Verdict.WIN: "green", Verdict.DRAW: "yellow", Verdict.LOSS: "red"}
 
 
@@ -84,7 +90,7 @@ def _header(task: Task, sibling: int, names: tuple[str, ...], trial: Trial | Non
     if trial and trial.agent.method not in (None, "plain"):
         grid.add_row("method", shown(trial.agent.method))
     if trial and trial.agent.memory:
-        grid.add_row("memory", f"{trial.agent.memory}: to the next episode crosses {_CARRIES[trial.agent.memory]}")
+        grid.add_row("memory", f"{trial.agent.memory}: to the next episode crosses {_carried(trial.agent)}")
     if trial and trial.agent.reply:
         grid.add_row("replies", trial.agent.reply)
     if rules:
@@ -129,11 +135,18 @@ def _between(trial: Trial, index: int) -> RenderableType:
     for note in (r for r in trial.reflections if r.observation.episode == index):
         _add_reply(grid, note)
         grid.add_row("writes", shown(note.action or "(nothing)", "bold"))
-    memory = trial.agent.memory
-    grid.add_row("crosses", _CARRIES[memory] if memory else "nothing: this player keeps no notes")
+    grid.add_row("crosses", _carried(trial.agent))
     for line in _stream_lines(trial, index):
         grid.add_row("tokens", line)
     return Group(Text(), _rule(f"between episodes {index + 1} and {index + 2}", "dim"), _indented(grid))
+
+
+def _carried(agent: AgentInfo) -> str:
+    """What an agent takes from one episode to the next."""
+    if agent.memory is None:
+        return "nothing: this player keeps no notes"
+    usual = _CARRIES[agent.memory]
+    return usual if agent.memory is Memory.NONE else _METHODS_CARRY.get(agent.method or "", usual)
 
 
 def _stream_lines(trial: Trial, index: int) -> Iterator[str]:

@@ -148,10 +148,15 @@ class RunWriter:
                 os.fsync(file.fileno())
                 file.close()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the run holds no trial and no failure."""
+        return self._number == 0
+
     def discard_if_empty(self) -> None:
         """Close, and delete the run if it holds no trial."""
         self.close()
-        if self._number == 0:
+        if self.is_empty:
             for name in (RUN, TRIALS, INDEX):
                 (self.path / name).unlink()
             with suppress(OSError):
