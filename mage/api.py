@@ -39,11 +39,11 @@ class Run:
     step: int
     """Steps that its newest checkpoint has behind it."""
     num_tokens: int = 0
-    """Tokens that its newest checkpoint was trained on."""
+    """Tokens that were put through the learner for it."""
 
     @property
     def is_finished(self) -> bool:
-        """Whether all steps are done, or all the tokens that may be trained on."""
+        """Whether all steps are done, or all the tokens of training."""
         return self.config.is_over(self.step, self.num_tokens)
 
     def metrics(self) -> list[dict[str, float]]:

@@ -106,9 +106,12 @@ class CreditConfig(FrozenModel):
     """Discount between turns of one episode."""
     episode: Share = 1.0
     """Discount across an episode boundary."""
+    to_go: bool = False
+    """Leave out of a turn's return what was settled before it: the gradient is the same on average, and less noisy.
+    Only differential and final pay for such things."""
     estimator: str = "agent"
     """agent, grpo, rloo, reinforce, gigpo, ppo or cloning."""
-    options: dict[str, float | str] = {}
+    options: dict[str, bool | int | float | str] = {}
     """The estimator's own parameters."""
     invalid_penalty: Annotated[float, Field(ge=0)] = 0.0
     """Subtracted from a turn's reward for every reply that could not be used."""
@@ -232,9 +235,9 @@ class Config(FrozenModel):
     """Fixes every draw of the run."""
     steps: Positive = 100
     """Updates of the weights."""
-    trained_tokens: Count = 0
-    """Trained tokens after which the run ends though steps are left; schedules follow them then, not the steps. So
-    methods that write more or less per trial can be compared. 0 is no limit."""
+    tokens: Count = 0
+    """Tokens put through the learner after which the run ends, though steps are left; schedules then follow tokens, not
+    steps. So methods whose trials differ in length train on equally much. 0 is no limit."""
     game: str = "rps"
     """A game spec."""
     trials: Positive = 8
@@ -260,7 +263,7 @@ class Config(FrozenModel):
     def is_over(self, step: int, num_tokens: int) -> bool:
         """Whether a run that has come so far has come to its end.
 
-        >>> [Config(steps=9, trained_tokens=50).is_over(*done) for done in ((8, 49), (9, 49), (8, 50))]
+        >>> [Config(steps=9, tokens=50).is_over(*done) for done in ((8, 49), (9, 49), (8, 50))]
         [False, True, True]
         """
-        return step >= self.steps or 0 < self.trained_tokens <= num_tokens
+        return step >= self.steps or 0 < self.tokens <= num_tokens

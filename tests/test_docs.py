@@ -144,6 +144,13 @@ def test_the_commands_about_models_can_be_given() -> None:
         assert done.exit_code == 0, (verb, arguments, done.output)
 
 
+def test_the_commands_about_methods_can_be_given() -> None:
+    for how, (program, *arguments) in commands("method.md"):
+        assert (how, program) == ("parse", "mage")
+        done = CliRunner().invoke(app, [*arguments, "--help"], catch_exceptions=False)
+        assert done.exit_code == 0, (arguments, done.output)
+
+
 @pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
 def test_links_and_paths_lead_somewhere(page: str) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
@@ -181,7 +188,7 @@ def keys_of(values: Any) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Three small runs that together write everything there is to write."""
+    """Four small runs that together write everything there is to write."""
     folder = tmp_path_factory.mktemp("runs")
     common: dict[str, object] = {
         **SMALL,
@@ -211,9 +218,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         "alarms.action": "rollback",
     }
     exploding = {"steps": 1, "learner.lr": 1e30, "learner.epochs": 2}
+    cloning = {"steps": 1, "credit.estimator": "cloning"}
+    special: dict[str, Mapping[str, object]] = {
+        "everything": everything,
+        "collapsing": collapsing,
+        "exploding": exploding,
+        "cloning": cloning,
+    }
     made: list[Path] = []
-    for name, special in (("everything", everything), ("collapsing", collapsing), ("exploding", exploding)):
-        made.append(mage.train("rps", {**common, **special}, folder=folder / name, quiet=True).path)
+    for name, values in special.items():
+        made.append(mage.train("rps", {**common, **values}, folder=folder / name, quiet=True).path)
     mage.open_run(made[1]).resume({"steps": 3, "alarms.patience": 9}, quiet=True)
     mage.evaluate(made[0], trials=2)
     done = CliRunner().invoke(app, ["evaluate", str(made[0]), "--trials", "2", "--reflections"], catch_exceptions=False)

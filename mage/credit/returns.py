@@ -17,6 +17,11 @@ A reflection gets the return at the start of the episode that follows it, undisc
 played: after an early stop the last episode is the last one played; a truncated or forfeited episode is paid
 like any other, nothing is bootstrapped for moves that were never made.
 
+`differential` and `final` pay for what no choice of a turn can change any more: the score of the episode before, and
+what this one has brought so far. With `to_go` a turn's return is less by what would be paid if nothing more were won
+from there on. That depends on the past alone, so the gradient stays what it is on average, and loses the noise. The
+other objectives pay nothing of the kind.
+
 An episode in which the seat never acted counts as one turn that carries the episode's score and that nobody
 made: what precedes it (a reflection, an earlier episode) is paid for it as for any other, and it lies one
 boundary further from what follows. Under `single`, or in a first episode, nothing precedes it and nobody is paid.
@@ -26,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from itertools import accumulate
 from typing import NamedTuple
 
 import msgspec
@@ -60,6 +66,8 @@ class Goal(msgspec.Struct, frozen=True):
     """Subtracted for every token of a free reply beyond the first `free`; its end is a token too."""
     free: int = 0
     """Tokens of a reply that cost nothing."""
+    to_go: bool = False
+    """Leave out of a turn's return what was settled before it."""
 
     def __post_init__(self) -> None:
         for name, value in (("turn", self.turn), ("episode", self.episode)):
@@ -129,7 +137,30 @@ def trial_returns(rewards: Sequence[Sequence[float]], scores: Sequence[float], g
         [mine + share * later for mine, share in zip(turns, shares, strict=True)]
         for turns, shares, later in zip(own, crossing, [*starts[1:], 0.0], strict=False)
     ]
+    if goal.to_go:
+        settled = _settled(rewards, scores, goal)
+        plays = [[ret - known for ret, known in zip(*both, strict=True)] for both in zip(plays, settled, strict=True)]
+        starts = [start - known[0] for start, known in zip(starts, settled, strict=True)]
     return Returns([found if turns else [] for found, turns in zip(plays, rewards, strict=True)], starts)
+
+
+def _settled(rewards: Sequence[Sequence[float]], scores: Sequence[float], goal: Goal) -> list[list[float]]:
+    """What would be paid from each turn on if no more were won: its episode keeps what it has, later ones get 0."""
+    lengths = [max(1, len(turns)) for turns in rewards]
+    won = [[0.0, *accumulate(turns)][:num] for turns, num in zip(rewards, lengths, strict=True)]
+    if goal.objective is Objective.FINAL:
+        return [*([0.0] * num for num in lengths[:-1]), won[-1]]
+    if goal.objective is not Objective.DIFFERENTIAL:
+        return [[0.0] * num for num in lengths]
+    before = [0.0, *scores[:-1]]
+    falls = [*(goal.inside ** (num - 1) for num in lengths[1:]), 0.0]  # what is won here is lost in the next episode
+    return [
+        [
+            goal.inside**left * (mine - past) - share * fall * mine
+            for left, mine, share in zip(range(num - 1, -1, -1), turns, _crossing(num, goal), strict=True)
+        ]
+        for num, turns, past, fall in zip(lengths, won, before, falls, strict=True)
+    ]
 
 
 def _paid(rewards: Sequence[Sequence[float]], scores: Sequence[float], objective: Objective) -> list[list[float]]:

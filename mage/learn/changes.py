@@ -31,7 +31,7 @@ MAY_CHANGE = (
     "evaluation.*",
     "learner.lr",
     "learner.entropy_*",
-    "trained_tokens",
+    "tokens",
 )
 """Settings that what has been done does not depend on, and the knobs that people turn on the way."""
 _SPLITS = "splits"
@@ -105,12 +105,10 @@ def _refuse_less(folder: Path, before: Config, after: Config) -> None:
     """A run can only get longer."""
     if after.steps < before.steps:
         raise ConfigError(f"steps = {after.steps}: {folder} has {before.steps} already, and can only get more")
-    old, new = before.trained_tokens, after.trained_tokens
+    old, new = before.tokens, after.tokens
     if new not in (0, old) and (old == 0 or new < old):
         has = old if old else "no limit"
-        raise ConfigError(
-            f"trained_tokens = {new}: {folder} has {has} already, and can only get more, or 0 for no limit"
-        )
+        raise ConfigError(f"tokens = {new}: {folder} has {has}, and can only get more, or 0 for no limit")
 
 
 def _refuse_done(folder: Path, after: Config) -> None:
@@ -118,7 +116,7 @@ def _refuse_done(folder: Path, after: Config) -> None:
     state = read_state(checkpoints(folder / "checkpoints")[-1])
     num_tokens = int(state.learner.get("num_tokens", 0))
     if after.is_over(state.step, num_tokens):
-        after_what = f"{state.step} steps" + (f" and {num_tokens} trained tokens" if after.trained_tokens else "")
+        after_what = f"{state.step} steps" + (f" and {num_tokens} tokens" if after.tokens else "")
         raise ConfigError(f"{folder} is done after {after_what}; give it more to change how it goes on")
 
 

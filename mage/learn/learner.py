@@ -59,7 +59,7 @@ class Learner:
         self._masters = Masters(self._named(), lr=settings.lr, weight_decay=settings.weight_decay)
         self.num_updates = 0
         self.num_tokens = 0
-        """Trained tokens so far."""
+        """Tokens put through the model for learning so far."""
         self._factor = 1.0
         self._skips = 0
         self._budget = settings.token_budget
@@ -114,7 +114,7 @@ class Learner:
         entropy = report.get("entropy/play", settings.entropy_floor)
         self._factor = floor_factor(self._factor, entropy, settings.entropy_floor, settings.entropy_rate)
         self.num_updates += 1
-        self.num_tokens += int(report["learner/trained_tokens"])
+        self.num_tokens += int(report["learner/tokens"])
         if self._budget != settings.token_budget:
             report["learner/token_budget"] = self._budget
         return {**report, "learner/lr": rate, "learner/entropy_bonus": bonus}

@@ -154,6 +154,7 @@ def goal_of(credit: CreditConfig) -> Goal:
         overlong=credit.cut_penalty,
         length=credit.length_penalty,
         free=credit.length_free,
+        to_go=credit.to_go,
     )
 
 
@@ -207,6 +208,6 @@ def learner_settings(config: Config) -> LearnerSettings:
         **config.learner.model_dump(),
         temperature=config.agent.temperature,
         steps=config.steps,
-        trained_tokens=config.trained_tokens,
+        tokens=config.tokens,
         seed=config.seed,
     )

@@ -162,7 +162,7 @@ class Progress:
 
     @property
     def is_finished(self) -> bool:
-        """Whether all steps are done, or all the tokens that may be trained on."""
+        """Whether all steps are done, or all the tokens of training."""
         return self._config.is_over(self.step, self._parts.learner.num_tokens)
 
     @property

@@ -56,8 +56,8 @@ class LearnerSettings(msgspec.Struct, frozen=True):
     """The temperature that the samples were drawn with."""
     steps: int
     """Length of the run, for schedules."""
-    trained_tokens: int
-    """The same in trained tokens; where it is above 0, schedules follow them and not the steps."""
+    tokens: int
+    """The same in tokens; where it is above 0, schedules follow them and not the steps."""
     seed: int
     max_skips: int
     """Updates in a row that may be skipped because something was not finite."""
@@ -73,7 +73,7 @@ class LearnerSettings(msgspec.Struct, frozen=True):
             )
 
     def rate(self, num_updates: int, num_tokens: int) -> float:
-        """The learning rate after some updates, which trained on so many tokens."""
+        """The learning rate after some updates, which took so many tokens."""
         rise = min(1.0, (num_updates + 1) / max(1, self.warmup))
         fall = 1.0 - self._done(num_updates / max(1, self.steps), num_tokens) if self.decay else 1.0
         return self.lr * rise * fall
@@ -85,4 +85,4 @@ class LearnerSettings(msgspec.Struct, frozen=True):
 
     def _done(self, by_updates: float, num_tokens: int) -> float:
         """How much of the run lies behind, from 0 to 1."""
-        return min(1.0, num_tokens / self.trained_tokens if self.trained_tokens else by_updates)
+        return min(1.0, num_tokens / self.tokens if self.tokens else by_updates)

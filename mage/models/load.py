@@ -51,6 +51,7 @@ def nano(
     feedforward: int | None = None,
     context: int = 1024,
     words: tuple[object, ...] = (),
+    rope: int = 10000,
 ) -> Built:
     """A tiny Llama (0.1M parameters) that knows the words of the games; random weights fixed by the seed."""
     from mage.models.nano import build_model, build_tokenizer
@@ -63,6 +64,7 @@ def nano(
         "heads": whole("heads", heads, 1, 64),
         "feedforward": whole("feedforward", 2 * hidden if feedforward is None else feedforward, 1, 16384),
         "context": whole("context", context, 16, 65536),
+        "rope": whole("rope", rope, 2, 1_000_000),
     }
     tokenizer = build_tokenizer(tuple(map(str, words)))
     return build_model(tokenizer, seed=seed, **sizes), tokenizer

@@ -56,8 +56,12 @@ def build_model(
     heads: int,
     feedforward: int,
     context: int,
+    rope: int,
 ) -> Any:
-    """Random weights fixed by `seed` alone; the process's own generator is left as it was."""
+    """Random weights fixed by `seed` alone; the process's own generator is left as it was.
+
+    `rope` is the base of the rotary frequencies: a smaller one spends more of them on short distances.
+    """
     if hidden % heads or (hidden // heads) % 2:
         raise ConfigError(f"hidden must be an even multiple of heads, not {hidden} and {heads}")
     config = LlamaConfig(
@@ -68,6 +72,7 @@ def build_model(
         num_attention_heads=heads,
         num_key_value_heads=heads,
         max_position_embeddings=context,
+        rope_parameters={"rope_type": "default", "rope_theta": float(rope)},
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,

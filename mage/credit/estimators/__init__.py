@@ -49,8 +49,8 @@ def make_estimator(
 
     `table` may hold more than ours: any frozen msgspec struct with an `estimate` method.
 
-    >>> make_estimator("ppo", {"lam": 1.0})
-    Ppo(lam=1.0)
+    >>> make_estimator("gigpo", {"weight": 0.5}).weight
+    0.5
     """
     kind = pick("estimator", table, name)
     try:

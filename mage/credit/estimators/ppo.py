@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
+from statistics import fmean, pstdev
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -11,6 +13,17 @@ from mage.credit.estimators.base import Advantages
 from mage.credit.returns import discounted
 from mage.credit.stats import Stats
 from mage.credit.steps import CreditGroup, Step
+
+TINY = 1e-6
+
+
+class Scale(StrEnum):
+    """What advantages are divided by."""
+
+    NONE = "none"
+    """Nothing."""
+    BATCH = "batch"
+    """The spread of all advantages of the step, after their mean is taken off."""
 
 
 class Ppo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -22,6 +35,9 @@ class Ppo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     from a reflection to the move after it. Rewards are defined so that the chain reproduces the return under
     every objective: with lambda = 1 the advantage is `ret - value` exactly. The head is fitted to the return.
 
+    `scale = batch` is how PPO is mostly run: the advantages of a step less their mean, in units of their spread, so
+    that the entropy bonus weighs the same whatever the game pays.
+
     Rewards 0 and 1, discount 1, values 1/2 and 1/4, lambda 1/2: the last surprise is 3/4, the first 0 + 1/4 -
     1/2 = -1/4, so the advantages are -1/4 + 1/2 x 3/4 = 1/8 and 3/4.
     """
@@ -30,9 +46,11 @@ class Ppo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     lam: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.95
     """0 trusts the value head alone, 1 the return alone."""
+    scale: Scale = Scale.NONE
 
     def estimate(self, groups: Sequence[CreditGroup], stats: Stats) -> tuple[Advantages, Stats]:
-        return tuple(tuple(self._judged(trial) for trial in group.trials) for group in groups), stats
+        raw = tuple(tuple(self._judged(trial) for trial in group.trials) for group in groups)
+        return (raw if self.scale is Scale.NONE else _whitened(groups, raw)), stats
 
     def _judged(self, steps: Sequence[Step]) -> tuple[float, ...]:
         following = [step.value for step in steps[1:]] + [0.0]
@@ -41,3 +59,24 @@ class Ppo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         ]
         advantages = discounted(surprises, [self.lam * step.discount for step in steps])
         return tuple(a if step.trained else 0.0 for step, a in zip(steps, advantages, strict=True))
+
+
+def _whitened(groups: Sequence[CreditGroup], raw: Advantages) -> Advantages:
+    """Advantages with mean 0 and spread 1 over all trained steps."""
+    trained = [
+        a
+        for group, found in zip(groups, raw, strict=True)
+        for steps, numbers in zip(group.trials, found, strict=True)
+        for step, a in zip(steps, numbers, strict=True)
+        if step.trained
+    ]
+    if not trained:
+        return raw
+    mean, spread = fmean(trained), pstdev(trained) + TINY
+    return tuple(
+        tuple(
+            tuple((a - mean) / spread if step.trained else 0.0 for step, a in zip(steps, numbers, strict=True))
+            for steps, numbers in zip(group.trials, found, strict=True)
+        )
+        for group, found in zip(groups, raw, strict=True)
+    )

@@ -1,0 +1,129 @@
+"""Behaviour cloning: the teacher decides, the agent reads, and what was decided becomes likely."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from mage.config import load_config
+from mage.credit.stats import EMPTY
+from mage.credit.steps import agent_turns
+from mage.errors import ConfigError
+from mage.evaluate.exact import BayesSeating, Objective
+from mage.learn.parts import Parts, build_parts
+from mage.learn.run import go, start
+from mage.record.files import read_lines
+from mage.rollout.group import play_groups
+from mage.train import collect, to_batch
+from mage.types import Group, Sample, Trial
+from tests.tiny import logprobs, tiny_config, tiny_parts
+
+TAUGHT = ("credit.estimator=cloning", "credit.options={}", "credit.objective=single", "trial.episodes=3")
+
+
+def taught(parts: Parts, step: int = 0) -> list[Group]:
+    return asyncio.run(collect(parts.config, parts, step, EMPTY))[0]
+
+
+def samples(parts: Parts, groups: list[Group]) -> list[Sample]:
+    credited = parts.credit(groups)
+    advantages, _ = parts.estimator.estimate(credited, EMPTY)
+    return to_batch(groups, credited, advantages, range(len(groups)))
+
+
+def moves(trial: Trial) -> list[str | None]:
+    return [turn.action for turn in agent_turns(trial)]
+
+
+def test_the_teacher_plays_as_it_would_alone_and_the_agent_reads_as_it_would_alone() -> None:
+    parts = tiny_parts(*TAUGHT)
+    groups = taught(parts, step=7)
+    pool = [(member, 1.0) for member in parts.config.population.members]
+    alone = BayesSeating(pool, Objective.LAST)
+    expected = asyncio.run(play_groups(parts.world, [group.task for group in groups], 1, alone))
+    for group, reference in zip(groups, expected, strict=True):
+        for trial in group.trials:
+            assert moves(trial) == moves(reference.trials[0])
+            assert trial.scores == reference.trials[0].scores
+            assert trial.agent.name == "bayes-last"
+            said = parts.loaded.codec.decode(trial.streams[0])
+            assert said.count("Round 2 of 2") == 3
+            assert len(trial.streams) == 1
+            for turn in agent_turns(trial):
+                (call,) = turn.calls
+                sampled = call.sampled
+                assert trial.streams[0][call.start : call.start + len(sampled.tokens)] == sampled.tokens
+                assert parts.loaded.codec.decode(sampled.tokens) == turn.action
+                assert sampled.version == 7
+    last = [trial.scores[-1] for group in groups for trial in group.trials]
+    assert min(last) == 1.0, "against two players that two rounds tell apart, the last episode is won"
+
+
+def test_moves_of_the_teacher_become_likely() -> None:
+    parts = tiny_parts(*TAUGHT, "learner.lr=0.02")
+    batch = samples(parts, taught(parts))
+    assert {a for sample in batch for a in sample.advantages} == {1.0}
+    assert all(len(sample.positions) == 6 for sample in batch), "two rounds of three episodes, one decision each"
+    assert {len(ids) for sample in batch for ids in sample.allowed if ids} == {3}
+    before = [p for row in logprobs(parts.learner, *batch) for p in row]
+    first = parts.learner.update(batch)
+    assert first["learner/imitation_loss"] == pytest.approx(-sum(before) / len(before), rel=1e-4)
+    assert first["learner/imitation_loss"] == pytest.approx(math.log(3), abs=0.1)
+    for _ in range(40):
+        report = parts.learner.update(batch)
+    after = [p for row in logprobs(parts.learner, *batch) for p in row]
+    assert sum(after) / len(after) > -0.2
+    assert report["learner/imitation_loss"] < 0.25
+    assert not [name for name in report if name.startswith("gap/") or name == "learner/clip_share"]
+
+
+def test_any_player_can_teach_and_draws_anew_for_each_sibling() -> None:
+    parts = tiny_parts(*TAUGHT, "credit.options={ teacher = 'uniform' }")
+    groups = taught(parts)
+    assert len({tuple(moves(trial)) for group in groups for trial in group.trials}) > 4
+    assert {trial.agent.name for group in groups for trial in group.trials} == {"uniform"}
+    again = taught(tiny_parts(*TAUGHT, "credit.options={ teacher = 'uniform' }"))
+    assert [moves(t) for g in groups for t in g.trials] == [moves(t) for g in again for t in g.trials]
+
+
+def test_scores_of_training_are_the_teachers_and_those_of_judging_the_agents(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    judged = ('evaluation.splits=["rps-seven"]', "evaluation.final_trials=1", "game=rps(rounds=3)")
+    start(tiny_config(*TAUGHT, *judged, "steps=2"), folder)
+    assert go(folder, Console(quiet=True)).is_finished
+    first, _, final = read_lines(folder / "metrics.jsonl")
+    assert first["teacher/episode_3"] == 1.0
+    assert not [key for key in first if key.startswith("score/")]
+    assert "eval/rps-seven/score_3" in final
+
+
+def test_the_recipe_knows_all_eighty_and_the_plan_is_made_in_seconds() -> None:
+    small = ("agent.model=nano(hidden=16,layers=1,heads=2)", "evaluation.splits=[]", "batch.groups=40", "batch.size=2")
+    parts = build_parts(load_config("rps-cloning", small))
+    groups = taught(parts)
+    scores = [trial.scores[-1] for group in groups for trial in group.trials]
+    assert len(scores) == 80
+    assert min(scores) == 1.0, "the limit of the last episode against the eighty is 1"
+    assert all(moves(first) == moves(second) for first, second in (group.trials for group in groups))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "overrides", "says"),
+    [
+        ("kuhn", ("credit.estimator=cloning",), "no exact plan against this population: .*behaviour"),
+        ("rps", ("credit.estimator=cloning", "agent.memory=both"), "takes agent.memory = history or none, not both"),
+        ("rps", ("credit.estimator=cloning", "agent.reply=text"), "takes agent.reply = choice, not text"),
+        ("rps", ("credit.estimator=cloning", "trial.early_stop=true"), "no replay_deal, no early_stop"),
+        ("rps", ("credit.estimator=cloning", "credit.options={ teacher = 'nobody' }"), "unknown opponent 'nobody'"),
+        ("rps", ("credit.estimator=cloning", "credit.options={ teacher = 'aggressive' }"), "aggressive"),
+    ],
+)
+def test_who_cannot_teach_is_refused_in_one_line(recipe: str, overrides: tuple[str, ...], says: str) -> None:
+    options = () if any("teacher" in override for override in overrides) else ("credit.options={}",)
+    with pytest.raises(ConfigError, match=says) as caught:
+        build_parts(load_config(recipe, (*overrides, *options)))
+    assert "\n" not in str(caught.value)
