@@ -69,10 +69,7 @@ DIFFERENCES: dict[str, tuple[str, set[str]]] = {
         for game in ("rps", "kuhn")
         for name, keys in (("mage", MAGE), ("lamer", LAMER), ("grpo", PLAIN), ("gigpo", GIGPO))
     },
-    **{
-        f"{g}-llm-base": (f"{g}-llm", {"tokens", "agent.reflection_tokens", "batch.replacements"})
-        for g in ("rps", "kuhn")
-    },
+    **{f"{game}-llm-base": (f"{game}-llm", {"tokens", "agent.reflection_tokens"}) for game in ("rps", "kuhn")},
 }
 """By recipe: what it is compared with, and the settings in which alone it differs."""
 METHODS = [name for name in DIFFERENCES if not name.endswith("-base")]
