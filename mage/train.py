@@ -20,7 +20,7 @@ from mage.learn.progress import Progress
 from mage.learn.samples import to_samples
 from mage.record.figures import of_teacher, step_figures
 from mage.schema import Config
-from mage.types import Failure, Group, Phase, Sample, Task, Trial
+from mage.types import Failure, Group, Sample, Task, Trial
 
 
 async def train(config: Config, parts: Parts, progress: Progress) -> None:
@@ -34,10 +34,13 @@ async def train(config: Config, parts: Parts, progress: Progress) -> None:
         live, dead = split_dead(advantages)
         figures["groups/dead_share"] = len(dead) / len(groups)
         trained = filled_up(live, dead, config.batch.least)
+        tutored = [number for number in trained if parts.is_tutored(groups[number].task, progress.step)]
+        progress.transcribe_if_due(groups[0], credited[0], advantages[0], 0 in trained, 0 in tutored)
         if trained:
-            tutored = [number for number in trained if parts.is_tutored(groups[number].task, progress.step)]
             figures |= parts.learner.update(to_batch(groups, credited, advantages, trained, tutored))
         progress.complete(stats, figures, groups)
+        if progress.is_showcase_due:
+            progress.keep(await showcase(parts, progress.step))
         if progress.is_evaluation_due:
             progress.judged(await evaluate(config, parts, progress.step, config.evaluation.trials))
         progress.save_if_due()
@@ -73,16 +76,13 @@ def to_batch(
     samples: list[Sample] = []
     for number in live:
         for trial, steps, found in zip(groups[number].trials, credited[number].trials, advantages[number], strict=True):
-            turns, returns = agent_turns(trial), [step.ret for step in steps]
-            trained: Sequence[float | None] = trained_only(steps, found)
-            if number in tutored:
-                trained = [0.0 if turn.phase is Phase.REFLECT else a for turn, a in zip(turns, trained, strict=True)]
-            samples += to_samples(trial, turns, trained, returns)
+            trained = trained_only(steps, found, is_tutored=number in tutored)
+            samples += to_samples(trial, agent_turns(trial), trained, [step.ret for step in steps])
     return samples
 
 
 async def showcase(parts: Parts, step: int) -> Trial | Failure:
-    """One trial of a task that is the same before and after training."""
+    """One trial of a task that is the same before, during and after training."""
     await parts.publish(step)
     (group,) = await parts.play(parts.tasks(1, "showcase"), 1)
     return group.trials[0] if group.trials else group.failures[0]

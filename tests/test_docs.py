@@ -30,7 +30,9 @@ from mage.evaluate.recovery import Recovery
 from mage.evaluate.reflections import ReflectionReport
 from mage.evaluate.report import EvaluationReport
 from mage.evaluate.suite import SplitReport
+from mage.games.table import GAMES
 from mage.learn.summary import RecipeSummary, RunSummary, SweepSummary
+from mage.players.table import OPPONENTS
 from mage.record.files import read_lines
 from tests.tree import ROOT
 
@@ -151,6 +153,36 @@ def test_the_commands_about_methods_can_be_given() -> None:
         assert done.exit_code == 0, (arguments, done.output)
 
 
+@pytest.mark.parametrize("page", ["environments.md", "opponents.md", "viewer.md"])
+def test_the_commands_about_games_and_opponents_work(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = commands(page)
+    assert {how for how, _ in given} == {"run", "parse"}
+    for how, (program, verb, *arguments) in given:
+        assert program == "mage"
+        arguments += ["--help"] if how == "parse" else []
+        done = CliRunner().invoke(app, [verb, *arguments], catch_exceptions=False)
+        assert done.exit_code == 0, (verb, arguments, done.output)
+        assert done.output
+
+
+@pytest.mark.parametrize(("page", "prints"), [("environments.md", "minimax"), ("opponents.md", "best memoryless")])
+def test_the_code_about_games_and_opponents_runs(page: str, prints: str, tmp_path: Path) -> None:
+    """In a process of its own: the names that it registers last as long as the process."""
+    command = [sys.executable, "-c", code_of(page)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert prints in done.stdout
+
+
+def test_every_game_and_every_opponent_is_named() -> None:
+    for page, names in (("environments.md", GAMES), ("opponents.md", OPPONENTS)):
+        text = (DOCS / page).read_text(encoding="utf-8")
+        assert [name for name in names if not re.search(rf"^\|.*`{name}[`(:]", text, re.MULTILINE)] == []
+
+
 @pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
 def test_links_and_paths_lead_somewhere(page: str) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
@@ -236,7 +268,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def test_no_key_is_defined_twice() -> None:
-    for section in ("metrics.jsonl", "timings.jsonl", "events.jsonl", "evaluations"):
+    for section in ("metrics.jsonl", "timings.jsonl", "events.jsonl", "credit.jsonl", "evaluations"):
         keys = documented(section)
         assert len(set(keys)) == len(keys), section
 
@@ -247,6 +279,11 @@ def test_what_is_logged_is_documented_and_what_is_documented_is_logged(name: str
     patterns = documented(name)
     assert sorted(key for key in logged if sum(fits(p, key) for p in patterns) != 1) == [], "not documented, or twice"
     assert [p for p in patterns if not any(fits(p, key) for key in logged)] == [], "never logged"
+
+
+def test_the_keys_of_credit_are_documented(runs: list[Path]) -> None:
+    written = {key for run in runs for line in read_lines(run / "credit.jsonl") for key in keys_of(line)}
+    assert sorted(written) == sorted(documented("credit.jsonl"))
 
 
 def test_the_keys_of_evaluations_are_documented(runs: list[Path]) -> None:

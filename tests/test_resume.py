@@ -15,7 +15,7 @@ from mage.record.files import count_lines, read_lines
 from mage.record.store import RunReader, RunWriter
 from tests.processes import Ended, Mage, alone, when
 
-LOGS = ("metrics.jsonl", "trials.jsonl", "index.jsonl", "events.jsonl")
+LOGS = ("metrics.jsonl", "trials.jsonl", "index.jsonl", "events.jsonl", "credit.jsonl")
 STEPS = 8
 # Everything that carries state from step to step is in use: statistics, optimizer, schedules, the entropy floor,
 # alarms that roll back, the best checkpoint.
@@ -128,6 +128,10 @@ def test_the_run_of_these_tests_uses_what_they_are_about(unbroken: Path) -> None
     assert state["stats"]["entries"]
     assert state["best"][1] in (3, 6)
     assert f"step-{state['best'][1]:06d}" in checkpoints_of(unbroken)
+    credits = list(read_lines(unbroken / "credit.jsonl"))
+    # Two siblings of every step, and the showcase: before the first step, at checkpoints and evaluations, at the end.
+    assert [line["step"] for line in credits if not line["trained"]] == [0, 2, 3, 4, 6, STEPS]
+    assert len(credits) == 2 * STEPS + 6
 
 
 def test_the_same_config_and_seed_give_the_same_run(mage: Mage, recipe: Path, unbroken: Path, tmp_path: Path) -> None:

@@ -58,8 +58,8 @@ def test_a_quiet_run_has_no_events_and_ends_with_its_newest_checkpoints(tmp_path
     assert names(tmp_path / "run") == ["step-000003", "step-000004", "step-000005"]
     assert len({weights(tmp_path / "run", step) for step in (3, 4, 5)}) == 3
     assert {line["step"] for line in read_lines(tmp_path / "run" / "timings.jsonl")} == {1, 2, 3, 4, 5}
-    # The task shown before and after, and two siblings of each step's first group.
-    assert len(RunReader(tmp_path / "run").summaries()) == 2 + 2 * 5
+    # The task shown before, at every checkpoint and after, and two siblings of each step's first group.
+    assert len(RunReader(tmp_path / "run").summaries()) == 6 + 2 * 5
 
 
 def test_an_alarm_that_prints_is_recorded_and_the_run_goes_on(tmp_path: Path) -> None:

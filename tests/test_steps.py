@@ -78,6 +78,7 @@ def test_single_trains_no_reflections() -> None:
     assert [(s.ret, s.reward, s.discount) for s in found if not s.trained] == [(0.0, 0.0, 0.0)] * 2
     assert [s.ret for s in found if s.trained] == [1.0, 2.0, 4.0]
     assert trained_only(found, [0.1, 0.0, 0.0, 0.0, 0.3]) == (0.1, None, 0.0, None, 0.3)
+    assert trained_only(found, [0.1, 0.2, 0.0, 0.2, 0.3], is_tutored=True) == (0.1, 0.0, 0.0, 0.0, 0.3)
 
 
 @pytest.mark.parametrize("objective", TRAINS_REFLECTIONS)

@@ -31,7 +31,7 @@ from mage.schema import Config
 from tests.processes import Mage, when
 from tests.tiny import MODEL, tiny_config
 
-LOGS = ("metrics.jsonl", "trials.jsonl", "index.jsonl", "events.jsonl")
+LOGS = ("metrics.jsonl", "trials.jsonl", "index.jsonl", "events.jsonl", "credit.jsonl")
 QUIET = Console(quiet=True)
 JUDGED = ('evaluation.splits=["rps-seven"]', "evaluation.final_trials=2", "game=rps(rounds=3)")
 # In the order in which they run: the second shares the first one's engine, the third has another model.

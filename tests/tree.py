@@ -17,6 +17,7 @@ _OTHERS = {
     "tests/": "contracts, goldens and arithmetic; one file per module",
     "mage/recipes/": "experiments as TOML; a recipe may extend another",
     "mage/splits/": "sets of opponents to judge by, as hashed JSON",
+    "mage/view/static/": "the pages: plain modules, one style sheet, a drawing for each game",
 }
 _WIDTH = 30
 

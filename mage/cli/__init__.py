@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from mage import __version__
-from mage.cli import judge, learn, play
+from mage.cli import judge, learn, look, play
 from mage.errors import MageError
 
 app = typer.Typer(
@@ -27,6 +27,8 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "duel": play.duel,
     "trials": play.trials,
     "show": play.show,
+    "view": look.view,
+    "export": look.export,
     "train": learn.train,
     "sweep": learn.sweep,
     "export-model": learn.export_model,

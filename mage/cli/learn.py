@@ -86,7 +86,7 @@ def export_model(
         bool, typer.Option("--merge", help="The whole model, with the adapter of a LoRA run in it.")
     ] = False,
 ) -> None:
-    """Write a run's weights in Hugging Face layout. Tokenizer, chat template and model card go with them."""
+    """Write a run's weights, to be loaded elsewhere. A Hugging Face directory with tokenizer and model card."""
     from mage.extras import require
 
     require("train", "training needs")

@@ -22,6 +22,7 @@ from mage.games.world import OpenSpielWorld, other_seats
 from mage.players.person import Person
 from mage.players.table import check_opponent
 from mage.record.console import progress_bar
+from mage.record.credit import credit_of
 from mage.record.draw import shown
 from mage.record.render import scores_table, transcript
 from mage.record.store import RunReader, RunWriter, fresh_path
@@ -107,13 +108,13 @@ def listed_run(reader: RunReader, limit: int) -> RenderableType:
 
 
 def one_trial(reader: RunReader, number: int) -> RenderableType:
-    """The transcript of one trial, with the rules where this version of mage still knows the game."""
+    """The transcript of one trial, with the rules where this version of mage still knows the game, and its credit."""
     outcome = reader.trial(number)
     try:
         rules = OpenSpielWorld().rules(outcome.task)
     except ConfigError:
         rules = None
-    return transcript(outcome, f"Trial {number} of {reader.path}", rules)
+    return transcript(outcome, f"Trial {number} of {reader.path}", rules, credit_of(reader.path, number))
 
 
 async def _only_trial(world: OpenSpielWorld, task: Task, person: Person) -> Trial | Failure:

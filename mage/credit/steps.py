@@ -65,12 +65,17 @@ def credit_group(
     return CreditGroup(agent, group.task.seat, learner, trials)
 
 
-def trained_only(steps: Sequence[Step], advantages: Sequence[float]) -> tuple[float | None, ...]:
-    """One trial's advantages with None for steps that are not trained.
+def trained_only(
+    steps: Sequence[Step], advantages: Sequence[float], *, is_tutored: bool = False
+) -> tuple[float | None, ...]:
+    """One trial's advantages with None for steps that are not trained. Under a tutor no signal moves reflections.
 
     Zero and None differ: a turn of advantage zero still takes part in KL, entropy and averages.
     """
-    return tuple(a if step.trained else None for step, a in zip(steps, advantages, strict=True))
+    found = [a if step.trained else None for step, a in zip(steps, advantages, strict=True)]
+    if is_tutored:
+        found = [0.0 if step.phase is Phase.REFLECT else a for step, a in zip(steps, found, strict=True)]
+    return tuple(found)
 
 
 class _Draft(NamedTuple):

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from mage.types import Phase, Sample, Weight
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,13 @@ def cut(samples: Sequence[Sample], budget: int, multiple: int = 1) -> list[list[
         else:
             cuts.append([index])
     return cuts
+
+
+def in_order(samples: Sequence[Sample], cuts: Sequence[Sequence[int]], found: Sequence[T]) -> list[list[T]]:
+    """What was found for the trained tokens, micro-batch by micro-batch, for each sample."""
+    left = iter(found)
+    by_sample = {index: [next(left) for _ in samples[index].positions] for chosen in cuts for index in chosen}
+    return [by_sample[index] for index in range(len(samples))]
 
 
 def padded(length: int, multiple: int) -> int:

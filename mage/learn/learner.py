@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mage.engines.adapters import LowRank
-from mage.learn.batch import MicroBatch, cut, each_micro_batch, padded
+from mage.learn.batch import MicroBatch, cut, each_micro_batch, in_order, padded
 from mage.learn.forward import Policy, checkpoint_layers, is_compiled
 from mage.learn.lora import ADAPTER_FILE, Adapter
 from mage.learn.losses import divergence, floor_factor, imitation_loss, policy_loss
@@ -122,16 +122,30 @@ class Learner:
     @torch.no_grad()
     def values(self, samples: Sequence[Sample]) -> list[list[float]]:
         """What the value head expects at each trained token, aligned with the samples' positions."""
-        assert self._value_head is not None
+        head = self._value_head
+        assert head is not None
+        return self._asked(samples, lambda batch: head(self._policy.hidden(batch).float()).squeeze(1))
+
+    @torch.no_grad()
+    def readings(self, samples: Sequence[Sample]) -> list[list[tuple[float, float]]]:
+        """The log-probability and the entropy of each trained token as the weights are now, aligned with positions.
+
+        Nothing is compiled for it: it is for a few samples, now and then.
+        """
+
+        def read(batch: MicroBatch) -> Tensor:
+            return torch.stack(self._policy.read(self._policy.hidden(batch), batch), dim=1)
+
+        with torch.compiler.set_stance("force_eager"):
+            return self._asked(samples, read)
+
+    def _asked(self, samples: Sequence[Sample], answer: Callable[[MicroBatch], Tensor]) -> list[list[Any]]:
+        """One row of an answer for each trained token of each sample."""
         self.model.eval()
         cuts = cut(samples, self._budget, self._multiple)
         batches = each_micro_batch(samples, self._settings.weight, cuts, self._multiple)
-        found_N = [self._value_head(self._policy.hidden(b.to(self._device)).float()).squeeze(1) for b in batches]
-        rows = iter(torch.cat(found_N).tolist() if found_N else [])
-        values: list[list[float]] = [[] for _ in samples]
-        for index in (index for chosen in cuts for index in chosen):
-            values[index] = [next(rows) for _ in samples[index].positions]
-        return values
+        rows_N = [answer(batch.to(self._device)) for batch in batches]
+        return in_order(samples, cuts, torch.cat(rows_N).tolist() if rows_N else [])
 
     def _optimise(self, samples: Sequence[Sample], tally: Tally, *, is_first: bool) -> None:
         """One step of the optimizer. Where memory runs out, it begins again, once, with smaller micro-batches."""

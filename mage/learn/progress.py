@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Protocol
 
 from mage.alarms import NOTHING_SEEN, Watch, watch_score, watch_step
+from mage.credit.siblings import TrialAdvantages
 from mage.credit.stats import EMPTY, Stats
+from mage.credit.steps import CreditGroup
 from mage.evaluate.report import evaluation_report, to_json
 from mage.evaluate.suite import SplitReport
 from mage.learn.card import model_card
@@ -22,15 +24,17 @@ from mage.learn.checkpoint import (
     save_checkpoint,
 )
 from mage.learn.parts import Parts
+from mage.learn.transcripts import Transcripts
+from mage.record.credit import CREDIT
 from mage.record.files import JsonLines, count_lines, cut_lines, write_atomically
-from mage.record.store import Change, RunWriter
+from mage.record.store import Change
 from mage.record.tracker import Trackers
 from mage.schema import Config
 from mage.types import AlarmAction, Failure, Group, Trial
 
 METRICS, EVENTS, TRIALS, TIMINGS = "metrics.jsonl", "events.jsonl", "trials.jsonl", "timings.jsonl"
 CHECKPOINTS = "checkpoints"
-LOGS = (METRICS, EVENTS, TRIALS)
+LOGS = (METRICS, EVENTS, TRIALS, CREDIT)
 """Written anew from the checkpoint on when a run is resumed."""
 MAX_ROLLBACKS = 3
 """Going back more often mends nothing: the draws are new, what makes the run collapse is not."""
@@ -68,7 +72,7 @@ class Progress:
         self._judging_s = 0.0
         self.is_stopped = False
         self.is_interrupted = False
-        self._trials = RunWriter.reopen(folder)  # First: it holds the lock, and what follows cuts the logs.
+        self._trials = Transcripts(folder, parts)  # First: it holds the lock, and what follows cuts the logs.
         self._restore()
         self._trackers = Trackers(folder, config.trackers)
         self._events = JsonLines(folder / EVENTS)
@@ -89,14 +93,18 @@ class Progress:
         self._display.say(text)
         self._events.append({"step": self.step, "warning": text})
 
+    def transcribe_if_due(
+        self, group: Group, credited: CreditGroup, advantages: TrialAdvantages, is_trained: bool, is_tutored: bool
+    ) -> None:
+        """Write some of a group's trials down with their credit, while the learner is what it was when they played."""
+        every = self._config.checkpoint.transcripts
+        if every and self.step % every == 0:
+            self._trials.paid(self.step, group, credited, advantages, is_trained=is_trained, is_tutored=is_tutored)
+
     def complete(self, stats: Stats, figures: Mapping[str, float], groups: Sequence[Group]) -> None:
         """Write down a step that is done."""
-        transcripts = self._config.checkpoint.transcripts
-        if transcripts and self.step % transcripts == 0 and groups:
-            for trial in groups[0].trials[:2]:
-                self._trials.append(trial)
         for failure in (failure for group in groups for failure in group.failures):
-            self._trials.append(failure)
+            self._trials.unpaid(self.step, failure)
         self.step += 1
         self.stats = stats
         self._trackers.log(self.step, figures)
@@ -104,6 +112,13 @@ class Progress:
         timings = self._time(figures)
         self._display.step(self.step, figures, timings)
         self._sound(alarms, self._config.alarms.action, self._healthy)
+
+    @property
+    def is_showcase_due(self) -> bool:
+        """Whether the showcase is to be played now: where weights are saved or judged, unless nothing is kept."""
+        is_saved = self.step % self._config.checkpoint.every == 0
+        is_kept = self._config.checkpoint.transcripts > 0
+        return is_kept and (is_saved or self.is_evaluation_due) and not self.is_finished
 
     @property
     def is_evaluation_due(self) -> bool:
@@ -174,9 +189,9 @@ class Progress:
     def _final(self) -> Path:
         return self._folder / "evaluations" / "final.json"
 
-    def keep(self, trial: Trial | Failure) -> None:
-        """Write one trial down."""
-        self._trials.append(trial)
+    def keep(self, outcome: Trial | Failure) -> None:
+        """Write down a trial that nobody learns from."""
+        self._trials.unpaid(self.step, outcome)
 
     def stop(self, why: str) -> None:
         """Stop after the step in progress."""
@@ -260,7 +275,7 @@ class Progress:
         if self.is_judged and not self.is_finished:  # It was told to go on.
             self._final.rename(self._final.with_name(f"final-{self.step:06d}.json"))
         if not (self.is_finished and self.is_judged):
-            self._trials.cut_back(lines.get(TRIALS, 0))
+            self._trials.cut_back(lines.get(TRIALS, 0), lines.get(CREDIT, 0))
             for name in (METRICS, EVENTS):
                 cut_lines(self._folder / name, lines.get(name, 0), "superseded")
         cut_lines(self._folder / TIMINGS, count_lines(self._folder / TIMINGS), "superseded")

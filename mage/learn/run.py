@@ -21,7 +21,7 @@ from mage.learn.parts import Parts, build_parts
 from mage.learn.progress import Progress
 from mage.models.device import placed
 from mage.record.display import LiveDisplay, PlainDisplay
-from mage.record.store import RunWriter, fresh_path, refuse_used
+from mage.record.store import TOKENIZER, RunWriter, fresh_path, refuse_used
 from mage.record.tracker import check_trackers
 from mage.schema import Config
 from mage.train import train
@@ -56,6 +56,7 @@ def begin(config: Config, folder: Path | None, subject: str, bench: Bench | None
     parts = build_parts(config, bench)
     path = fresh_path("train", subject) if folder is None else folder
     _make(config, path)
+    parts.loaded.tokenizer.save_pretrained(path / TOKENIZER)  # whoever looks at the run can read its tokens at once
     return path, parts
 
 

@@ -19,12 +19,19 @@ def to_samples(
     are no decision and are left out. What follows the last trained token of a stream is cut off: under causal
     attention it changes nothing.
     """
+    return list(samples_by_stream(trial, turns, advantages, returns).values())
+
+
+def samples_by_stream(
+    trial: Trial, turns: Sequence[Turn], advantages: Sequence[float | None], returns: Sequence[float]
+) -> dict[int, Sample]:
+    """The same by the number of the stream, ascending."""
     rows: dict[int, list[_Row]] = {}
     for number, (turn, advantage, gain) in enumerate(zip(turns, advantages, returns, strict=True)):
         if advantage is not None:
             for stream, row in _rows(turn, number, advantage, gain):
                 rows.setdefault(stream, []).append(row)
-    return [_sample(trial.streams[stream], rows[stream]) for stream in sorted(rows)]
+    return {stream: _sample(trial.streams[stream], rows[stream]) for stream in sorted(rows)}
 
 
 _Row = tuple[int, int, Turn, float, float, float, tuple[int, ...] | None, int]

@@ -12,7 +12,6 @@ where runs agree on the model, the device and the numbers. On a CPU every run is
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -33,7 +32,7 @@ from mage.learn.plan import SCHEMA, SWEEP, Plan, Planned, read_plan
 from mage.learn.run import begin, check_start, go
 from mage.learn.summary import Ended, RunSummary, State, SweepSummary, by_recipe, minutes_of, scores_of
 from mage.record.draw import shown
-from mage.record.files import JsonLines, read_lines, write_atomically
+from mage.record.files import JsonLines, read_lines, take, write_atomically
 from mage.record.store import RUN, refuse_used
 from mage.schema import Config
 from mage.train import evaluate
@@ -183,8 +182,6 @@ def _write_down(folder: Path, ended: Ended) -> None:
 def _alone(folder: Path) -> Iterator[None]:
     """One process at a time works on a sweep."""
     with (folder / SWEEP).open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RecordError(f"{folder} is being written by another process") from None
+        if not take(file):
+            raise RecordError(f"{folder} is being written by another process")
         yield

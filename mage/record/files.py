@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import time
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
 from mage.errors import RecordError
+
+_PAUSES_S = (0.01, 0.05, 0.2)
+"""Between tries for a lock."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -20,6 +26,37 @@ def write_atomically(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     scratch.replace(path)
+
+
+def take(file: IO[bytes] | FileIO) -> bool:
+    """Lock a file for this process; False where another one holds it.
+
+    Somebody who looks whether it is locked holds it for less than a moment, so it is tried a few times. A file system
+    without locks lets everybody have it.
+    """
+    for pause_s in (*_PAUSES_S, None):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if pause_s is not None:
+                time.sleep(pause_s)
+        except OSError:
+            return True
+        else:
+            return True
+    return False
+
+
+def is_taken(path: Path) -> bool:
+    """Whether a process holds the lock of a file; the look itself takes it for less than a moment."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass  # it is not there, or the file system has no locks
+    return False
 
 
 class JsonLines:

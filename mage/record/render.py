@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -12,26 +12,19 @@ from rich.text import Text
 
 from mage.evaluate.metrics import Verdict, verdict
 from mage.games.words.base import signed
+from mage.record.credit import Credit, EpisodeCredit, TurnCredit, by_episode
 from mage.record.draw import Drawing, drawing_of, seat_style, shown
-from mage.types import AgentInfo, Call, Ending, Episode, Failure, Memory, Task, Trial, Turn
+from mage.record.wording import carried, seat_names
+from mage.types import Call, Ending, Episode, Failure, Task, Trial, Turn
 
-_CARRIES = {
-    Memory.NONE: "nothing",
-    Memory.HISTORY: "all that happened",
-    Memory.REFLECTIONS: "its notes, and nothing else",
-    Memory.BOTH: "all that happened, and its notes",
-}
-_METHODS_CARRY = {
-    "reflexion": "its last three notes, and nothing else",
-    "linked-notes": "its notes, of which those that fit are brought back",
-    "cases": "its decisions, of which those that fit are brought back",
-}
-"""What crosses where a method has a memory of its own."""
 _VERDICT_STYLES = {Verdict.WIN: "green", Verdict.DRAW: "yellow", Verdict.LOSS: "red"}
 
 
-def transcript(outcome: Trial | Failure, title: str, rules: str | None) -> RenderableType:
-    """A whole trial: who sat where, every turn of both seats, what crossed between the episodes, the scores."""
+def transcript(outcome: Trial | Failure, title: str, rules: str | None, credit: Credit | None = None) -> RenderableType:
+    """A whole trial: who sat where, every turn of both seats, what crossed between the episodes, the scores.
+
+    With `credit` the agent's turns say what they earned.
+    """
     names = seat_names(outcome)
     if isinstance(outcome, Failure):
         error = Text.assemble(("failed  ", "bold red"), shown(f"{outcome.error}: {outcome.message}"))
@@ -41,14 +34,19 @@ def transcript(outcome: Trial | Failure, title: str, rules: str | None) -> Rende
         _header(outcome.task, outcome.sibling, names, outcome, rules),
     ]
     drawing = drawing_of(outcome.task.game)
-    for index, episode in enumerate(outcome.episodes):
+    nothing = EpisodeCredit((), ())
+    earned = [nothing] * len(outcome.episodes) if credit is None else by_episode(outcome, credit)
+    for index, (episode, credits) in enumerate(zip(outcome.episodes, earned, strict=True)):
         parts += [Text(), _rule(f"Episode {index + 1} of {outcome.task.episodes}", "bold blue")]
         if index in outcome.overflows:
             parts.append(Text("The context was full in this episode: the oldest memory was dropped.", "yellow"))
-        parts += [_turn(turn, names, drawing, outcome.task.seat) for turn in episode.turns]
+        plays = iter(credits.plays)
+        for turn in episode.turns:
+            own = next(plays, None) if turn.observation.seat == outcome.task.seat else None
+            parts.append(_turn(turn, names, drawing, outcome.task.seat, own))
         parts.append(_ending(episode, names, drawing))
         if index + 1 < len(outcome.episodes) or any(r.observation.episode == index for r in outcome.reflections):
-            parts.append(_between(outcome, index))
+            parts.append(_between(outcome, index, credits.reflections))
     return Group(*parts, Text(), _rule("Scores by episode", "bold"), scores_table(outcome))
 
 
@@ -70,14 +68,6 @@ def scores_table(trial: Trial) -> RenderableType:
     return table
 
 
-def seat_names(outcome: Trial | Failure) -> tuple[str, ...]:
-    """Who sat in each seat."""
-    agent = outcome.agent.name if isinstance(outcome, Trial) else "(no agent)"
-    names = list(outcome.task.opponents)
-    names.insert(outcome.task.seat, agent)
-    return tuple(names)
-
-
 def _header(task: Task, sibling: int, names: tuple[str, ...], trial: Trial | None, rules: str | None) -> Table:
     grid = _grid()
     grid.add_row("game", shown(task.game))
@@ -90,7 +80,7 @@ def _header(task: Task, sibling: int, names: tuple[str, ...], trial: Trial | Non
     if trial and trial.agent.method not in (None, "plain"):
         grid.add_row("method", shown(trial.agent.method))
     if trial and trial.agent.memory:
-        grid.add_row("memory", f"{trial.agent.memory}: to the next episode crosses {_carried(trial.agent)}")
+        grid.add_row("memory", f"{trial.agent.memory}: to the next episode crosses {carried(trial.agent)}")
     if trial and trial.agent.reply:
         grid.add_row("replies", trial.agent.reply)
     if rules:
@@ -98,7 +88,9 @@ def _header(task: Task, sibling: int, names: tuple[str, ...], trial: Trial | Non
     return grid
 
 
-def _turn(turn: Turn, names: tuple[str, ...], drawing: Drawing, agent_seat: int) -> RenderableType:
+def _turn(
+    turn: Turn, names: tuple[str, ...], drawing: Drawing, agent_seat: int, credit: TurnCredit | None
+) -> RenderableType:
     seen = turn.observation
     grid = _grid()
     if private := drawing.private(seen):
@@ -113,6 +105,7 @@ def _turn(turn: Turn, names: tuple[str, ...], drawing: Drawing, agent_seat: int)
     grid.add_row("plays", played)
     if turn.reward:
         grid.add_row("gains", Text(signed(turn.reward), "dim"))
+    _add_credit(grid, credit)
     return Group(Text(), _who(seen.seat, names[seen.seat], agent_seat), _indented(grid))
 
 
@@ -129,24 +122,18 @@ def _ending(episode: Episode, names: tuple[str, ...], drawing: Drawing) -> Rende
     return Group(Text(), Text(f"The end{how}, as each seat sees it", "bold"), _indented(table), _indented(grid))
 
 
-def _between(trial: Trial, index: int) -> RenderableType:
+def _between(trial: Trial, index: int, credits: Sequence[TurnCredit]) -> RenderableType:
     """What the agent is told and writes after an episode, and what crosses to the next."""
     grid = _grid()
+    earned = iter(credits)
     for note in (r for r in trial.reflections if r.observation.episode == index):
         _add_reply(grid, note)
         grid.add_row("writes", shown(note.action or "(nothing)", "bold"))
-    grid.add_row("crosses", _carried(trial.agent))
+        _add_credit(grid, next(earned, None))
+    grid.add_row("crosses", carried(trial.agent))
     for line in _stream_lines(trial, index):
         grid.add_row("tokens", line)
     return Group(Text(), _rule(f"between episodes {index + 1} and {index + 2}", "dim"), _indented(grid))
-
-
-def _carried(agent: AgentInfo) -> str:
-    """What an agent takes from one episode to the next."""
-    if agent.memory is None:
-        return "nothing: this player keeps no notes"
-    usual = _CARRIES[agent.memory]
-    return usual if agent.memory is Memory.NONE else _METHODS_CARRY.get(agent.method or "", usual)
 
 
 def _stream_lines(trial: Trial, index: int) -> Iterator[str]:
@@ -181,6 +168,16 @@ def _add_reply(grid: Table, turn: Turn) -> None:
         if call.problem:
             line.append_text(shown(f"; cannot be used: {call.problem}", "red"))
         grid.add_row(f"call {number + 1}" if len(turn.calls) > 1 else "call", line)
+
+
+def _add_credit(grid: Table, credit: TurnCredit | None) -> None:
+    """What a turn earned, and how sure the learner was of it."""
+    if credit is None:
+        return
+    said = f"advantage {credit.advantage:+.3f}" if credit.advantage is not None else "not trained"
+    entropies = [entropy for call in credit.calls for entropy in call.entropies if entropy is not None]
+    unsure = f", entropy {sum(entropies) / len(entropies):.2f}" if entropies else ""
+    grid.add_row("credit", Text(f"{said}, return {credit.ret:+.3f}{unsure}", "dim"))
 
 
 def _result_word(episode: Episode, seat: int) -> Text:

@@ -10,7 +10,6 @@ again for writing first moves a broken tail aside (`repairs`), so that nothing i
 
 from __future__ import annotations
 
-import fcntl
 import os
 import platform
 import re
@@ -28,13 +27,15 @@ import msgspec
 
 from mage import __version__
 from mage.errors import RecordError
-from mage.record.files import write_atomically
+from mage.record.files import take, write_atomically
 from mage.record.index import INDEX, TRIALS, Summary, decode_outcome, scan, summarize
 from mage.types import Failure, Trial
 
 SCHEMA = 1
 """Version of all that is written here. Another version is refused, never guessed at."""
 RUN = "run.json"
+TOKENIZER = "tokenizer"
+"""Where a train run keeps the tokenizer of its model, in Hugging Face layout."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -169,13 +170,9 @@ class RunWriter:
         self.close()
 
     def _lock(self) -> None:
-        try:
-            fcntl.flock(self._trials, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not take(self._trials):
             self.close()
-            raise RecordError(f"{self.path} is being written by another process") from None
-        except OSError:
-            pass  # A file system without locks: the user has to take care.
+            raise RecordError(f"{self.path} is being written by another process")
 
     def _repair(self) -> None:
         found = scan(self.path)

@@ -1,0 +1,36 @@
+"""Words that transcripts in a terminal and pages in a browser share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mage.types import AgentInfo, Failure, Memory, Trial
+
+_CARRIES: Mapping[Memory, str] = {
+    Memory.NONE: "nothing",
+    Memory.HISTORY: "all that happened",
+    Memory.REFLECTIONS: "its notes, and nothing else",
+    Memory.BOTH: "all that happened, and its notes",
+}
+_METHODS_CARRY: Mapping[str, str] = {
+    "reflexion": "its last three notes, and nothing else",
+    "linked-notes": "its notes, of which those that fit are brought back",
+    "cases": "its decisions, of which those that fit are brought back",
+}
+"""What crosses where a method has a memory of its own."""
+
+
+def carried(agent: AgentInfo) -> str:
+    """What an agent takes from one episode to the next."""
+    if agent.memory is None:
+        return "nothing: this player keeps no notes"
+    usual = _CARRIES[agent.memory]
+    return usual if agent.memory is Memory.NONE else _METHODS_CARRY.get(agent.method or "", usual)
+
+
+def seat_names(outcome: Trial | Failure) -> tuple[str, ...]:
+    """Who sat in each seat."""
+    agent = outcome.agent.name if isinstance(outcome, Trial) else "(no agent)"
+    names = list(outcome.task.opponents)
+    names.insert(outcome.task.seat, agent)
+    return tuple(names)

@@ -1,0 +1,1 @@
+"""Looking at runs in a browser: a small server that reads run directories, and a table to play at."""

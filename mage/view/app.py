@@ -1,0 +1,133 @@
+"""The web app: which address answers which question."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from threading import Event, Thread
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from mage.errors import ConfigError
+from mage.view.answers import ERRORS, JsonResponse, number_in_path, text_or_none, whole
+from mage.view.bounds import Bounds
+from mage.view.curves import MAX_POINTS
+from mage.view.folder import NotFoundError
+from mage.view.guard import Access, Guard
+from mage.view.help import help_routes
+from mage.view.library import Library
+from mage.view.live import Live
+from mage.view.play import Tables
+from mage.view.shelf import MAX_ROWS, Wanted
+
+STATIC = Path(__file__).parent / "static"
+_TOKEN = '<meta name="mage-token" content="">'
+"""Where the page finds the token of this start."""
+
+
+class Pages:
+    """The endpoints that only read."""
+
+    def __init__(self, library: Library, live: Live, tables: Tables, access: Access) -> None:
+        self._library = library
+        self._live = live
+        self._tables = tables
+        self._access = access
+
+    def index(self, request: Request) -> Response:
+        page = (STATIC / "index.html").read_text(encoding="utf-8")
+        return HTMLResponse(page.replace(_TOKEN, _TOKEN.replace('""', f'"{self._access.token}"')))
+
+    def runs(self, request: Request) -> Response:
+        return JsonResponse(self._library.runs())
+
+    def run(self, request: Request) -> Response:
+        return JsonResponse(self._library.run(request.path_params["run"]))
+
+    def metrics(self, request: Request) -> Response:
+        keys = request.query_params.get("keys")
+        after, points = whole(request, "after", -1, least=-1), whole(request, "points", MAX_POINTS, least=1)
+        named = None if not keys else keys.split(",")
+        return JsonResponse(self._library.metrics(request.path_params["run"], named, after, points))
+
+    def trials(self, request: Request) -> Response:
+        seat = whole(request, "seat", -1)
+        texts = {name: text_or_none(request, name) for name in ("opponent", "arm", "split")}
+        wanted = Wanted(seat=None if seat < 0 else seat, **texts)
+        offset, limit = whole(request, "offset", 0), whole(request, "limit", 50, least=1)
+        if limit > MAX_ROWS:
+            raise ConfigError(f"limit = {limit}: {MAX_ROWS} at most")
+        return JsonResponse(self._library.trials(request.path_params["run"], wanted, offset, limit))
+
+    def trial(self, request: Request) -> Response:
+        return JsonResponse(self._library.trial(request.path_params["run"], number_in_path(request, "trial")))
+
+    def evaluation(self, request: Request) -> Response:
+        return JsonResponse(self._library.evaluation(request.path_params["run"], request.path_params["name"]))
+
+    def pairs(self, request: Request) -> Response:
+        return JsonResponse(self._library.pairs(request.path_params["run"]))
+
+    def live(self, request: Request) -> Response:
+        session = request.query_params.get("session")
+        if session is not None:
+            return self._live.game(session, self._tables.find(session))
+        return self._live.runs(request.query_params.get("run"))
+
+    def nothing(self, request: Request) -> Response:
+        raise NotFoundError(f"there is nothing at {request.url.path}")
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        run = "/api/runs/{run}"
+        return [
+            Route("/", self.index),
+            Route("/api/runs", self.runs),
+            Route(run, self.run),
+            Route(f"{run}/metrics", self.metrics),
+            Route(f"{run}/trials", self.trials),
+            Route(f"{run}/trials/{{trial}}", self.trial),
+            Route(f"{run}/evaluations/{{name}}", self.evaluation),
+            Route(f"{run}/pairs", self.pairs),
+            Route("/api/live", self.live),
+        ]
+
+
+def build_app(root: Path, access: Access, stopping: Event | None = None) -> ASGIApp:
+    """The app that shows the runs below a directory; streams end once `stopping` is set."""
+    bounds = Bounds()
+    library = Library(root, bounds)
+    tables = Tables(library.folder)
+    pages = Pages(library, Live(library, stopping or Event()), tables, access)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        Thread(target=_warm_up, daemon=True).start()
+        yield
+        bounds.close()
+        await run_in_threadpool(tables.close)
+
+    app = Starlette(
+        routes=[
+            *pages.routes(),
+            *tables.routes(),
+            *help_routes(),
+            Mount("/static", StaticFiles(directory=STATIC)),
+            Route("/{rest:path}", pages.nothing),
+        ],
+        exception_handlers=ERRORS,
+        lifespan=lifespan,
+    )
+    return Guard(app, access)  # outermost: an answer to a failure nobody expected has its headers too
+
+
+def _warm_up() -> None:
+    """Import what the first trial needs before somebody waits for it."""
+    import mage.games.openspiel  # noqa: F401

@@ -1,0 +1,202 @@
+"""One run as one page: chosen trials, curves and evaluations in a single file that opens from disk.
+
+The page is the viewer's own, with its modules and style inside. What a server would answer lies in it as JSON, by path,
+which the modules find in `window.MAGE_DATA`. Nothing in that JSON can end the element it lies in, and the page's policy
+runs no script but its own and loads nothing at all.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from mage import __version__
+from mage.errors import ConfigError, MageError
+from mage.record.store import read_info
+from mage.view.bundle import STATIC, script, style
+from mage.view.cards import Card
+from mage.view.curves import MAX_POINTS
+from mage.view.library import Library
+from mage.view.shelf import MAX_ROWS, Wanted
+
+MAX_BYTES = 32 * 2**20
+"""The largest page: what a mail or a browser still takes without trouble."""
+MOST = 20
+"""Trials that are chosen where nobody chooses."""
+_RUNS = "/api/runs"
+_CHARSET = '<meta charset="utf-8">'
+_STYLE_LINK = '<link rel="stylesheet" href="/static/style.css">'
+_SCRIPT_LINK = '<script type="module" src="/static/app.js"></script>'
+_START = 'window.MAGE_DATA = JSON.parse(document.getElementById("mage-data").textContent);\n'
+_UNRESERVED = "!~*'()"
+"""What `encodeURIComponent` leaves alone and `quote` would not."""
+
+
+class Page(NamedTuple):
+    """A page, and what is in it."""
+
+    content: bytes
+    trials: tuple[int, ...]
+    num_trials: int
+    """Trials that the run has."""
+    evaluations: tuple[str, ...]
+    left_out: tuple[str, ...]
+    """What would have made the page too large."""
+
+
+def export_page(run: Path, trials: Sequence[int] | None = None, most: int = MOST) -> Page:
+    """The page of a run with these trials, or with up to `most` of them: those of the showcase, and others in between.
+
+    Trials that are asked for must all fit; of others, and of evaluations, those are left out that do not.
+    """
+    read_info(run)
+    library = Library(run)
+    (place,) = (place for place in library.folder.places() if place.path == library.folder.root)
+    title = f"{place.name} in mage {__version__}"
+    data = {"title": title, "made": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"}
+    source = _Source(library, place.id)
+    wanted = list(dict.fromkeys(trials)) if trials is not None else _chosen(source.rows, source.pairs, most)
+    frame = source.frame(wanted, source.evaluations)
+    content = _Content(MAX_BYTES - len(_page(title, {**data, "responses": frame})))
+    for number in wanted:
+        content.add(f"trial {number}", source.trial(number), is_wanted=trials is not None)
+    for name in source.evaluations:
+        content.add(f"evaluation {name}", source.evaluation(name), is_wanted=False)
+    taken = [n for n in wanted if f"trial {n}" in content.taken]
+    judged = [name for name in source.evaluations if f"evaluation {name}" in content.taken]
+    responses = {**source.frame(taken, judged), **dict(content.taken.values())}
+    page = _page(title, {**data, "responses": responses})
+    return Page(page, tuple(taken), len(source.rows), tuple(judged), tuple(content.left_out))
+
+
+Answer = tuple[str, msgspec.Raw]
+"""What the server would answer at a path."""
+
+
+class _Content:
+    """What goes into a page, as long as there is room."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self.taken: dict[str, Answer] = {}
+        self.left_out: list[str] = []
+        if room < 0:
+            raise _too_large("its curves and its config")
+
+    def add(self, what: str, answer: Answer, *, is_wanted: bool) -> None:
+        """Take an answer, or leave it out; what is wanted must fit."""
+        size = len(answer[0]) + len(_escaped(bytes(answer[1]))) + len('"":,')
+        if size <= self._room:
+            self._room -= size
+            self.taken[what] = answer
+        elif is_wanted:
+            raise _too_large(what)
+        else:
+            self.left_out.append(what)
+
+
+class _Source:
+    """What the server would answer about one run."""
+
+    def __init__(self, library: Library, identity: str) -> None:
+        self._library = library
+        self._id = identity
+        self._run = dict(library.run(identity))
+        self.evaluations: list[str] = self._run["evaluations"]
+        self.pairs = library.pairs(identity)
+        self.rows: list[dict[str, Any]] = []
+        while True:
+            self._lists = library.trials(identity, Wanted(), len(self.rows), MAX_ROWS)
+            self.rows += self._lists["rows"]
+            if not self._lists["rows"] or len(self.rows) >= self._lists["total"]:
+                break
+
+    def trial(self, number: int) -> Answer:
+        """One trial."""
+        return self._path("trials", str(number)), _raw(self._library.trial(self._id, number))
+
+    def evaluation(self, name: str) -> Answer:
+        """One evaluation, as it is on file."""
+        return self._path("evaluations", name), msgspec.Raw(self._library.evaluation(self._id, name))
+
+    def frame(self, trials: Collection[int], evaluations: Sequence[str]) -> dict[str, msgspec.Raw]:
+        """Everything else: curves, config and lists, which name what is in the page and nothing more."""
+        chosen = set(trials)
+        rows = [row for row in self.rows if row["number"] in chosen]
+        pairs = [_among(pair, chosen) for pair in self.pairs]
+        run = {**self._run, "evaluations": evaluations, "children": [], "trials": len(rows), "parent": None}
+        card = {field.name: run[field.name] for field in msgspec.structs.fields(Card)}
+        return {
+            _RUNS: _raw([card]),
+            self._path(): _raw(run),
+            self._path("metrics"): _raw(self._library.metrics(self._id, None, -1, MAX_POINTS)),
+            self._path("trials"): _raw({**self._lists, "total": len(rows), "rows": rows}),
+            self._path("pairs"): _raw([pair for pair in pairs if len(pair["trials"]) > 1]),
+        }
+
+    def _path(self, *parts: str) -> str:
+        return "/".join([_RUNS, *(quote(part, safe=_UNRESERVED) for part in (self._id, *parts))])
+
+
+def _chosen(rows: Sequence[Mapping[str, Any]], pairs: Sequence[Mapping[str, Any]], most: int) -> list[int]:
+    """The showcase from first to last, then others spread over the run; no failure."""
+    shown = [number for pair in pairs for number in (pair["trials"][0], pair["trials"][-1], *pair["trials"][1:-1])]
+    first = list(dict.fromkeys(shown))[:most]
+    others = [row["number"] for row in rows if row["error"] is None and row["number"] not in set(shown)]
+    num = min(most - len(first), len(others))
+    spread = [others[k * (len(others) - 1) // max(1, num - 1)] for k in range(num)]
+    return sorted({*first, *spread})
+
+
+def _among(pair: Mapping[str, Any], chosen: set[int]) -> dict[str, Any]:
+    kept = [k for k, number in enumerate(pair["trials"]) if number in chosen]
+    return {**pair, **{name: [pair[name][k] for k in kept] for name in ("trials", "steps")}}
+
+
+def _too_large(what: str) -> ConfigError:
+    limit = f"{MAX_BYTES / 2**20:.0f} MiB"
+    return ConfigError(f"with {what} the page would be larger than {limit}; choose fewer trials with --trials")
+
+
+def _raw(answer: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(answer))
+
+
+def _escaped(data: bytes) -> bytes:
+    """JSON without a single `<`: whatever a model wrote, nothing in it ends an element or opens one."""
+    return data.replace(b"<", b"\\u003c")
+
+
+def _page(title: str, data: Mapping[str, Any]) -> bytes:
+    page = (STATIC / "index.html").read_text(encoding="utf-8")
+    code, look = _START + script(), style()
+    policy = (
+        f"default-src 'none'; script-src '{_hash(code)}'; style-src '{_hash(look)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    lies = f'<script type="application/json" id="mage-data">{_escaped(msgspec.json.encode(data)).decode()}</script>'
+    parts = {
+        _CHARSET: f'{_CHARSET}\n    <meta http-equiv="Content-Security-Policy" content="{policy}">',
+        "<title>mage</title>": f"<title>{html.escape(title)}</title>",
+        _STYLE_LINK: f"<style>{look}</style>",
+        _SCRIPT_LINK: "",
+        "</body>": f"{lies}\n<script>{code}</script>\n</body>",
+    }
+    for old, new in parts.items():
+        before, found, after = page.partition(old)
+        if not found:
+            raise MageError(f"the viewer's index.html has no {old}; a page on its own cannot be made of it")
+        page = before + new + after
+    return page.encode()
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

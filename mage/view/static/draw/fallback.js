@@ -1,0 +1,56 @@
+// Any game: boards as grids, other facts by name, and what the game itself says.
+import { h } from "../dom.js";
+
+export function drawFacts(scene) {
+  const facts = scene.result ?? scene.facts ?? {};
+  const grids = [];
+  const rows = [];
+  for (const [name, value] of Object.entries(facts)) {
+    if (isGrid(value)) grids.push(h("figure", { class: "grid" }, h("figcaption", {}, name), grid(value)));
+    else if (typeof value === "string" && value.includes("\n"))
+      grids.push(h("figure", {}, h("figcaption", {}, name), h("pre", {}, value)));
+    else
+      rows.push(
+        h(
+          "tr",
+          {},
+          h("th", { scope: "row" }, name),
+          h("td", {}, Array.isArray(value) ? value.join(" ") : String(value)),
+        ),
+      );
+  }
+  const said = !scene.result && scene.text ? h("pre", {}, scene.text) : null;
+  return h(
+    "div",
+    { class: "drawing plain-facts" },
+    said,
+    grids,
+    rows.length ? h("table", {}, h("tbody", {}, rows)) : null,
+  );
+}
+
+function isGrid(value) {
+  return (
+    Array.isArray(value) &&
+    value.length > 1 &&
+    value.every((row) => Array.isArray(row) && row.length === value[0].length)
+  );
+}
+
+function grid(rows) {
+  return h(
+    "table",
+    { class: "board" },
+    h(
+      "tbody",
+      {},
+      rows.map((row) =>
+        h(
+          "tr",
+          {},
+          row.map((cell) => h("td", {}, cell === null ? "" : String(cell))),
+        ),
+      ),
+    ),
+  );
+}

@@ -1,0 +1,106 @@
+// Numbers, times and names as people read them.
+
+// A score with its sign: 1 is "+1", -0.5 is "−0.5", 1/3 is "+0.33".
+export function signed(value, digits = 2) {
+  const shown = plain(Math.abs(value), digits);
+  if (shown === "0") return "0";
+  return (value < 0 ? "−" : "+") + shown;
+}
+
+// A number without needless zeros: 0.50 is "0.5"; what is tiny or huge is shown by its order.
+export function plain(value, digits = 2) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 10 ** -(digits + 1) || size >= 1e7)) return value.toExponential(1).replace("-", "−");
+  const fixed = value.toFixed(digits);
+  const shown = fixed.includes(".") ? fixed.replace(/\.?0+$/, "") : fixed;
+  return (shown === "-0" ? "0" : shown).replace("-", "−");
+}
+
+// As few digits as tell a figure apart: 0.000123 is "0.000123", 1234.5 is "1234".
+export function figure(value) {
+  if (value === null || value === undefined) return "–";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size >= 1e6) return `${plain(value / 1e6, 1)}M`;
+  if (size >= 1e4) return `${plain(value / 1e3, 1)}k`;
+  if (size >= 100) return plain(value, 0);
+  if (size >= 1e-3) return plain(value, Math.max(2, 2 - Math.floor(Math.log10(size))));
+  return value.toExponential(1).replace("-", "−");
+}
+
+// An estimate with half the width of its interval: "+0.84 ±0.02".
+export function estimate(found, shown = signed) {
+  if (!found) return "–";
+  if (found.low === null || found.high === null) return shown(found.value);
+  const half = (found.high - found.low) / 2;
+  return `${shown(found.value)} ±${half < 0.005 ? "0" : plain(half, half < 10 ? 2 : 0)}`;
+}
+
+// The interval in words, for a tooltip.
+export function interval(found) {
+  if (!found) return "no figure";
+  if (found.low === null || found.high === null) return "one trial only: no interval";
+  return `95 % interval from ${signed(found.low, 3)} to ${signed(found.high, 3)}`;
+}
+
+// Win, draw or loss by the score of one seat beside the others'.
+export function verdict(returns, seat) {
+  const others = returns.filter((_, index) => index !== seat);
+  const best = others.length ? Math.max(...others) : 0;
+  return returns[seat] > best ? "win" : returns[seat] < best ? "loss" : "draw";
+}
+
+// How long ago: "12 s", "5 min", "3 h", "2 days".
+export function ago(moment, now = Date.now()) {
+  const time = typeof moment === "number" ? moment * 1000 : Date.parse(moment);
+  if (Number.isNaN(time)) return "–";
+  const seconds = Math.max(0, Math.round((now - time) / 1000));
+  if (seconds < 60) return `${seconds} s ago`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ago`;
+  const days = Math.floor(seconds / 86400);
+  return `${days} ${days === 1 ? "day" : "days"} ago`;
+}
+
+// "1 trial", "2 trials".
+export function count(number, noun) {
+  return `${number} ${number === 1 ? noun : `${noun}s`}`;
+}
+
+// A game or opponent spec in parts: "rps(rounds=3)" is {name: "rps", params: {rounds: "3"}}.
+export function parseSpec(spec) {
+  const [, name, inside, short] = /^([^(:]*)(?:\((.*)\)|:(.*))?$/s.exec(spec) ?? [null, spec];
+  const params = {};
+  let depth = 0;
+  let part = "";
+  for (const char of `${inside ?? ""},`) {
+    if (char === "," && depth === 0) {
+      const at = part.indexOf("=");
+      if (at > 0) params[part.slice(0, at).trim()] = part.slice(at + 1).trim();
+      part = "";
+      continue;
+    }
+    if ("([".includes(char)) depth += 1;
+    if (")]".includes(char)) depth -= 1;
+    part += char;
+  }
+  return { name: name.trim(), params, short: short ?? null };
+}
+
+const GAMES = {
+  rps: "rock-paper-scissors",
+  pd: "the prisoner's dilemma",
+  pennies: "matching pennies",
+  kuhn_poker: "Kuhn poker",
+  tic_tac_toe: "tic-tac-toe",
+};
+
+// A game as a title: "rock-paper-scissors, 3 rounds", "Kuhn poker".
+export function gameTitle(spec) {
+  const { name, params } = parseSpec(spec);
+  const title = GAMES[name] ?? name.replaceAll("_", " ");
+  const rounds = params.rounds ? `, ${count(Number(params.rounds), "round")}` : "";
+  const rest = Object.entries(params).filter(([key]) => key !== "rounds");
+  return title + rounds + (rest.length ? ` (${rest.map(([key, value]) => `${key} ${value}`).join(", ")})` : "");
+}

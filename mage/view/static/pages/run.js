@@ -1,0 +1,229 @@
+// One run: how it stands, how it learns while one watches, what happened, and what it was told to do.
+import { get, runPath, watch } from "../data.js";
+import { h, show } from "../dom.js";
+import { ago, count, gameTitle } from "../format.js";
+import { lineChart } from "../chart/line.js";
+import { boundsOf, Curves, keyName, smooth } from "../curves.js";
+import { card, facts, select, statusChip } from "../parts.js";
+import { toHash } from "../route.js";
+
+const SMOOTH = 5;
+
+export async function runPage({ root, run: id }) {
+  const curves = new Curves(id);
+  let run = await get(runPath(id));
+  if (run.status === "broken") return broken(root, run);
+  await curves.grow();
+  const head = h("div");
+  const scores = lineChart({ label: "Score in training, by episode of the trial", xLabel: "step" });
+  const other = otherChart(curves);
+  const events = h("div");
+  const trains = h(
+    "div",
+    { class: "columns two" },
+    card(null, scores.element, h("p", { class: "quiet" }, HOW_TO_READ)),
+    card(null, other.element),
+  );
+  const rest = h("div");
+
+  function paint() {
+    show(head, summary(run));
+    trains.hidden = !curves.scoreKeys.length;
+    scores.draw({ series: scoreSeries(curves), bounds: trainingBounds(curves, run) });
+    other.paint();
+    show(events, eventList(run.events ?? []));
+  }
+
+  async function refresh() {
+    run = await get(runPath(id));
+    if (run.step < curves.last) curves.forget();
+    await curves.grow();
+    paint();
+  }
+
+  show(root, head, trains, events, rest);
+  paint();
+  show(rest, await belongings(run), links(run), configuration(run.config ?? {}));
+  return { leave: watch({ run: id }, refresh) };
+}
+
+const HOW_TO_READ =
+  "A trial is several episodes against one hidden opponent. In the first episode the agent knows nothing; what lies " +
+  "above “best memoryless” in a later one can only come from what it remembers of the earlier ones.";
+
+function scoreSeries(curves) {
+  return curves.scoreKeys.flatMap((key, index) => {
+    const points = curves.points(key);
+    const name = `episode ${index + 1}`;
+    return [
+      { name: "", colour: index, points, thin: true },
+      { name, colour: index, points: smooth(points, SMOOTH) },
+    ];
+  });
+}
+
+function trainingBounds(curves, run) {
+  const last = curves.scoreKeys.at(-1);
+  return last ? boundsOf(last, run) : [];
+}
+
+// A second chart for any other figure that the run writes down.
+function otherChart(curves) {
+  const chart = lineChart({ label: "Any other figure", xLabel: "step" });
+  const controls = h("div", { class: "controls" });
+  const element = h("div", {}, controls, chart.element);
+  let key = "entropy/play";
+  let offered = null;
+  function choose(value) {
+    key = value;
+    paint();
+  }
+  function paint() {
+    const keys = curves.keys.filter((each) => !each.startsWith("score/episode_")).sort();
+    if (!keys.includes(key)) key = keys[0] ?? "";
+    if (keys.join() !== offered)
+      show(
+        controls,
+        select(
+          "Figure",
+          keys.map((each) => [each, keyName(each)]),
+          key,
+          choose,
+        ),
+      );
+    offered = keys.join();
+    chart.draw({ series: key ? [{ name: keyName(key), colour: 3, points: curves.points(key) }] : [], bounds: [] });
+  }
+  return { element, paint };
+}
+
+function summary(run) {
+  const config = run.config ?? {};
+  const progress = run.steps
+    ? [`${run.step ?? 0} of ${run.steps} `, h("progress", { max: run.steps, value: run.step ?? 0 })]
+    : null;
+  return h(
+    "section",
+    { class: "card" },
+    h("h1", {}, run.name, " ", statusChip(run.status, run.why)),
+    run.why ? h("p", { class: "why" }, run.why) : null,
+    (run.damage ?? []).map((each) => h("p", { class: "warn" }, each)),
+    config.description ? h("p", { class: "lead" }, config.description) : null,
+    facts(
+      [
+        ["made by", `mage ${run.kind}`],
+        ["game", run.game ? gameTitle(run.game) : null],
+        ["model", config.agent?.model],
+        ["memory", config.agent?.memory],
+        [run.kind === "sweep" ? "runs" : "steps", progress],
+        [
+          "trials on file",
+          run.trials ? h("a", { href: toHash(["runs", run.id, "trials"]) }, count(run.trials, "trial")) : "none",
+        ],
+        ["last change", ago(run.updated)],
+      ],
+      "facts wide",
+    ),
+  );
+}
+
+function eventList(events) {
+  if (!events.length) return null;
+  const rows = events.map((event) =>
+    h("li", { class: event.alarm ? "alarm" : "" }, h("strong", {}, `step ${event.step}`), " ", sentence(event)),
+  );
+  return card("What happened", h("ul", { class: "plain" }, rows));
+}
+
+function sentence(event) {
+  if (event.alarm) return `▲ alarm: ${event.alarm}`;
+  if (event.rollback !== undefined) return `went back to the weights of step ${event.rollback}`;
+  if (event.warning) return event.warning;
+  if (event.changed)
+    return `${event.changed} is ${JSON.stringify(event.new)} from here on, not ${JSON.stringify(event.old)}`;
+  return JSON.stringify(event);
+}
+
+// The runs of a sweep, or the evaluations of a run that have trials of their own.
+async function belongings(run) {
+  if (!run.children?.length) return null;
+  const found = (await get("/api/runs"))
+    .filter((each) => run.children.includes(each.id))
+    .sort((a, b) => a.name.localeCompare(b.name));
+  const rows = found.map((each) =>
+    h(
+      "li",
+      {},
+      h("a", { href: toHash(["runs", each.id]) }, each.name.slice(run.name.length + 1)),
+      " ",
+      statusChip(each.status, each.why),
+    ),
+  );
+  const curves = found.filter((each) => each.spark.length).map((each) => each.id);
+  const compare =
+    curves.length > 1
+      ? h(
+          "p",
+          {},
+          h("a", { href: toHash(["runs"], { compare: curves.join(" "), over: "recipes" }) }, "Compare their curves"),
+        )
+      : null;
+  return card("What belongs to it", h("ul", { class: "plain" }, rows), compare);
+}
+
+function links(run) {
+  const at = (...tail) => toHash(["runs", run.id, ...tail]);
+  const judged = (run.evaluations ?? []).map((name) => h("li", {}, h("a", { href: at("evaluations", name) }, name)));
+  const saved = run.checkpoints?.length
+    ? `Weights were kept at ${run.checkpoints.length === 1 ? "step" : "steps"} ${run.checkpoints.join(", ")}.`
+    : "";
+  return card(
+    "Look closer",
+    h(
+      "ul",
+      { class: "plain" },
+      run.trials
+        ? h("li", {}, h("a", { href: at("trials") }, "Trials"), ": what the agent saw, wrote and did, move by move")
+        : null,
+      run.kind === "train"
+        ? h("li", {}, h("a", { href: at("pairs") }, "Before and after"), ": the same task at two checkpoints")
+        : null,
+      judged.length
+        ? h("li", {}, "Evaluations: scores with intervals, control and exact limits", h("ul", {}, judged))
+        : null,
+    ),
+    saved ? h("p", { class: "quiet" }, saved) : null,
+  );
+}
+
+function configuration(config) {
+  const rows = flat(config).map(([key, value]) => h("tr", {}, h("th", { scope: "row" }, key), h("td", {}, value)));
+  if (!rows.length) return null;
+  return h(
+    "details",
+    { class: "card" },
+    h("summary", {}, `All ${rows.length} settings of this run`),
+    h("table", { class: "settings" }, h("tbody", {}, rows)),
+  );
+}
+
+function flat(value, prefix = "") {
+  return Object.entries(value).flatMap(([key, each]) => {
+    const isSection = each !== null && typeof each === "object" && !Array.isArray(each);
+    return isSection
+      ? flat(each, `${prefix}${key}.`)
+      : [[prefix + key, typeof each === "string" ? each : JSON.stringify(each)]];
+  });
+}
+
+function broken(root, run) {
+  const problem = h(
+    "div",
+    { class: "card problem", role: "alert" },
+    h("h1", {}, run.name, " ", statusChip("broken")),
+    h("p", {}, "This run cannot be read. Nothing was changed on disk."),
+    h("p", { class: "why" }, run.why ?? ""),
+  );
+  show(root, problem);
+  return {};
+}

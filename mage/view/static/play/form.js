@@ -1,0 +1,151 @@
+// Who plays what against whom.
+import { h, renew, show } from "../dom.js";
+import { gameTitle } from "../format.js";
+import { select } from "../parts.js";
+
+const SURPRISE = "surprise";
+const ANY = "any game";
+
+// A form whose answer goes to `start({game, opponents, player, episodes, seat, isHidden})`; of the opponents the first
+// that can play is meant.
+export function playForm(choices, start) {
+  const wish = { game: "rps", opponent: SURPRISE, player: "person", episodes: 3, seat: 0 };
+  const fields = h("div", { class: "form" });
+  const problem = h("p", { class: "bad", role: "alert" });
+  const form = h(
+    "form",
+    { class: "card", onsubmit: submit },
+    fields,
+    h("p", {}, h("button", { class: "main", type: "submit" }, "Start")),
+    problem,
+  );
+  const gameText = text("game in full", (value) => (wish.game = value));
+  const opponentText = text("opponent in full", (value) => (wish.opponent = value));
+
+  function paint() {
+    const listed = choices.games.find((each) => each.spec === nameOf(wish.game));
+    const rivals = opponentsOf(choices, nameOf(wish.game));
+    const named = rivals.map((each) => [each.spec, each.title]);
+    const numSeats = listed?.seats ?? 2;
+    if (wish.seat >= numSeats) wish.seat = 0;
+    const seats = Array.from({ length: numSeats }, (_, seat) => [
+      String(seat),
+      seat === 0 ? "the first seat" : `seat ${seat + 1}`,
+    ]);
+    gameText.value = wish.game;
+    opponentText.value = wish.opponent === SURPRISE ? "" : wish.opponent;
+    opponentText.hidden = wish.opponent === SURPRISE;
+    const known = rivals.find((each) => each.spec === wish.opponent);
+    renew(
+      fields,
+      row(select("Game", gamesOf(choices), nameOf(wish.game), pickGame), gameText),
+      about(listed ? `${listed.about} Settings: ${listed.parameters}.` : "One of OpenSpiel's games, in its own words."),
+      row(
+        select("Opponent", [[SURPRISE, "a surprise, told at the end"], ...named], wish.opponent, change("opponent")),
+        opponentText,
+      ),
+      about(
+        known
+          ? `${known.about} ${known.parameters ? `Settings: ${known.parameters}.` : ""}`
+          : "One of those who can play this game; who it was is told when all episodes are over.",
+      ),
+      select("You take", seats, String(wish.seat), change("seat", Number)),
+      select(
+        "Episodes",
+        [1, 2, 3, 5, 8].map((num) => [String(num), String(num)]),
+        String(wish.episodes),
+        change("episodes", Number),
+      ),
+      select(
+        "Who plays",
+        [["person", "I do"], ...named.map(([spec, title]) => [spec, `${title}, and I watch`])],
+        wish.player,
+        change("player"),
+      ),
+    );
+  }
+
+  function pickGame(value) {
+    Object.assign(wish, { game: value, opponent: SURPRISE, player: "person" });
+    paint();
+  }
+
+  function change(name, convert = (value) => value) {
+    return (value) => {
+      wish[name] = convert(value);
+      paint();
+    };
+  }
+
+  async function submit(event) {
+    event.preventDefault();
+    show(problem);
+    const isHidden = wish.opponent === SURPRISE;
+    const opponents = isHidden
+      ? shuffled(
+          opponentsOf(choices, nameOf(wish.game))
+            .filter((each) => each.isScript)
+            .map((each) => each.spec),
+        )
+      : [wish.opponent];
+    try {
+      await start({ ...wish, opponents, isHidden });
+    } catch (error) {
+      show(problem, error.message);
+    }
+  }
+
+  paint();
+  return form;
+}
+
+function text(label, typed) {
+  const box = h("input", {
+    type: "text",
+    "aria-label": label,
+    title: `${label}, with its settings`,
+    spellcheck: "false",
+    oninput: () => typed(box.value),
+  });
+  return box;
+}
+
+function row(...children) {
+  return h("div", { class: "controls" }, children);
+}
+
+function about(words) {
+  return h("p", { class: "quiet" }, words);
+}
+
+function nameOf(spec) {
+  return spec.split(/[(:]/)[0].trim();
+}
+
+function gamesOf(choices) {
+  const names = [...choices.games.map((each) => each.spec), ...(choices.other_games ?? [])];
+  return names.map((name) => [name, gameTitle(name)]);
+}
+
+// Trained agents of this game first, then whoever else can play it.
+function opponentsOf(choices, game) {
+  const isListed = choices.games.some((each) => each.spec === game);
+  const trained = choices.checkpoints
+    .filter((each) => nameOf(each.game) === game)
+    .map((each) => ({
+      spec: each.spec,
+      title: `${each.name} after ${each.step} steps`,
+      about: `A trained agent (${each.model}): it remembers your episodes (memory: ${each.memory}).`,
+      parameters: "",
+      isScript: false,
+    }));
+  const others = choices.opponents
+    .filter((each) => (isListed ? each.fits.includes(game) : each.games === ANY))
+    .map((each) => ({ ...each, title: each.spec, isScript: !each.spec.startsWith("scripted:") }));
+  return [...(choices.can_play_models ? trained : []), ...others];
+}
+
+function shuffled(list) {
+  const mixed = list.map((each) => [Math.random(), each]).sort((a, b) => a[0] - b[0]);
+  return mixed.map(([, each]) => each);
+}

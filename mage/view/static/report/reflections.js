@@ -1,0 +1,51 @@
+// What reflections do: the same tasks with an agent's own, with none, with others', with history instead.
+import { h } from "../dom.js";
+import { estimate, plain } from "../format.js";
+import { card, estimateCell } from "../parts.js";
+import { scoresByEpisode, table } from "./figures.js";
+
+const ARMS = [
+  ["kept", "its own reflections"],
+  ["removed", "none"],
+  ["swapped", "those of another trial"],
+  ["history", "history instead"],
+];
+
+export function reflections(report) {
+  return report.reports.map((found) => {
+    const arms = ARMS.filter(([key]) => found[key]).map(([key, name], index) => ({
+      name,
+      scores: found[key],
+      dashed: index > 0,
+    }));
+    const gains = [
+      ["next_over_removed", "over none"],
+      ["next_over_swapped", "over another trial's"],
+      ["next_over_history", "over history"],
+    ];
+    const rows = gains
+      .filter(([key]) => found[key])
+      .map(([key, name]) => [h("th", { scope: "row" }, name), estimateCell(found[key])]);
+    return card(
+      `What reflections do, ${found.split}`,
+      h(
+        "div",
+        { class: "columns two" },
+        scoresByEpisode(`Score by episode, ${found.split}`, arms, []),
+        h(
+          "div",
+          {},
+          h("h3", {}, "What its own reflections gain after the first episode"),
+          table(["", "difference"], rows, "list tight"),
+          found.naming ? h("p", {}, naming(found.naming)) : null,
+        ),
+      ),
+    );
+  });
+}
+
+function naming({ named, by_chance: chance, over_chance: over }) {
+  const percent = (each) => `${plain(each.value * 100, 0)} %`;
+  const seen = `Reflections name the opponent's kind in ${percent(named)} of cases`;
+  return `${seen}; by chance it would be ${percent(chance)}. The difference: ${estimate(over)}.`;
+}

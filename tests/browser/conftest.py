@@ -1,0 +1,62 @@
+"""A browser and a server for the tests of the pages: one of each for every module."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from benchmarks.view_speed import Server
+from tests.browser.opened import Opened
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@pytest.fixture(scope="module")
+def server(runs: Path, executable: str) -> Iterator[Server]:
+    """`mage view` on the directory that the module's own fixture `runs` has made."""
+    with Server(runs) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def browser(server: Server, executable: str) -> Iterator[Browser]:
+    """Launched after the runs were made: from then on no other event loop may run in this thread."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        launched = driver.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def opened(browser: Browser, server: Server) -> Iterator[Opened]:
+    """A fresh page; at the end of the test it must have had no trouble."""
+    page = Opened(browser, server.url)
+    yield page
+    page.close()
+    assert page.troubles == []
+
+
+@pytest.fixture(scope="session")
+def executable() -> str:
+    """The browser of this machine."""
+    if find_spec("playwright") is None:
+        _without("playwright is not installed: pip install playwright")
+    found = next((path for path in map(shutil.which, _NAMES) if path is not None), None)
+    return found or _without(f"there is no browser: none of {', '.join(_NAMES)} is on the path")
+
+
+def _without(reason: str) -> NoReturn:
+    if os.environ.get("MAGE_BROWSER_TESTS") == "required":
+        pytest.fail(f"MAGE_BROWSER_TESTS=required, but {reason}", pytrace=False)
+    pytest.skip(reason)

@@ -1,0 +1,71 @@
+"""Run directories for the pages to show, played and written by the real machinery."""
+
+from __future__ import annotations
+
+import asyncio
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+
+from mage.build import scripted_table
+from mage.learn.run import go, start
+from mage.rollout.trial import play_trial
+from mage.schema import Config
+from mage.types import Trial
+from tests.processes import alone
+from tests.recorded import guest_trial, make_task
+from tests.tiny import tiny_config
+from tests.viewed import write_run
+
+EVIL = "</script><script>window.owned = 1</script><img src=x onerror='window.owned = 2'><b>bold</b><!--"
+NOTE = "They play round 1: rock, round 2: paper, round 3: scissors."
+"""What the scripted model writes about the cycle that it meets in `played`."""
+_LEARNED = (
+    "game=rps(rounds=3)",
+    "trial.episodes=3",
+    "steps=4",
+    "population.members=[]",
+    "population.split=rps-constants",
+    "agent.memory=both",
+    "agent.reflection_tokens=6",
+    "checkpoint.transcripts=1",
+    "checkpoint.every=2",
+    'evaluation.splits=["rps-constants"]',
+    "evaluation.final_trials=2",
+)
+
+
+def learned(path: Path) -> Path:
+    """A training run of a tiny model that writes notes: credit, a showcase at several steps, and an evaluation."""
+    start(tiny_config(*_LEARNED), path)
+    go(path, Console(file=StringIO()))
+    return path
+
+
+def counted() -> Trial:
+    """A trial in which a scripted model loses, writes down what it saw, and wins."""
+    world, seating = scripted_table(Config())
+    return asyncio.run(play_trial(world, make_task("rps(rounds=3)", ("cycle(step=1)",)), 0, seating))
+
+
+def played(path: Path) -> Path:
+    """Trials of several games: rock-paper-scissors with notes, Kuhn poker, tic-tac-toe, and one that nobody drew."""
+    games = ("kuhn_poker", "tic_tac_toe", "leduc_poker", "pd(rounds=2)")
+    return write_run(path, [counted(), *(guest_trial(make_task(game)) for game in games)])
+
+
+def met(path: Path) -> Path:
+    """A pay-off matrix of three players."""
+    players = ("copy", "beat-last", "always:rock")
+    ended = alone("cross-play", *players, "--game", "rps", "--trials", "2", "-o", path)
+    assert ended.code == 0, ended.said
+    return path
+
+
+def unreadable(path: Path) -> Path:
+    """A run of another schema version."""
+    run = write_run(path, [guest_trial(make_task())])
+    info = run / "run.json"
+    info.write_text(info.read_text().replace('"schema": 1', '"schema": 99'))
+    return run

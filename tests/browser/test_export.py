@@ -1,0 +1,68 @@
+"""An export, opened from disk: the same pages, without a server and without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.opened import Opened
+from tests.browser.scenes import learned
+from tests.processes import alone
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, executable: str) -> Path:
+    root = tmp_path_factory.mktemp("runs")
+    learned(root / "learned")
+    return root
+
+
+@pytest.fixture(scope="module")
+def exported(runs: Path) -> Path:
+    page = runs.parent / "page.html"
+    ended = alone("export", runs / "learned", "-o", page)
+    assert ended.code == 0, ended.said
+    return page
+
+
+@pytest.fixture
+def copy(exported: Path, browser: Browser) -> Iterator[Opened]:
+    opened = Opened(browser, exported.as_uri())
+    yield opened
+    opened.close()
+    assert opened.troubles == []
+    assert {url.partition("#")[0] for url in opened.requests} <= {exported.as_uri(), "about:blank", "data:,"}
+
+
+def test_a_copy_opens_at_its_run_and_shows_its_curves(copy: Opened) -> None:
+    copy.go("")
+    copy.wait(".chart .curve")
+    assert copy.find(".chart text.bound").count() == 2
+    assert copy.find("nav a:has-text('Play')").count() == 0
+    assert "exported" in copy.page.inner_text("footer")
+
+
+def test_its_trials_can_be_stepped_through_and_linked_to(copy: Opened) -> None:
+    copy.go("")
+    copy.find(".tabs a:has-text('Trials')").click()
+    copy.find("td a").first.click()
+    copy.wait(".stage h2")
+    copy.press("ArrowRight", "ArrowRight")
+    assert copy.find(".stage h2").inner_text() == "Episode 1 of 3, move 3 of 6"
+    copy.go(copy.hash())
+    assert copy.find(".stage h2").inner_text() == "Episode 1 of 3, move 3 of 6"
+
+
+def test_before_and_after_and_the_evaluation_are_in_it(copy: Opened) -> None:
+    copy.go("")
+    copy.find(".tabs a:has-text('Before and after')").click()
+    copy.wait(".side .stage h2")
+    copy.find(".tabs a:has-text('Evaluation')").click()
+    copy.wait(".chart .band")
+    assert "rps-constants" in copy.text()
