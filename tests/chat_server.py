@@ -10,7 +10,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
 from typing import Any, NamedTuple, Self
 
+from mage.engines.address import read_address
+from mage.engines.remote import Patience, RemoteEngine
 from mage.prompts.messages import ACTIONS, REFLECT_REQUEST
+
+HASTY = Patience(timeout_s=0.5, tries=4, wait_s=0.001, longest_wait_s=0.2)
 
 
 class Said(NamedTuple):
@@ -154,3 +158,24 @@ def _completion(said: Said) -> bytes:
     message = {"role": "assistant", "content": said.text}
     found = {"choices": [{"index": 0, "message": message, "finish_reason": said.finish}], "usage": said.usage}
     return json.dumps(found).encode()
+
+
+TROUBLE = {
+    "429": Said(status=429, raw=b"slow down", headers={"Retry-After": "0"}),
+    "500": Said(status=500, raw=b"oh no"),
+    "503": Said(status=503, raw=b""),
+    "timeout": Said("late", delay_s=0.7),
+    "truncated JSON": Said(raw=b'{"choices": [{"message": {"content": "roc'),
+    "hang-up": Said("x" * 5000, hangs_up=True),
+    "no completion": Said(raw=b'{"choices": []}'),
+    "not JSON": Said(raw=b"<html>\x1b[2J\x00 busy</html>"),
+    "deep JSON": Said(raw=b"[" * 200_000),
+    "wrong shape": Said(raw=b'{"choices": [{"message": {"content": 5}}]}'),
+    "too long": Said(raw=b" " * (2**23 + 1)),
+}
+"""What a server can do wrong, by name."""
+
+
+def engine_of(server: ChatServer, **how: object) -> RemoteEngine:
+    """The engine that asks a server, in haste."""
+    return RemoteEngine(read_address(server.agent), **{"patience": HASTY, **how})  # type: ignore[arg-type]

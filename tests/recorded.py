@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
+
 from mage.engines.scripted import Answer, ScriptedEngine
 from mage.games.openspiel import load_game
 from mage.games.world import OpenSpielWorld
@@ -58,3 +60,13 @@ def betting(note: str = "They fold too often.", says: str = "I bet. <action>bet<
 def failure(message: str = "it broke") -> Failure:
     """A trial that could not be played."""
     return Failure(make_task(), 2, "PlayError", message)
+
+
+def with_version(trial: Trial, version: int) -> Trial:
+    """The same trial, sampled by other weights."""
+    plain = msgspec.to_builtins(trial)
+    for episode in plain["episodes"]:
+        for turn in episode["turns"]:
+            for call in turn["calls"]:
+                call["sampled"]["version"] = version
+    return msgspec.convert(plain, Trial)

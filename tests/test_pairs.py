@@ -13,7 +13,7 @@ from mage.learn.run import go, start
 from mage.record.pairs import pairs_of
 from mage.record.store import RunReader, RunWriter
 from mage.types import Trial
-from tests.recorded import betting, failure, guest_trial, make_task, model_trial
+from tests.recorded import betting, failure, guest_trial, make_task, model_trial, with_version
 from tests.tiny import tiny_config
 
 
@@ -52,16 +52,6 @@ def test_a_run_that_keeps_no_transcripts_shows_the_beginning_and_the_end(tmp_pat
 @pytest.fixture
 def writer(tmp_path: Path) -> RunWriter:
     return RunWriter.create(tmp_path / "made", kind="train", config={}, seed=0)
-
-
-def with_version(trial: Trial, version: int) -> Trial:
-    """The same trial, sampled by other weights."""
-    plain = msgspec.to_builtins(trial)
-    for episode in plain["episodes"]:
-        for turn in episode["turns"]:
-            for call in turn["calls"]:
-                call["sampled"]["version"] = version
-    return msgspec.convert(plain, Trial)
 
 
 def test_siblings_failures_and_repetitions_are_no_pair(writer: RunWriter) -> None:

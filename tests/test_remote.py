@@ -1,4 +1,4 @@
-"""Remote models over real HTTP: a full trial, and everything a server can do wrong."""
+"""The engine for remote models over real HTTP: what goes out, and everything a server can do wrong."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from itertools import cycle
 
 import pytest
 
@@ -17,16 +16,12 @@ from mage.engines.remote import Patience, RemoteEngine
 from mage.errors import ConfigError, EngineError
 from mage.prompts.plain import PlainCodec
 from mage.protocols import Sampling
-from mage.types import Failure, Memory, ReplyMode, Sampled, Trial
-from tests.chat_server import Answer, Asked, ChatServer, Said, always, first_action
-from tests.seated import HOSTILE, agent_calls, make_settings, make_task, play, play_all, seat_engine
+from mage.types import Sampled
+from tests.chat_server import HASTY, TROUBLE, Answer, Asked, ChatServer, Said, always, engine_of
 
 CODEC = PlainCodec()
 PROMPT = CODEC.opening("You play.") + CODEC.user("Go.") + CODEC.answer("hm") + CODEC.user("Go on.")
 SECRET = "sk-very-secret-0123456789"
-HASTY = Patience(timeout_s=0.5, tries=4, wait_s=0.001, longest_wait_s=0.2)
-TEXT = make_settings(reply=ReplyMode.TEXT, max_tokens=600, reflection_tokens=300)
-EMPTY_ACTION = "<action></action>"
 
 
 @pytest.fixture(autouse=True)
@@ -38,10 +33,6 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 def server() -> Iterator[ChatServer]:
     with ChatServer() as server:
         yield server
-
-
-def engine_of(server: ChatServer, **how: object) -> RemoteEngine:
-    return RemoteEngine(read_address(server.agent), **{"patience": HASTY, **how})  # type: ignore[arg-type]
 
 
 def ask(server: ChatServer, *, max_tokens: int = 50, temperature: float = 0.7, seed: int = 5) -> Sampled:
@@ -106,21 +97,6 @@ def test_what_is_said_is_kept_up_to_the_limit(
     assert (CODEC.decode(reply.tokens), reply.cut) == (text, cut)
     assert len(reply.tokens) <= max_tokens
     assert cut == (CODEC.end not in reply.tokens)
-
-
-TROUBLE = {
-    "429": Said(status=429, raw=b"slow down", headers={"Retry-After": "0"}),
-    "500": Said(status=500, raw=b"oh no"),
-    "503": Said(status=503, raw=b""),
-    "timeout": Said("late", delay_s=0.7),
-    "truncated JSON": Said(raw=b'{"choices": [{"message": {"content": "roc'),
-    "hang-up": Said("x" * 5000, hangs_up=True),
-    "no completion": Said(raw=b'{"choices": []}'),
-    "not JSON": Said(raw=b"<html>\x1b[2J\x00 busy</html>"),
-    "deep JSON": Said(raw=b"[" * 200_000),
-    "wrong shape": Said(raw=b'{"choices": [{"message": {"content": 5}}]}'),
-    "too long": Said(raw=b" " * (2**23 + 1)),
-}
 
 
 @pytest.mark.parametrize("name", TROUBLE)
@@ -280,48 +256,6 @@ def test_a_budget_of_tokens_is_kept_to(server: ChatServer, usage: object, tokens
         ask(server)
         with pytest.raises(OutOfServiceError, match=f"the budget of {tokens + 1} remote tokens is spent"):
             ask(server)
-
-
-@pytest.mark.parametrize("memory", Memory)
-def test_a_full_trial_is_played(server: ChatServer, memory: Memory) -> None:
-    trial = play(make_task(), engine_of(server), make_settings(memory=memory, reply=ReplyMode.TEXT, max_tokens=600))
-    assert [len(episode.turns) for episode in trial.episodes] == [4, 4, 4]
-    assert {turn.action for e in trial.episodes for turn in e.turns if turn.observation.seat == 0} == {"rock"}
-    notes = memory in (Memory.REFLECTIONS, Memory.BOTH)
-    assert [r.action for r in trial.reflections] == ["They are still there."] * (2 if notes else 0)
-    assert len(server.asked) == len(agent_calls(trial)) == 6 + 2 * notes
-
-
-def test_trouble_in_the_middle_of_a_trial_leaves_no_trace(server: ChatServer) -> None:
-    task, how = make_task(), TEXT
-    calm = play(task, engine_of(server), how)
-    troubles = cycle([TROUBLE["429"], TROUBLE["500"], TROUBLE["truncated JSON"], None, TROUBLE["hang-up"], None])
-    server.answer = lambda asked: next(troubles) or first_action(asked)
-    assert play(task, engine_of(server), how) == calm
-
-
-@pytest.mark.parametrize(
-    "text", [*HOSTILE, "\x1b[2J\x1b]0;owned\x07", "x" * 3_000_000, "\ud800\udc00 \udfff", EMPTY_ACTION]
-)
-def test_hostile_text_is_an_invalid_reply_and_nothing_else(server: ChatServer, text: str) -> None:
-    server.answer = always(Said(text))
-    trial = play(make_task(), engine_of(server), TEXT)
-    assert [episode.result.forfeited_by for episode in trial.episodes] == [0, 0, 0]
-    assert all(call.problem is not None for e in trial.episodes for turn in e.turns for call in turn.calls)
-    for asked in server.asked:
-        roles = [message["role"] for message in asked.body["messages"]]
-        assert roles == ["system", *["user", "assistant"] * (len(roles) // 2 - 1), "user"], "no text opens a turn"
-
-
-def test_a_call_that_fails_is_the_failure_of_its_trial_alone(server: ChatServer) -> None:
-    server.answer = lambda asked: TROUBLE["500"] if asked.body["seed"] % 5 == 0 else first_action(asked)
-    jobs = [(make_task(seed=seed), 0) for seed in range(6)]
-    outcomes = play_all(jobs, seat_engine(engine_of(server), TEXT))
-    failures = [o for o in outcomes if isinstance(o, Failure)]
-    assert 0 < len(failures) < 6
-    assert {f.error for f in failures} == {"EngineError"}
-    assert all("answers 500: oh no; it was asked 4 times" in f.message for f in failures)
-    assert all(isinstance(o, Trial) for o in outcomes if o not in failures)
 
 
 def test_the_key_is_in_no_reply_error_repr_or_log(server: ChatServer, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,25 +8,25 @@ import pytest
 from scipy.stats import ttest_ind, ttest_rel  # type: ignore[import-untyped]
 
 from mage.evaluate.metrics import Estimate, mean, mean_of_few
-from mage.evaluate.ties import Mark, Pairing, Sample, difference, standings
+from mage.evaluate.ties import Mark, Measured, Pairing, difference, standings
 
 
-def by_trial(values: Sequence[float], first: int = 0) -> Sample:
-    return Sample(mean(values), by_task={number + first: value for number, value in enumerate(values)})
+def by_trial(values: Sequence[float], first: int = 0) -> Measured:
+    return Measured(mean(values), by_task={number + first: value for number, value in enumerate(values)})
 
 
-def by_seed(*values: float, first: int = 0) -> Sample:
-    return Sample(mean_of_few(values), by_seed={str(seed + first): value for seed, value in enumerate(values)})
+def by_seed(*values: float, first: int = 0) -> Measured:
+    return Measured(mean_of_few(values), by_seed={str(seed + first): value for seed, value in enumerate(values)})
 
 
-def behind(num_errors: float) -> Sample:
+def behind(num_errors: float) -> Measured:
     """So many standard errors under 100 trials that all score 0."""
     sign = [1.0, -1.0] * 50
     error = (sum(s * s for s in sign) / 99 / 100) ** 0.5
     return by_trial([s - num_errors * error for s in sign])
 
 
-def marks(*samples: Sample, is_low_best: bool = False) -> list[Mark]:
+def marks(*samples: Measured, is_low_best: bool = False) -> list[Mark]:
     return [standing.mark for standing in standings(samples, is_low_best=is_low_best)]
 
 
@@ -69,7 +69,7 @@ def test_a_trained_method_keeps_the_error_of_its_seeds_beside_a_fixed_player() -
 
 
 def test_one_value_alone_proves_nothing() -> None:
-    alone = Sample(Estimate(0.1, None, None))
+    alone = Measured(Estimate(0.1, None, None))
     assert marks(by_trial([0.9, 0.9]), alone) == [Mark.BEST, Mark.TIED]
 
 
@@ -80,7 +80,7 @@ def test_without_scatter_the_better_one_is_better() -> None:
 
 def test_rounding_makes_nobody_worse() -> None:
     one, other = Estimate(1 - 1 / 3, 1 - 1 / 3, 1 - 1 / 3), Estimate(2 / 3, 2 / 3, 2 / 3)
-    found, pairing = difference(Sample(one), Sample(other))
+    found, pairing = difference(Measured(one), Measured(other))
     assert (found.is_tie, found.p_value, pairing) == (True, 1.0, Pairing.NONE)
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from typing import Any
 import pytest
 
 import mage
-from benchmarks.view_speed import Server, has_torch
+from benchmarks.view_speed import has_torch
 from mage.record.store import RunReader
 from mage.types import Memory, Trial
 from mage.view.sitting import MAX_NOTE
@@ -340,19 +338,3 @@ def test_a_model_that_cannot_be_loaded_ends_the_game_with_one_line(viewer: Viewe
     assert (state["phase"], state["saved"]) == ("failed", None)
     assert state["error"]
     assert "\n" not in state["error"]
-
-
-def test_a_real_server_tells_watchers_of_moves(tmp_path: Path) -> None:
-    with Server(tmp_path) as server:
-        found = re.search(r'name="mage-token" content="([^"]+)"', server.get("/").decode())
-        assert found is not None
-        headers = {"Origin": server.url, "X-Mage-Token": found[1], "Content-Type": "application/json"}
-        asked = {"game": "tic_tac_toe", "player": "uniform", "opponent": "uniform", "episodes": 1, "pace_s": 0.1}
-        request = urllib.request.Request(f"{server.url}/api/play", json.dumps(asked).encode(), headers)
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            session = json.load(answer)["session"]
-        with urllib.request.urlopen(f"{server.url}/api/live?session={session}", timeout=10) as stream:
-            told = (json.loads(line[6:]) for line in stream if line.startswith(b"data: "))
-            versions = [next(told)["version"] for _ in range(4)]
-        assert versions == sorted(set(versions))
-        assert not has_torch(server.pid)

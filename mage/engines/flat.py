@@ -37,7 +37,7 @@ class Burst(NamedTuple):
     """0 takes the likeliest token."""
 
 
-class Sampling(NamedTuple):
+class BurstDraws(NamedTuple):
     """A burst under way: (R, count) tokens and log-probabilities."""
 
     tokens_RK: Fetched
@@ -92,7 +92,7 @@ class FlatExecutor:
         return self._passes[sizes].run(table_of(works, sizes, self.num_slots))[: len(works)]
 
     @torch.inference_mode()
-    def sample(self, works: Sequence[Work], burst: Burst) -> Sampling:
+    def sample(self, works: Sequence[Work], burst: Burst) -> BurstDraws:
         """Go on freely from rows that have one new token each."""
         sizes = rounded(Sizes(len(works), len(works), len(works), DECODE_BLOCK))
         if sizes.rows not in self._bursts:
@@ -163,7 +163,7 @@ class _Sampler:
         if device.type == "cuda":
             self._capture(pool)
 
-    def run(self, table: np.ndarray[Any, Any], burst: Burst) -> Sampling:
+    def run(self, table: np.ndarray[Any, Any], burst: Burst) -> BurstDraws:
         num_rows, count = burst.points_RK.shape
         device = self._heat_R.device
         self._table.copy_(upload(table, device))
@@ -177,7 +177,7 @@ class _Sampler:
                 self._graph.replay()
         tokens_KR, logprobs_KR = self._tokens_KR[:count, :num_rows], self._logprobs_KR[:count, :num_rows]
         # A copy of their own, contiguous as transfers need it: the next burst may begin before they are read.
-        return Sampling(
+        return BurstDraws(
             Fetched(tokens_KR.t().clone(memory_format=torch.contiguous_format)),
             Fetched(logprobs_KR.t().clone(memory_format=torch.contiguous_format)),
         )

@@ -14,7 +14,7 @@ import numpy as np
 
 from mage.engines.draw import Draws
 from mage.engines.executor import Executor
-from mage.engines.flat import Burst, FlatExecutor, Sampling
+from mage.engines.flat import Burst, BurstDraws, FlatExecutor
 from mage.engines.jobs import Reply
 from mage.engines.plan import Work
 from mage.engines.scheduler import Row, Scheduler
@@ -96,7 +96,7 @@ class Passes:
                 self._scheduler.remember(row)
             row.job.take(draw)
 
-    def _burst(self, executor: FlatExecutor, rows: Sequence[Row]) -> tuple[list[Reply], Sampling]:
+    def _burst(self, executor: FlatExecutor, rows: Sequence[Row]) -> tuple[list[Reply], BurstDraws]:
         """Several tokens of free text for each row, without the host in between."""
         replies = [row.job for row in rows if isinstance(row.job, Reply)]
         count = min(executor.burst, max(reply.free_tokens for reply in replies))
@@ -105,8 +105,8 @@ class Passes:
         self._counts["passes"] += count
         return replies, executor.sample([_work(row) for row in rows], Burst(points, heat))
 
-    def _take_burst(self, rows: Sequence[Row], replies: Sequence[Reply], sampling: Sampling) -> None:
-        for row, reply, tokens, logprobs in zip(rows, replies, *sampling.read(), strict=True):
+    def _take_burst(self, rows: Sequence[Row], replies: Sequence[Reply], draws: BurstDraws) -> None:
+        for row, reply, tokens, logprobs in zip(rows, replies, *draws.read(), strict=True):
             before = len(reply.ids)
             reply.take_free(tokens, logprobs)
             row.filled = len(reply.ids) - 1

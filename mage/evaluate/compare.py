@@ -16,7 +16,7 @@ from mage.evaluate.cost import History, Level, Reached, levels, reached
 from mage.evaluate.limits import over_seats
 from mage.evaluate.metrics import ROUNDING, Estimate, mean_of_few
 from mage.evaluate.suite import SplitReport
-from mage.evaluate.ties import Mark, Sample, Standing, standings
+from mage.evaluate.ties import Mark, Measured, Standing, standings
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -233,17 +233,17 @@ def _marked(rows: Sequence[Row], found: Sequence[Sequence[tuple[Entry, Judged]]]
     return [msgspec.structs.replace(row, figures=mine) for row, mine in zip(rows, figures, strict=True)]
 
 
-def _sample(column: Column, mine: Sequence[tuple[Entry, Judged]]) -> Sample | None:
+def _sample(column: Column, mine: Sequence[tuple[Entry, Judged]]) -> Measured | None:
     estimates = [column.estimate(judged.report) for _, judged in mine]
     known = [estimate for estimate in estimates if estimate is not None]
     if len(known) < len(estimates):
         return None
     if len(mine) > 1:
         by_seed = {str(entry.seed): estimate.value for (entry, _), estimate in zip(mine, known, strict=True)}
-        return Sample(_pooled(known), by_seed=by_seed)
+        return Measured(_pooled(known), by_seed=by_seed)
     report, task_seed = mine[0][1].report, mine[0][1].task_seed
     tasks = ((task_seed, *task) for task in report.tasks)
-    return Sample(known[0], by_task=dict(zip(tasks, column.by_trial(report), strict=True)))
+    return Measured(known[0], by_task=dict(zip(tasks, column.by_trial(report), strict=True)))
 
 
 def _pooled(estimates: Sequence[Estimate]) -> Estimate:

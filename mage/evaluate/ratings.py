@@ -15,7 +15,7 @@ Counts = NDArray[np.int64]
 
 SMOOTHING = 0.5
 """Wins that each agent is given against each other: without them whoever never loses has no finite rating."""
-NO_ALPHA_RANK = "OpenSpiel's module imports matplotlib and networkx: pip install 'mage-rl[plot]' networkx"
+NO_ALPHA_RANK = "OpenSpiel's module imports matplotlib and networkx: pip install 'mage-rl[plot]'"
 _PRECISION, _TOLERANCE = 1e-9, 1e-6
 """What is asked of the solvers, and what is taken for an equilibrium."""
 

@@ -49,7 +49,7 @@ class Mark(StrEnum):
     """Not significantly worse than the best."""
 
 
-class Sample(msgspec.Struct, frozen=True):
+class Measured(msgspec.Struct, frozen=True):
     """What one figure of one method is the mean of."""
 
     estimate: Estimate
@@ -68,7 +68,7 @@ class Standing(msgspec.Struct, frozen=True):
     pairing: Pairing = Pairing.NONE
 
 
-def standings(samples: Sequence[Sample], *, is_low_best: bool = False) -> list[Standing]:
+def standings(samples: Sequence[Measured], *, is_low_best: bool = False) -> list[Standing]:
     """Mark the best figure and all that are not significantly worse; one figure alone has no mark."""
     if len(samples) < 2:
         return [Standing(Mark.NONE)] * len(samples)
@@ -85,7 +85,7 @@ def standings(samples: Sequence[Sample], *, is_low_best: bool = False) -> list[S
     return result
 
 
-def difference(a: Sample, b: Sample) -> tuple[Difference, Pairing]:
+def difference(a: Measured, b: Measured) -> tuple[Difference, Pairing]:
     """The mean of a - b, with the pairing that there is."""
     common = [task for task in a.by_task if task in b.by_task]
     if common and len(common) >= SHARED * max(len(a.by_task), len(b.by_task)):
@@ -97,7 +97,7 @@ def difference(a: Sample, b: Sample) -> tuple[Difference, Pairing]:
     return _unpaired(a, b), Pairing.NONE
 
 
-def _unpaired(a: Sample, b: Sample) -> Difference:
+def _unpaired(a: Measured, b: Measured) -> Difference:
     """The difference of two means that are not about the same things (Welch 1947); a mean without error proves none."""
     from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]  # slow to import, needed here alone
 
@@ -115,7 +115,7 @@ def _unpaired(a: Sample, b: Sample) -> Difference:
     return Difference(Estimate(value, value - reach, value + reach), 2 * float(stdtr(freedom, -abs(value) / error)))
 
 
-def _error(sample: Sample) -> tuple[float, float] | None:
+def _error(sample: Measured) -> tuple[float, float] | None:
     """The standard error of a mean and its degrees of freedom; those of many trials are as good as infinite."""
     from scipy.special import stdtrit
 
