@@ -79,16 +79,19 @@ class Case:
 
 CASES = (
     Case("smollm2", "choice", trials=512, budget=65536),
-    Case("smollm2", "choice", trials=512, budget=65536, compiled=False),
-    Case("smollm2", "text", trials=512, budget=65536),
     Case("qwen3-0.6b", "choice", trials=256, budget=32768),
-    Case("qwen3-4b", "choice", trials=64, budget=8192),
+    Case("qwen3-0.6b", "choice", trials=256, budget=32768, lora=16, compiled=False),
+    Case("qwen3-4b", "choice", trials=64, budget=8192, compiled=False),
+    Case("qwen3-4b", "choice", trials=64, budget=16384, lora=16, compiled=False),
     Case("qwen3-0.6b", "long", trials=4, budget=LONG),
+    Case("qwen3-4b", "long", trials=2, budget=LONG, lora=16, compiled=False),
+    Case("qwen3-4b", "choice", trials=64, budget=8192),
+    Case("smollm2", "text", trials=512, budget=65536),
     Case("qwen3-0.6b", "choice", trials=256, budget=32768, lora=16),
     Case("qwen3-4b", "choice", trials=64, budget=16384, lora=16),
-    Case("qwen3-4b", "long", trials=2, budget=LONG, lora=16),
-    Case("qwen3-4b", "choice", trials=64, budget=16384, checkpointing=True),
+    Case("smollm2", "choice", trials=512, budget=65536, compiled=False),
     Case("qwen3-0.6b", "choice", trials=256, budget=32768, compiled=False),
+    Case("qwen3-4b", "choice", trials=64, budget=16384, checkpointing=True, compiled=False),
     Case("smollm2", "choice", trials=512, budget=65536, lora=16),
 )
 """In order of importance: where time is short, the last ones are left out."""
