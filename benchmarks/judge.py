@@ -67,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("given", nargs="+", metavar="SET|KEY=VALUE", help=f"sets: {', '.join(SETS)}")
     parser.add_argument("--out", type=Path, default=Path("runs/judge"))
     parser.add_argument("--seeds", type=int, help="seeds of each recipe, instead of the set's own number")
+    parser.add_argument("--minutes", type=float, help="most training time of one run, instead of the set's own")
     parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1))
     options = parser.parse_args(arguments)
     names = [name for name in options.given if "=" not in name]
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown or not names:
         parser.error(f"unknown set {', '.join(unknown) or '(none)'}; known: {', '.join(SETS)}")
     options.out.mkdir(parents=True, exist_ok=True)
-    sweeps = [sweep for name in names for sweep in sweeps_of(name, options.out, options.seeds, overrides)]
+    sweeps = [sweep for name in names for sweep in sweeps_of(name, options, overrides)]
     with ThreadPoolExecutor(options.processes) as workers:
         codes = list(workers.map(run, sweeps))
     for name in names:
@@ -90,12 +91,12 @@ class Job(NamedTuple):
     arguments: tuple[str, ...]
 
 
-def sweeps_of(name: str, out: Path, seeds: int | None, overrides: Sequence[str]) -> list[Job]:
+def sweeps_of(name: str, options: argparse.Namespace, overrides: Sequence[str]) -> list[Job]:
     """The sweeps of a set: new ones, or those that have begun."""
     jobs: list[Job] = []
-    for folder, recipes in zip(_folders(name, out), SETS[name].sweeps, strict=True):
-        new = (*recipes, *overrides, "--seeds", str(seeds or SETS[name].seeds))
-        new = (*new, "--max-minutes", str(SETS[name].minutes), "--run", str(folder))
+    for folder, recipes in zip(_folders(name, options.out), SETS[name].sweeps, strict=True):
+        new = (*recipes, *overrides, "--seeds", str(options.seeds or SETS[name].seeds))
+        new = (*new, "--max-minutes", str(options.minutes or SETS[name].minutes), "--run", str(folder))
         begun = ("--resume", str(folder))
         jobs.append(Job(folder.with_suffix(".log"), ("sweep", *(begun if (folder / "sweep.json").exists() else new))))
     return jobs
