@@ -76,7 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown or not names:
         parser.error(f"unknown set {', '.join(unknown) or '(none)'}; known: {', '.join(SETS)}")
     options.out.mkdir(parents=True, exist_ok=True)
-    sweeps = [sweep for name in names for sweep in sweeps_of(name, options, overrides)]
+    sweeps = [
+        sweep for name in names for sweep in sweeps_of(name, options.out, overrides, options.seeds, options.minutes)
+    ]
     with ThreadPoolExecutor(options.processes) as workers:
         codes = list(workers.map(run, sweeps))
     for name in names:
@@ -91,12 +93,14 @@ class Job(NamedTuple):
     arguments: tuple[str, ...]
 
 
-def sweeps_of(name: str, options: argparse.Namespace, overrides: Sequence[str]) -> list[Job]:
+def sweeps_of(
+    name: str, out: Path, overrides: Sequence[str], seeds: int | None = None, minutes: float | None = None
+) -> list[Job]:
     """The sweeps of a set: new ones, or those that have begun."""
     jobs: list[Job] = []
-    for folder, recipes in zip(_folders(name, options.out), SETS[name].sweeps, strict=True):
-        new = (*recipes, *overrides, "--seeds", str(options.seeds or SETS[name].seeds))
-        new = (*new, "--max-minutes", str(options.minutes or SETS[name].minutes), "--run", str(folder))
+    for folder, recipes in zip(_folders(name, out), SETS[name].sweeps, strict=True):
+        new = (*recipes, *overrides, "--seeds", str(seeds or SETS[name].seeds))
+        new = (*new, "--max-minutes", str(minutes or SETS[name].minutes), "--run", str(folder))
         begun = ("--resume", str(folder))
         jobs.append(Job(folder.with_suffix(".log"), ("sweep", *(begun if (folder / "sweep.json").exists() else new))))
     return jobs

@@ -21,15 +21,15 @@ TINY = (
 
 
 def test_the_commands_are_those_of_a_new_sweep_or_of_one_that_has_begun(tmp_path: Path) -> None:
-    first, second = sweeps_of("kuhn", tmp_path, None, ["seed=5"])
+    first, second = sweeps_of("kuhn", tmp_path, ["seed=5"], minutes=2.0)
     assert first.arguments == (
-        *("sweep", "kuhn-mage", "kuhn-lamer", "seed=5", "--seeds", "3", "--max-minutes", "3.0"),
+        *("sweep", "kuhn-mage", "kuhn-lamer", "seed=5", "--seeds", "3", "--max-minutes", "2.0"),
         *("--run", str(tmp_path / "kuhn-a")),
     )
     assert second.log == tmp_path / "kuhn-b.log"
     (tmp_path / "kuhn-a").mkdir()
     (tmp_path / "kuhn-a" / "sweep.json").touch()
-    assert sweeps_of("kuhn", tmp_path, None, [])[0].arguments == ("sweep", "--resume", str(tmp_path / "kuhn-a"))
+    assert sweeps_of("kuhn", tmp_path, [])[0].arguments == ("sweep", "--resume", str(tmp_path / "kuhn-a"))
     folders = [str(tmp_path / name) for name in ("kuhn-a", "kuhn-b")]
     assert comparison_of("kuhn", tmp_path).arguments == ("compare", *folders, "-o", str(tmp_path / "kuhn"))
 
