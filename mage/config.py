@@ -43,6 +43,20 @@ def replaced(config: Config, values: Mapping[str, object], source: str) -> Confi
     return validated(plain, source)
 
 
+def value_of(config: Config, key: str) -> Any:
+    """The value of a dotted key.
+
+    >>> value_of(Config(), "batch.size")
+    8
+    """
+    value: Any = config
+    for part in key.split("."):
+        if part not in getattr(type(value), "model_fields", {}):
+            raise ConfigError(f"there is no setting {key!r}")
+        value = getattr(value, part)
+    return value
+
+
 def parse_override(override: str) -> tuple[str, object]:
     """The dotted key and the value of an override.
 

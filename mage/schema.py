@@ -47,6 +47,39 @@ class PopulationConfig(FrozenModel):
     """How often each member is drawn; equal when empty."""
 
 
+class LeagueConfig(FrozenModel):
+    """Several agents that learn in one run, and meet each other, their past and the population."""
+
+    learners: Count = 0
+    """How many learn. 0 trains one agent against the population alone; `batch.groups` is shared out among them."""
+    sampler: str = "anchored"
+    """Whom a learner meets: anchored, prioritised, psro, uniform or weighted. docs/league.md says when to use which."""
+    options: dict[str, bool | int | float | str] = {}
+    """The sampler's own parameters."""
+    both: bool = True
+    """Where two learners meet, both learn, each from its own seat."""
+    alone: bool = False
+    """Learners meet the population and their own line alone (themselves and their snapshots), not each other."""
+    snapshot_every: Count = 25
+    """Steps between snapshots of every learner that is well; 0 takes none on schedule."""
+    lead: Annotated[float, Field(ge=0)] = 0.0
+    """Take a snapshot besides when a learner's mean score over all it meets is above this, interval included; 0 is
+    off."""
+    snapshots: Count = 8
+    """Most snapshots that stay; the one that is most like a newer one leaves first."""
+    half_life: Annotated[float, Field(gt=0)] = 50.0
+    """Results of a learner count half after so many further ones against the same member."""
+    exploit_every: Count = 0
+    """Steps between exploit and explore; 0 is never."""
+    explore: tuple[str, ...] = ("learner.lr", "learner.entropy_start")
+    """Settings that learners differ in: some of learner.lr, learner.entropy_start, learner.entropy_end,
+    learner.divergence_weight, credit.turn, credit.episode and agent.temperature."""
+    factor: Annotated[float, Field(gt=1)] = 1.25
+    """What exploring multiplies or divides a setting by."""
+    nashconv_every: Count = 0
+    """Steps between computations of each learner's NashConv without memory, for small two-player games; 0 is never."""
+
+
 class AgentConfig(FrozenModel):
     """The language model at the table."""
 
@@ -252,6 +285,7 @@ class Config(FrozenModel):
     """Where metrics go besides the run directory: tensorboard, wandb, trackio."""
     trial: TrialConfig = TrialConfig()
     population: PopulationConfig = PopulationConfig()
+    league: LeagueConfig = LeagueConfig()
     agent: AgentConfig = AgentConfig()
     batch: BatchConfig = BatchConfig()
     credit: CreditConfig = CreditConfig()

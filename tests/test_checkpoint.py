@@ -45,7 +45,7 @@ def state(parts: Parts, step: int) -> TrainState:
 
 def save(parts: Parts, folder: Path, step: int) -> Path:
     card = model_card(parts.config, step, parts.loaded.name)
-    return save_checkpoint(folder, parts.loaded, parts.learner, state(parts, step), card)
+    return save_checkpoint(folder, parts.loaded, parts.learner, state(parts, step), card, lambda _: None)
 
 
 @pytest.fixture(scope="module")

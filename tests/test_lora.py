@@ -191,7 +191,7 @@ def parts() -> Parts:
 
 def checkpoint(parts: Parts, folder: Path) -> Path:
     card = model_card(parts.config, 1, parts.loaded.name)
-    return save_checkpoint(folder, parts.loaded, parts.learner, state(parts, 1), card)
+    return save_checkpoint(folder, parts.loaded, parts.learner, state(parts, 1), card, lambda _: None)
 
 
 def test_engine_and_learner_agree_on_merged_weights(parts: Parts) -> None:

@@ -157,6 +157,14 @@ class LocalEngine:
             raise EngineError(f"the engine was made without room for adapters, so {name!r} cannot be published")
         await self._between_calls(partial(self._load_adapter, name, factors, version))
 
+    def drop_adapter(self, name: str) -> None:
+        """Forget an adapter that no call plays with; the next new one gets its place."""
+        number = self.number_of(name)
+        if any(row.adapter == number for row in self._scheduler.rows):
+            raise EngineError(f"adapter {name!r} is played with now; it cannot be dropped")
+        del self._numbers[name]
+        self._cache.clear(number)
+
     def adapter(self, name: str) -> AdapterEngine:
         """This engine with the adapter that is published under `name`, now or before the first call."""
         return AdapterEngine(self, name)
@@ -270,9 +278,10 @@ class LocalEngine:
     def _load_adapter(self, name: str, factors: Mapping[str, LowRank], version: int | None) -> None:
         assert isinstance(self._executor, FlatExecutor)
         assert self.room is not None
-        number = self._numbers.get(name, len(self._numbers))
-        if number == self.room.places:
-            raise EngineError(f"the engine has room for {number} adapters, and {name!r} would be one more")
+        free = [number for number in range(self.room.places) if number not in self._numbers.values()]
+        if name not in self._numbers and not free:
+            raise EngineError(f"the engine has room for {self.room.places} adapters, and {name!r} would be one more")
+        number = self._numbers[name] if name in self._numbers else free[0]
         self._executor.load_adapter(number, factors)
         self._numbers[name] = number
         self._versions[number] = self._versions.get(number, -1) + 1 if version is None else version

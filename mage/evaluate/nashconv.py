@@ -142,6 +142,14 @@ async def nash_conv_of(
     )
 
 
+async def first_episode(agent: Named, game: str, *, episodes: int, num_samples: int = 64, seed: int = 0) -> Gains:
+    """What best replies gain against an agent that remembers nothing yet."""
+    loaded = load_game(game)
+    tasks = [_tasks(loaded, None, episodes, derive(seed, "nash-conv", 0))]
+    (gains,) = _gains(loaded, await _read_first(agent, tasks, information_states(loaded), num_samples))
+    return gains
+
+
 def exploited(game: Game, table: Table) -> Gains:
     """What best replies gain against a policy, by OpenSpiel, in units of the game's scores.
 

@@ -57,6 +57,7 @@ class Game:
         self.num_seats: int = rules.num_players()
         self.nothing: tuple[float, ...] = (0.0,) * self.num_seats
         self.lowest: float = rules.min_utility() / scale
+        self.highest: float = rules.max_utility() / scale
         self.has_chance = kind.chance_mode != kind.ChanceMode.DETERMINISTIC
         self.samples_itself = kind.chance_mode == kind.ChanceMode.SAMPLED_STOCHASTIC
         self.zero_sum: bool = kind.utility == kind.Utility.ZERO_SUM

@@ -11,6 +11,7 @@ import torch
 from mage.engines.adapters import Room
 from mage.engines.executor import flat_obstacle
 from mage.engines.local import LocalEngine
+from mage.errors import ConfigError
 from mage.models.device import Placement, placed, settle
 from mage.models.load import Loaded, is_random, load_model
 from mage.schema import Config
@@ -26,7 +27,7 @@ class _Kept:
     model: str
     placement: Placement
     seed: int
-    rank: int
+    adapters: tuple[int, int, int]
     loaded: Loaded
     engine: LocalEngine
 
@@ -48,12 +49,10 @@ class Bench:
         gc.collect()
         placement = placed(config.device, config.dtype)
         kept, self._kept = self._kept, None
-        wanted = (config.agent.model, placement, config.agent.context, config.learner.lora_rank)
-        if kept is None or (kept.model, kept.placement, kept.engine.length, kept.rank) != wanted:
+        wanted = (config.agent.model, placement, config.agent.context, _adapters(config))
+        if kept is None or (kept.model, kept.placement, kept.engine.length, kept.adapters) != wanted:
             del kept  # before its successor is made
-            kept = _Kept(
-                config.agent.model, placement, config.seed, config.learner.lora_rank, *model_and_engine(config)
-            )
+            kept = _Kept(config.agent.model, placement, config.seed, _adapters(config), *model_and_engine(config))
         elif kept.seed != config.seed and is_random(config.agent.model):
             kept = replace(kept, seed=config.seed, loaded=_load(config, placement))
         kept.engine.reset_cache()
@@ -68,7 +67,7 @@ def model_and_engine(config: Config) -> tuple[Loaded, LocalEngine]:
     loaded = _load(config, placed(config.device, config.dtype))
     rank, length = config.learner.lora_rank, config.agent.context
     num_trained = 0 if rank else sum(p.numel() for p in loaded.model.parameters())
-    room = _room_for(rank, loaded, length)
+    room = _room_for(config, loaded)
     return loaded, LocalEngine(loaded, length=length, adapters=room, reserve=_LEARNER_BYTES * num_trained)
 
 
@@ -80,10 +79,30 @@ def served(config: Config) -> tuple[Loaded, LocalEngine]:
     return loaded, LocalEngine(loaded, length=config.agent.context)
 
 
-def _room_for(rank: int, loaded: Loaded, length: int) -> Room | None:
-    """Room for the adapter that is trained, where weights have too few bits to add it to them and it can be had."""
+def _adapters(config: Config) -> tuple[int, int, int]:
+    """What the room for adapters depends on: their rank, and how many there may be."""
+    return config.learner.lora_rank, config.league.learners, config.league.snapshots
+
+
+def _room_for(config: Config, loaded: Loaded) -> Room | None:
+    """Room for the adapters that are played with.
+
+    One alone is added to the weights where these have enough bits for it, or where there is no other way. Those of a
+    league are told apart: one for whoever is judged, one for each learner, and one for each snapshot, of which there
+    may be one more a learner for a moment: they join before others leave, and the last of a learner's never does.
+    """
+    rank, league = config.learner.lora_rank, config.league
+    if not rank:
+        return None
+    obstacle = flat_obstacle(loaded.model, config.agent.context)
+    if league.learners:
+        if obstacle is not None:
+            raise ConfigError(
+                f"league.learners = {league.learners}: {loaded.name} cannot play with adapters; {obstacle}"
+            )
+        return Room(1 + 2 * league.learners + max(league.snapshots, league.learners), rank)
     is_rounded = loaded.model.dtype is not torch.float32
-    return Room(1, rank) if rank and is_rounded and flat_obstacle(loaded.model, length) is None else None
+    return Room(1, rank) if is_rounded and obstacle is None else None
 
 
 def _load(config: Config, placement: Placement) -> Loaded:

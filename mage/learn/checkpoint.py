@@ -6,6 +6,7 @@
         optimizer.safetensors                            master weights, the optimizer's tensors, a value head's
         state.json                                       step, statistics, counters, lengths of the logs
         README.md                                        a model card
+        league.json learners/                            of a league, whose leader all the rest is: everybody else
 
 A checkpoint is written under another name and renamed when complete, so one that exists is whole.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 import msgspec
@@ -50,8 +51,10 @@ class TrainState(msgspec.Struct, frozen=True):
     rollbacks: int
 
 
-def save_checkpoint(folder: Path, loaded: Loaded, learner: Learner, state: TrainState, card: str) -> Path:
-    """Write everything, then give it its name."""
+def save_checkpoint(
+    folder: Path, loaded: Loaded, learner: Learner, state: TrainState, card: str, more: Callable[[Path], None]
+) -> Path:
+    """Write everything, `more` included, then give it its name."""
     target = checkpoint_path(folder, state.step)
     scratch = folder / f"{_WRITING}{target.name}"
     shutil.rmtree(scratch, ignore_errors=True)
@@ -62,7 +65,8 @@ def save_checkpoint(folder: Path, loaded: Loaded, learner: Learner, state: Train
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, scratch / "optimizer.safetensors")
     (scratch / "README.md").write_text(card, encoding="utf-8")
     write_atomically(scratch / "state.json", msgspec.json.format(msgspec.json.encode(state), indent=1))
-    for path in (*scratch.iterdir(), scratch):
+    more(scratch)
+    for path in (*scratch.rglob("*"), scratch):
         force_to_disk(path)
     scratch.rename(target)
     force_to_disk(folder)

@@ -24,6 +24,10 @@ class Policy:
         if compiled:
             compile_layers(model)
 
+    def sampled_at(self, temperature: float) -> None:
+        """Read tokens from now on as sampled at another temperature."""
+        self._head.temperature = temperature
+
     def hidden(self, batch: MicroBatch) -> Tensor:
         """Hidden states where trained tokens are predicted, (N, D): logits are computed nowhere else."""
         return self.states(batch)[batch.rows_N, batch.before_N]

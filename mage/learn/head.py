@@ -32,7 +32,7 @@ class Head:
 
     def __init__(self, model: Any, temperature: float, *, compiled: bool, chunk_bytes: int = _CHUNK_BYTES) -> None:
         self._model = model
-        self._temperature = temperature
+        self.temperature = temperature
         self._chunk_bytes = chunk_bytes
         self._is_plain = _is_plain(model)
         self._has_rows = self._is_plain and _has_rows(model)
@@ -111,7 +111,7 @@ class Head:
         return torch.cat([logprobs_C for logprobs_C, _ in found]), torch.cat([entropy_C for _, entropy_C in found])
 
     def _cooled(self, logits_NV: Tensor) -> Tensor:
-        return logits_NV.float() / self._temperature
+        return logits_NV.float() / self.temperature
 
 
 class _FloatProduct(torch.autograd.Function):

@@ -89,6 +89,18 @@ class Learner:
         """The adapter's matrices by module; none where all weights are trained."""
         return {} if self._adapter is None else self._adapter.factors()
 
+    def trained(self) -> Mapping[str, Tensor]:
+        """What `save` writes, by the names that `restore` takes: the adapter where there is one, else the model."""
+        weights: Mapping[str, Tensor] = self.model.state_dict() if self._adapter is None else self._adapter.state()
+        return weights
+
+    def adjust(self, settings: LearnerSettings) -> None:
+        """Go on by other settings; those that the model was built by must be the same."""
+        for name in ("lora_rank", "lora_alpha", "lora_targets", "compile", "gradient_checkpointing", "weight_decay"):
+            assert getattr(settings, name) == getattr(self._settings, name)
+        self._settings = settings
+        self._policy.sampled_at(settings.temperature)
+
     def save(self, folder: Path, base: str) -> None:
         """Write the model in Hugging Face layout, or the adapter as PEFT does, with the name of its base."""
         if self._adapter is None:

@@ -85,10 +85,14 @@ class Parts:
         seating = self.seating if step is None else self._training(step)
         with self.vitals.playing():
             groups = await play_groups(self.world, tasks, size, seating, concurrency=self.config.batch.concurrency)
+        self.refuse_failed(groups)
+        return groups
+
+    def refuse_failed(self, groups: Sequence[Group]) -> None:
+        """Stop where all trials failed: nothing can be learned from that."""
         failures = [failure for group in groups for failure in group.failures]
         if failures and not any(group.trials for group in groups):
             raise PlayError(f"all {len(failures)} trials failed; the first: {failures[0].error}: {failures[0].message}")
-        return groups
 
     def _training(self, step: int) -> Seating:
         """Who plays the trials that a step learns from."""
@@ -99,12 +103,19 @@ class Parts:
             return self.seated(tutor(agent.tutor, lambda task: self.is_tutored(task, step)))
         return self.seating
 
-    def credit(self, groups: Sequence[Group]) -> list[CreditGroup]:
-        """Groups as plain numbers, with values where the estimator uses them."""
-        goal = goal_of(self.config.credit)
+    def credit(
+        self,
+        groups: Sequence[Group],
+        learner: str = LEARNER,
+        agents: Sequence[str] | None = None,
+        credit: CreditConfig | None = None,
+    ) -> list[CreditGroup]:
+        """Groups as plain numbers, with values where the estimator uses them. `agents` names whom they played."""
+        goal = goal_of(credit or self.config.credit)
+        names = [opponent_name(group.task) for group in groups] if agents is None else agents
         return [
-            credit_group(group, goal, opponent_name(group.task), LEARNER, values)
-            for group, values in zip(groups, self._values(groups), strict=True)
+            credit_group(group, goal, name, learner, values)
+            for group, name, values in zip(groups, names, self._values(groups), strict=True)
         ]
 
     def _values(self, groups: Sequence[Group]) -> list[list[list[float]] | None]:

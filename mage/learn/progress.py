@@ -108,9 +108,13 @@ class Progress:
         self.step += 1
         self.stats = stats
         self._trackers.log(self.step, figures)
-        self._watch, alarms = watch_step(self._config.alarms, self._watch, figures)
         timings = self._time(figures)
         self._display.step(self.step, figures, timings)
+        self._look(figures)
+
+    def _look(self, figures: Mapping[str, float]) -> None:
+        """Sound alarms where figures of a step have been bad for long."""
+        self._watch, alarms = watch_step(self._config.alarms, self._watch, figures)
         self._sound(alarms, self._config.alarms.action, self._healthy)
 
     @property
@@ -178,7 +182,12 @@ class Progress:
     @property
     def is_finished(self) -> bool:
         """Whether all steps are done, or all the tokens of training."""
-        return self._config.is_over(self.step, self._parts.learner.num_tokens)
+        return self._config.is_over(self.step, self._num_tokens)
+
+    @property
+    def _num_tokens(self) -> int:
+        """Tokens that were learned from so far."""
+        return self._parts.learner.num_tokens
 
     @property
     def is_judged(self) -> bool:
@@ -255,8 +264,14 @@ class Progress:
         )
         loaded = self._parts.loaded
         card = model_card(self._config, self.step, loaded.name)
-        save_checkpoint(folder, loaded, self._parts.learner, state, card)
+        save_checkpoint(folder, loaded, self._parts.learner, state, card, self._save_more)
         self._prune()
+
+    def _save_more(self, folder: Path) -> None:
+        """Add to a checkpoint before it is complete."""
+
+    def _load_more(self, folder: Path) -> None:
+        """Read what was added to a checkpoint."""
 
     def _prune(self) -> None:
         needed = (self._healthy, self._best[1] if self._best else None)
@@ -271,6 +286,7 @@ class Progress:
             self.step, self.stats, self._watch = state.step, state.stats, state.watch
             self._best, self._healthy = state.best, state.healthy
             self._rollbacks, lines = state.rollbacks, state.lines
+            self._load_more(saved[-1])
         self._prune()
         if self.is_judged and not self.is_finished:  # It was told to go on.
             self._final.rename(self._final.with_name(f"final-{self.step:06d}.json"))

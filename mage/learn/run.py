@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from mage.build import check, check_splits
 from mage.config import replaced
 from mage.errors import RecordError
+from mage.league import check_league, sampler_of, train_league
 from mage.learn.bench import Bench
 from mage.learn.changes import adopt, changed, config_of, keep_splits
 from mage.learn.checkpoint import checkpoints, load_checkpoint
+from mage.learn.league_progress import LeagueProgress
 from mage.learn.parts import Parts, build_parts
-from mage.learn.progress import Progress
+from mage.learn.pool import Pool
+from mage.learn.progress import Display, Progress
 from mage.models.device import placed
 from mage.record.display import LiveDisplay, PlainDisplay
 from mage.record.store import TOKENIZER, RunWriter, fresh_path, refuse_used
@@ -37,6 +42,7 @@ _STRIPPED = (
 def check_start(config: Config) -> None:
     """Fail with one line on anything that would fail later, the model aside."""
     check(config)
+    check_league(config)
     check_trackers(config.trackers)
     check_splits(config)
     placed(config.device, config.dtype)
@@ -85,18 +91,30 @@ def go(
     parts = build_parts(config) if parts is None else replace(parts, config=config)
     display = (LiveDisplay if console.is_terminal else PlainDisplay)(console, config.steps)
     try:
-        progress = Progress(config, folder, parts, display, max_minutes)
+        progress, job = _prepared(config, folder, parts, display, max_minutes)
         try:
             progress.changed(adopt(folder, changes, progress.step))
             if progress.step == 0 and config.agent.thoughts is Thoughts.STRIP:
                 progress.warn(_STRIPPED)
             with interruptible(progress.interrupt):
-                finish(train(config, parts, progress))
+                finish(job())
         finally:
             progress.close()
     finally:
         display.close()
     return progress
+
+
+def _prepared(
+    config: Config, folder: Path, parts: Parts, display: Display, max_minutes: float | None
+) -> tuple[Progress, Callable[[], Coroutine[Any, Any, None]]]:
+    """Where a run stands, and what is left to do: with one learner, or with a league of them."""
+    if not config.league.learners:
+        alone = Progress(config, folder, parts, display, max_minutes)
+        return alone, partial(train, config, parts, alone)
+    pool = Pool(config, parts, [f"learner-{number}" for number in range(config.league.learners)])
+    progress = LeagueProgress(config, folder, parts, pool, display, max_minutes)
+    return progress, partial(train_league, config, parts, pool, sampler_of(config), progress)
 
 
 def weights_of(

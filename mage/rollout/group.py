@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeVar
 
 from mage.errors import ConfigError
 from mage.protocols import Seating, World
 from mage.rollout.trial import play_trial
 from mage.types import Failure, Group, Task, Trial
 
+T = TypeVar("T")
 Job = tuple[Task, int]
 """A task and the number of the sibling that plays it."""
 
@@ -19,14 +22,23 @@ async def play_trials(
     world: World, jobs: Iterable[Job], seating: Seating, *, concurrency: int = 1000
 ) -> AsyncIterator[Trial | Failure]:
     """Play jobs concurrently and yield their outcomes in the order of the jobs."""
+    games = ((job, partial(play_trial, world, *job, seating)) for job in jobs)
+    async for outcome in outcomes_of(games, concurrency):
+        yield outcome
+
+
+async def outcomes_of(
+    games: Iterable[tuple[Job, Callable[[], Awaitable[T]]]], concurrency: int
+) -> AsyncIterator[T | Failure]:
+    """Play games concurrently and yield what came of them in their order, a failure where one failed."""
     if concurrency < 1:
         raise ConfigError(f"concurrency = {concurrency}: at least one trial must be under way")
-    waiting: deque[asyncio.Task[Trial | Failure]] = deque()
-    source = iter(jobs)
+    waiting: deque[asyncio.Task[T | Failure]] = deque()
+    source = iter(games)
     try:
         while True:
-            while len(waiting) < concurrency and (job := next(source, None)) is not None:
-                waiting.append(asyncio.create_task(_outcome(world, *job, seating)))
+            while len(waiting) < concurrency and (game := next(source, None)) is not None:
+                waiting.append(asyncio.create_task(_outcome(*game)))
             if not waiting:
                 return
             yield await waiting.popleft()
@@ -49,8 +61,8 @@ def _group(task: Task, outcomes: Sequence[Trial | Failure]) -> Group:
     return Group(task, trials, tuple(o for o in outcomes if isinstance(o, Failure)))
 
 
-async def _outcome(world: World, task: Task, sibling: int, seating: Seating) -> Trial | Failure:
+async def _outcome(job: Job, play: Callable[[], Awaitable[T]]) -> T | Failure:
     try:
-        return await play_trial(world, task, sibling, seating)
+        return await play()
     except Exception as error:  # noqa: BLE001, the one boundary where failure becomes data
-        return Failure(task, sibling, type(error).__name__, str(error) or repr(error))
+        return Failure(*job, type(error).__name__, str(error) or repr(error))

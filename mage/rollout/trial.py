@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TypeGuard
+
+import msgspec
 
 from mage.errors import PlayError
 from mage.protocols import Agent, Player, Seating, World
@@ -19,12 +22,22 @@ class LeftTableError(PlayError):
 
 async def play_trial(world: World, task: Task, sibling: int, seating: Seating) -> Trial:
     """Play all episodes of `task`. Agents are told how each but the last episode ended, and may reflect."""
+    (trial,) = await play_seats(world, task, sibling, seating, (task.seat,))
+    return trial
+
+
+async def play_seats(
+    world: World, task: Task, sibling: int, seating: Seating, seats: Collection[int], name: str = ""
+) -> tuple[Trial, ...]:
+    """The same episodes as the trial of each of `seats`, at all of which agents must sit.
+
+    A trial of another seat than the task's has the task as that seat sees it, in which `name` stands for the agent.
+    """
     opponents = world.opponents(task)  # first: it refuses a seat that does not exist
-    agent = seating(task, sibling)
-    players: dict[int, Player] = {**opponents, task.seat: agent}
+    players: dict[int, Player] = {**opponents, task.seat: seating(task, sibling)}
     agents = {seat: player for seat, player in sorted(players.items()) if _remembers(player)}
     episodes: list[Episode] = []
-    reflections: list[Turn] = []
+    reflections: dict[int, list[Turn]] = {seat: [] for seat in agents}
     try:
         for index in range(task.episodes):
             episode = await play_episode(world.new_env(task, index), players)
@@ -33,12 +46,28 @@ async def play_trial(world: World, task: Task, sibling: int, seating: Seating) -
                 break
             for seat, remembering in agents.items():
                 turn = await _reflect(remembering, seat, index, episode)
-                if turn is not None and seat == task.seat:
-                    reflections.append(turn)
+                if turn is not None:
+                    reflections[seat].append(turn)
     except LeftTableError:
         pass
-    streams, overflows = agent.memory()
-    return Trial(task, sibling, agent.info, tuple(episodes), tuple(reflections), streams, overflows)
+    trials: list[Trial] = []
+    for seat in seats:
+        seen, agent = seen_from(task, seat, name), agents[seat]
+        streams, overflows = agent.memory()
+        trials.append(Trial(seen, sibling, agent.info, tuple(episodes), tuple(reflections[seat]), streams, overflows))
+    return tuple(trials)
+
+
+def seen_from(task: Task, seat: int, name: str) -> Task:
+    """The task as it is for another seat, to which `name` is whoever sits in the task's own.
+
+    >>> seen_from(Task("kuhn_poker", ("cfr",), 0, 7, 3, False, False, 99), 1, "me").opponents
+    ('me',)
+    """
+    if seat == task.seat:
+        return task
+    around = [*task.opponents[: task.seat], name, *task.opponents[task.seat :]]
+    return msgspec.structs.replace(task, seat=seat, opponents=tuple(around[:seat] + around[seat + 1 :]))
 
 
 def _remembers(player: Player) -> TypeGuard[Agent]:

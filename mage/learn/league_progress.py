@@ -1,0 +1,294 @@
+"""Where a league stands: its members and their results, who is well, and what exploit and explore did and why."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from math import fsum, inf, sqrt
+from pathlib import Path
+
+import msgspec
+
+from mage.alarms import NOTHING_SEEN, Watch, watch_step
+from mage.build import members_of
+from mage.config import value_of
+from mage.credit.stats import Stats
+from mage.errors import RecordError
+from mage.learn.minds import load_mind, save_mind
+from mage.learn.parts import Parts
+from mage.learn.pool import Pool
+from mage.learn.progress import MAX_ROLLBACKS, Display, Progress
+from mage.population.eviction import to_evict
+from mage.population.explore import decisions, perturbed
+from mage.population.league import League, found
+from mage.population.matches import Played
+from mage.population.members import anchor
+from mage.population.payoffs import Result
+from mage.population.samplers import Odds
+from mage.record.files import write_atomically
+from mage.schema import Config
+from mage.seeds import derive
+from mage.types import AlarmAction
+
+LEAGUE, LEARNERS, SNAPSHOTS = "league.json", "learners", "snapshots"
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """Everything about a league but its weights; goes into checkpoints."""
+
+    step: int
+    league: League
+    watches: Mapping[str, Watch]
+    """How long figures of each learner have been bad."""
+    healthy: Mapping[str, str]
+    """The newest snapshot of each learner that was taken while all was well."""
+    rollbacks: Mapping[str, int]
+    """How often each learner went back since it last took a snapshot."""
+
+
+def founded(config: Config) -> League:
+    """A new league: the population as anchors, and learners that have learned nothing yet."""
+    specs = members_of(config)
+    weights = config.population.weights or (1.0,) * len(specs)
+    own = {key: float(value_of(config, key)) for key in config.league.explore}
+    others = (
+        perturbed(own, derive(config.seed, "found", number), config.league.factor)
+        for number in range(1, config.league.learners)
+    )
+    return found([anchor(spec, weight) for spec, weight in zip(specs, weights, strict=True)], [own, *others])
+
+
+class LeagueProgress(Progress):
+    """The state of a league's run, kept in its directory."""
+
+    def __init__(
+        self, config: Config, folder: Path, parts: Parts, pool: Pool, display: Display, max_minutes: float | None
+    ) -> None:
+        self._pool = pool
+        self._standing = Standing(0, founded(config), {}, {}, {})
+        super().__init__(config, folder, parts, display, max_minutes)
+        pool.adjust(self.league)
+
+    @property
+    def league(self) -> League:
+        return self._standing.league
+
+    @property
+    def transcribed(self) -> str:
+        """The learner whose trials are written down at this step, if any are: they take turns."""
+        learners, every = self.league.learners, max(1, self._config.checkpoint.transcripts)
+        return learners[self.step // every % len(learners)].id
+
+    async def wake(self) -> None:
+        """Let the snapshots of a run that is resumed play again."""
+        for member in self.league.snapshots:
+            await self._pool.thaw(member.id, self._folder_of(member.id), member.born)
+
+    def record(self, played: Sequence[Played], odds: Mapping[str, Odds]) -> None:
+        """Add results to the pay-off table; a game of two learners counts for both."""
+        results = [
+            Result(one.learner, opponent, one.score)
+            for one in played
+            for opponent in one.opponents
+            if one.score is not None
+        ]
+        half_life = self._config.league.half_life
+        self._change(self.league.with_results(results, self.step, half_life).with_drawn(odds))
+
+    def complete_all(self, stats: Stats, figures: Mapping[str, Mapping[str, float]], played: Sequence[Played]) -> None:
+        """Write down a step that is done, by learner; whoever is unwell goes back, or stops the run."""
+        self.complete(stats, {**_together(figures), **self._by_learner(figures, played)}, [p.group for p in played])
+        for name, own in figures.items():
+            watch, alarms = watch_step(self._config.alarms, self._standing.watches.get(name, NOTHING_SEEN), own)
+            self._stand(watches={**self._standing.watches, name: watch})
+            self._sound_for(name, alarms)
+
+    async def evolve(self) -> None:
+        """Take snapshots, let go of those that are least needed, and let learners exploit and explore, when due."""
+        config, changed = self._config.league, False
+        for member in self.league.learners:
+            reason = self._reason_to_freeze(member.id)
+            if reason is not None:
+                await self._freeze(member.id, reason)
+                changed = True
+        for name, reason in to_evict(self.league, config.snapshots):
+            self._retire(name, reason)
+        if config.exploit_every and self.step % config.exploit_every == 0 and not self.is_finished:
+            self._exploit()
+            changed = True
+        if changed:
+            self._write(self._folder / LEAGUE)
+
+    def _reason_to_freeze(self, name: str) -> str | None:
+        config = self._config.league
+        watch = self._standing.watches.get(name, NOTHING_SEEN)
+        if not config.snapshots or not watch.is_calm:
+            return None
+        if config.snapshot_every and self.step % config.snapshot_every == 0:
+            return "on schedule"
+        newest = max((m.born for m in self.league.members if m.parents == (name,)), default=0)
+        if config.lead and self.step - newest >= max(1, config.snapshot_every // 5):
+            mean, half_width = _lead(self.league, name)
+            if mean - half_width > config.lead:
+                return f"it beats the pool by {mean:.3f} ± {half_width:.3f}"
+        return None
+
+    async def _freeze(self, name: str, reason: str) -> None:
+        self._change(self.league.with_snapshot(name, self.step))
+        member = self.league.members[-1]
+        await self._pool.freeze(member.id, name, self._folder_of(member.id), self.step)
+        self._stand(
+            healthy={**self._standing.healthy, name: member.id}, rollbacks={**self._standing.rollbacks, name: 0}
+        )
+        self._tell("snapshot", member.id, name, reason)
+
+    def _retire(self, name: str, reason: str) -> None:
+        self._pool.release(name)
+        self._change(self.league.retire([name], self.step))
+        self._tell("evict", name, None, reason)
+
+    def _exploit(self) -> None:
+        config = self._config.league
+        events = decisions(self.league, self.step, derive(self._config.seed, "explore"), config.explore, config.factor)
+        for event in events:
+            self._pool.minds.replace(event.learner, self._pool.minds[event.parent])
+            changes = {key: new for key, (_, new) in event.changes.items()}
+            self._change(self.league.with_copy(event.learner, event.parent, changes))
+            self._tell("exploit", event.learner, event.parent, event.reason, event.changes)
+        self._pool.adjust(self.league)
+
+    def _look(self, figures: Mapping[str, float]) -> None:
+        """Figures of all learners together tell nobody's health."""
+
+    def _sound(self, alarms: Sequence[str], action: AlarmAction, healthy: int | None) -> None:
+        """Of the leader's scores: there is no checkpoint to go back to, because the others are well."""
+        super()._sound(alarms, AlarmAction.PRINT if action is AlarmAction.ROLLBACK else action, None)
+
+    def _sound_for(self, name: str, alarms: Sequence[str]) -> None:
+        """Say and record the alarms of one learner, and act on them."""
+        action, healthy = self._config.alarms.action, self._standing.healthy.get(name)
+        for alarm in alarms:
+            self._display.say(f"alarm at step {self.step}, {name}: {alarm}")
+            self._events.append({"step": self.step, "member": name, "alarm": alarm, "action": action})
+        if not alarms or action is AlarmAction.PRINT:
+            return
+        times = self._standing.rollbacks.get(name, 0)
+        if action is AlarmAction.STOP:
+            self.stop(f"stopped by an alarm of {name}; resumed, the run goes on until the next one")
+        elif healthy is None:
+            self.stop(f"stopped by an alarm: there is no healthy snapshot of {name} to go back to yet")
+        elif times == MAX_ROLLBACKS:
+            self.stop(f"stopped by an alarm: {name} has gone back {times} times since its last snapshot")
+        else:
+            self._pool.go_back(name, self._folder_of(healthy))
+            self._stand(
+                watches={**self._standing.watches, name: NOTHING_SEEN},
+                rollbacks={**self._standing.rollbacks, name: times + 1},
+            )
+            self._tell("rollback", name, healthy, alarms[0])
+
+    def _by_learner(self, figures: Mapping[str, Mapping[str, float]], played: Sequence[Played]) -> dict[str, float]:
+        """The figures that are told of each learner, and of the league."""
+        league = self.league
+        found = {
+            "league/members": float(len(league.present)),
+            "league/snapshots": float(len(league.snapshots)),
+            "league/diversity": league.diversity(),
+        }
+        ratings = league.ratings()
+        anchors = {member.id for member in league.anchors}
+        for name, own in figures.items():
+            found[f"{name}/rating"] = ratings[name]
+            met = [p.score for p in played if p.learner == name and anchors.issuperset(p.opponents)]
+            scores = [score for score in met if score is not None]
+            if scores:
+                found[f"{name}/anchors"] = sum(scores) / len(scores)
+            for key, value in own.items():
+                if key.startswith("score/episode_"):
+                    found[f"{name}/score_{key.removeprefix('score/episode_')}"] = value
+                elif key in _TOLD:
+                    found[f"{name}/{_TOLD[key]}"] = value
+        return found
+
+    @property
+    def _num_tokens(self) -> int:
+        return self._pool.minds.num_tokens
+
+    def _save_more(self, folder: Path) -> None:
+        for member in self.league.learners:
+            save_mind(folder / LEARNERS / member.id, self._pool.minds.wake(member.id), self._parts.loaded.name)
+        self._write(folder / LEAGUE)
+        self._write(self._folder / LEAGUE)
+
+    def _load_more(self, folder: Path) -> None:
+        try:
+            self._standing = msgspec.json.decode((folder / LEAGUE).read_bytes(), type=Standing)
+        except (OSError, msgspec.DecodeError) as error:
+            raise RecordError(f"{folder} holds no league that can be read: {error}") from None
+        for member in self.league.learners:
+            self._pool.minds.replace(member.id, load_mind(folder / LEARNERS / member.id, self._pool.minds.body))
+
+    def _save(self, *, is_scheduled: bool) -> None:
+        """Save with the leader in the body. Snapshots that left before are needed by no checkpoint from now on."""
+        self._pool.minds.wake(self.league.leader().id)
+        super()._save(is_scheduled=is_scheduled)
+        needed = {*(member.id for member in self.league.snapshots), *self._standing.healthy.values()}
+        for folder in (self._folder / SNAPSHOTS).glob("*"):
+            if folder.name not in needed:
+                shutil.rmtree(folder)
+
+    def _write(self, path: Path) -> None:
+        self._stand(step=self.step)
+        write_atomically(path, msgspec.json.format(msgspec.json.encode(self._standing), indent=1))
+
+    def _tell(
+        self,
+        what: str,
+        member: str,
+        parent: str | None,
+        reason: str,
+        changes: Mapping[str, tuple[float, float]] | None = None,
+    ) -> None:
+        self._display.say(f"{what} at step {self.step}: {member}, {reason}")
+        row = {"step": self.step, "league": what, "member": member, "parent": parent, "reason": reason}
+        self._events.append({**row, "changes": {key: list(pair) for key, pair in (changes or {}).items()}})
+
+    def _folder_of(self, name: str) -> Path:
+        return self._folder / SNAPSHOTS / name
+
+    def _change(self, league: League) -> None:
+        self._stand(league=league)
+
+    def _stand(self, **changes: object) -> None:
+        self._standing = msgspec.structs.replace(self._standing, **changes)
+
+
+def _lead(league: League, name: str) -> tuple[float, float]:
+    """A learner's mean score over all it meets, each counted alike, and half of its 95 % interval."""
+    cells = [cell for column, cell in league.payoffs.row(name).items() if league.member(column).retired is None]
+    if not cells:
+        return 0.0, inf
+    pooled = league.payoffs.pooled_variance()
+    errors = [cell.half_width(pooled) for cell in cells]
+    return fsum(cell.mean for cell in cells) / len(cells), sqrt(fsum(e * e for e in errors)) / len(cells)
+
+
+_TOLD = {
+    "entropy/play": "entropy",
+    "groups/dead_share": "dead_share",
+    "learner/lr": "lr",
+    "learner/entropy_bonus": "entropy_bonus",
+    "nash_conv": "nash_conv",
+}
+"""Figures that are told of each learner, by the names that they have there."""
+_SUMS = ("learner/tokens", "learner/trained_tokens", "play/tokens_sampled", "play/tokens_in_streams")
+
+
+def _together(figures: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """The figures of all learners in one: sums of what was done, else means over those that have them."""
+    keys = dict.fromkeys(key for own in figures.values() for key in own)
+    found: dict[str, float] = {}
+    for key in keys:
+        values = [own[key] for own in figures.values() if key in own]
+        found[key] = sum(values) if key in _SUMS else sum(values) / len(values)
+    return found

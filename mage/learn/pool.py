@@ -1,0 +1,110 @@
+"""Who in a league has weights, learners and their snapshots, and the engines that play with them.
+
+Adapters on one base share an engine, which plays with all of them in the same batches. Whole models, which are small
+ones, have an engine each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mage.build import language_seating, settings
+from mage.config import replaced
+from mage.credit.steps import CreditGroup
+from mage.engines.local import LocalEngine
+from mage.learn.minds import Minds, load_mind, save_mind
+from mage.learn.parts import Parts, learner_settings
+from mage.population.league import League
+from mage.population.matches import Played
+from mage.protocols import Engine, Seating
+from mage.schema import Config
+
+_SLOTS = 256
+"""Of each engine with a whole model: there are many, and each serves a part of the trials."""
+
+
+class Pool:
+    """The weights of a league and how to play with them."""
+
+    def __init__(self, config: Config, parts: Parts, names: Sequence[str]) -> None:
+        self._config = config
+        self._parts = parts
+        self._shared = parts.engine if parts.engine.room is not None else None
+        self._engines: dict[str, LocalEngine] = {}
+        self._spare: list[LocalEngine] = []
+        self.minds = Minds(parts.learner, dict.fromkeys(names, learner_settings(config)))
+
+    def configured(self, hyper: Mapping[str, float]) -> Config:
+        """The config of a learner that differs from the others in some settings."""
+        return replaced(self._config, hyper, "the league") if hyper else self._config
+
+    def adjust(self, league: League) -> None:
+        """Let every learner learn by its own settings."""
+        for learner in league.learners:
+            self.minds.adjust(learner.id, learner_settings(self.configured(league.hyper.get(learner.id, {}))))
+
+    async def publish(self, league: League, step: int) -> None:
+        """Let all learners play with what they know now; nobody remembers what was read before."""
+        for learner in league.learners:
+            await self._load(learner.id, learner.id, step)
+        for engine in (*self._engines.values(), self._parts.engine):
+            engine.reset_cache()
+
+    async def freeze(self, snapshot: str, learner: str, folder: Path, step: int) -> None:
+        """Let a snapshot play for ever with what a learner knows now, and write that down."""
+        save_mind(folder, self.minds.wake(learner), self._parts.loaded.name)
+        await self._load(snapshot, learner, step)
+
+    async def thaw(self, snapshot: str, folder: Path, step: int) -> None:
+        """Let a snapshot that was written down play again."""
+        self.minds.visited(load_mind(folder, self.minds.body))
+        await self._load(snapshot, None, step)
+
+    def go_back(self, learner: str, folder: Path) -> None:
+        """Let a learner be what a snapshot of it is."""
+        self.minds.replace(learner, load_mind(folder, self.minds.body))
+
+    def release(self, snapshot: str) -> None:
+        """Forget a snapshot."""
+        if self._shared is not None:
+            self._shared.drop_adapter(snapshot)
+        else:
+            self._spare.append(self._engines.pop(snapshot))
+
+    def seatings(self, league: League, *, live_only: bool = False) -> dict[str, Seating]:
+        """How everybody with weights is brought to the table, each with its own settings; snapshots with the run's."""
+        found: dict[str, Seating] = {}
+        for member in league.learners if live_only else (*league.learners, *league.snapshots):
+            how = settings(self.configured(league.hyper.get(member.id, {})).agent)
+            engine = self._engine(member.id)
+            found[member.id] = language_seating(self._parts.world, engine, self._parts.loaded.codec, how)
+        return found
+
+    def credit(self, league: League, played: Sequence[Played]) -> list[CreditGroup]:
+        """All groups as plain numbers, each by its own learner's goal; statistics know opponents by their families."""
+        found: dict[int, CreditGroup] = {}
+        for learner in league.learners:
+            mine = [number for number, one in enumerate(played) if one.learner == learner.id]
+            self.minds.wake(learner.id)
+            names = [" + ".join(league.member(id).family for id in played[number].opponents) for number in mine]
+            goal = self.configured(league.hyper.get(learner.id, {})).credit
+            groups = [played[number].group for number in mine]
+            found |= zip(mine, self._parts.credit(groups, learner.id, names, goal), strict=True)
+        return [found[number] for number in range(len(played))]
+
+    def _engine(self, name: str) -> Engine:
+        return self._engines[name] if self._shared is None else self._shared.adapter(name)
+
+    async def _load(self, name: str, learner: str | None, step: int) -> None:
+        """Give an engine, or an adapter's place, the weights of a learner, or of whatever is in the body now."""
+        body = self.minds.body if learner is None else self.minds.wake(learner)
+        if self._shared is not None:
+            await self._shared.publish_adapter(name, body.adapter(), step)
+            return
+        if name not in self._engines:
+            self._engines[name] = self._spare.pop() if self._spare else self._new_engine()
+        await self._engines[name].publish(body.weights(), step)
+
+    def _new_engine(self) -> LocalEngine:
+        return LocalEngine(self._parts.loaded, slots=_SLOTS, length=self._config.agent.context)

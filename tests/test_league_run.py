@@ -1,0 +1,192 @@
+"""Leagues that train: whole runs of real processes, killed and resumed to the very bits of one that was not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from signal import SIGKILL
+
+import msgspec
+import pytest
+
+from mage.config import load_config
+from mage.errors import ConfigError
+from mage.learn.league_progress import Standing
+from mage.learn.run import check_start
+from mage.population.members import Kind
+from mage.record.files import count_lines, read_lines
+from tests.processes import Mage, alone, when
+
+LOGS = ("metrics.jsonl", "trials.jsonl", "events.jsonl", "credit.jsonl", "league.json")
+STEPS = 10
+# All that carries state is in use: the pay-off table, snapshots and their eviction, copies, rollbacks, statistics.
+RECIPE = f"""
+seed = 4
+steps = {STEPS}
+game = "kuhn_poker"
+
+[trial]
+episodes = 2
+seats = [0, 1]
+
+[population]
+members = ["conservative", "aggressive", "intermediate"]
+
+[league]
+learners = 3
+options = {{ share = 0.4, inner = "prioritised", kind = "even" }}
+snapshot_every = 2
+snapshots = 4
+exploit_every = 3
+explore = ["learner.lr", "learner.entropy_start", "agent.temperature", "credit.episode"]
+factor = 1.5
+half_life = 10.0
+nashconv_every = 5
+
+[agent]
+model = "nano(hidden=16,layers=1,heads=2,context=512)"
+memory = "history"
+context = 512
+
+[batch]
+groups = 12
+size = 2
+replacements = 0
+
+[credit]
+episode = 0.9
+estimator = "agent"
+options = {{ scale = "agent", unit = "turn" }}
+
+[learner]
+lr = 0.02
+entropy_start = 0.05
+entropy_end = 0.01
+
+[checkpoint]
+every = 3
+transcripts = 2
+
+[evaluation]
+splits = ["kuhn-scripts"]
+final_trials = 2
+
+[alarms]
+entropy = 0.0
+dead = 0.7
+patience = 2
+action = "rollback"
+"""
+
+
+@pytest.fixture(scope="module")
+def mage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mage]:
+    server = Mage(tmp_path_factory.mktemp("mage"))
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("recipes") / "league.toml"
+    path.write_text(RECIPE, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def unbroken(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "unbroken"
+    ended = alone("train", recipe, "--run", folder, PYTHONHASHSEED="12345")
+    assert ended.code == 0, ended.said
+    return folder
+
+
+def standing(folder: Path) -> Standing:
+    return msgspec.json.decode((folder / "league.json").read_bytes(), type=Standing)
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    """What must be bit-identical at the end of equal runs."""
+    kept = [folder / "checkpoints" / f"step-{STEPS:06d}", folder / "snapshots"]
+    files = [path for place in kept for path in place.rglob("*") if path.is_file()]
+    names = [*LOGS, *(str(path.relative_to(folder)) for path in files)]
+    final = msgspec.json.decode((folder / "evaluations" / "final.json").read_bytes())
+    return {**{name: (folder / name).read_bytes() for name in names}, "final": msgspec.json.encode(final["reports"])}
+
+
+def test_the_run_of_these_tests_uses_what_they_are_about(unbroken: Path) -> None:
+    found = standing(unbroken)
+    events = [event for event in read_lines(unbroken / "events.jsonl") if "league" in event]
+    kinds = {event["league"] for event in events}
+    assert {"snapshot", "evict"} <= kinds, kinds
+    league = found.league
+    assert [member.id for member in league.learners] == ["learner-0", "learner-1", "learner-2"]
+    assert 0 < len(league.snapshots) <= 4
+    assert any(member.retired for member in league.members)
+    assert {member.id for member in league.snapshots} <= {path.name for path in (unbroken / "snapshots").iterdir()}
+    assert league.payoffs.row("learner-0").keys() & {"conservative", "learner-1", "learner-2"}
+    assert len({tuple(values.items()) for values in league.hyper.values()}) == 3
+    metrics = list(read_lines(unbroken / "metrics.jsonl"))
+    assert [line["step"] for line in metrics if "learner-1/nash_conv" in line] == [5, 10]
+    assert all(line["league/members"] >= 6 for line in metrics if "league/members" in line)
+    for event in events:
+        assert event["reason"]
+        if event["league"] == "snapshot":
+            assert event["member"].startswith(event["parent"])
+
+
+def test_the_leader_is_a_model_like_any_other(mage: Mage, unbroken: Path, tmp_path: Path) -> None:
+    ended = mage("evaluate", unbroken, "--opponents", "kuhn-scripts", "--trials", "2", "-o", tmp_path / "judged")
+    assert ended.code == 0, ended.said
+    found = standing(unbroken)
+    newest = unbroken / "checkpoints" / f"step-{STEPS:06d}"
+    leader = newest / "learners" / found.league.leader().id
+    assert (newest / "model.safetensors").read_bytes() == (leader / "model.safetensors").read_bytes()
+
+
+def test_killed_in_the_middle_it_goes_on_to_the_same_bits(
+    mage: Mage, recipe: Path, unbroken: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    metrics, checkpoints = folder / "metrics.jsonl", folder / "checkpoints"
+    moments = [
+        lambda: count_lines(metrics) >= 2,  # before the first checkpoint
+        lambda: any(checkpoints.glob(".writing-*/learners/*")),
+        lambda: (checkpoints / "step-000006").exists() and count_lines(metrics) >= 8,
+    ]
+    command: tuple[str | Path, ...] = ("train", recipe, "--run", folder)
+    for moment in moments:
+        assert mage(*command, meanwhile=when(moment, SIGKILL)).code == -SIGKILL
+        command = ("train", "--resume", folder)
+    ended = mage(*command)
+    assert ended.code == 0, ended.said
+    found, wanted = everything(folder), everything(unbroken)
+    assert sorted(found) == sorted(wanted)
+    assert [name for name in wanted if found[name] != wanted[name]] == []
+
+
+def test_adapters_of_one_base_are_a_league_too(mage: Mage, recipe: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    ended = mage("train", recipe, "learner.lora_rank=2", "steps=4", "evaluation.splits=[]", "--run", folder)
+    assert ended.code == 0, ended.said
+    league = standing(folder).league
+    assert {member.kind for member in league.members} == set(Kind)
+    for member in (*league.learners, *league.snapshots):
+        place = "snapshots" if member.kind is Kind.SNAPSHOT else "checkpoints/step-000004/learners"
+        assert (folder / place / member.id / "adapter_model.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    ("override", "complaint"),
+    [
+        ("batch.groups=13", "must be shared out among 3 learners"),
+        ("batch.replacements=1", "a league replaces no groups"),
+        ("league.sampler=fair", "unknown sampler 'fair'"),
+        ('league.explore=["learner.epochs"]', "'learner.epochs' cannot be explored"),
+        ("credit.estimator=cloning", "nobody is taught in a league"),
+        ("league.options={share=2}", "share"),
+    ],
+)
+def test_what_does_not_go_with_a_league_is_refused(recipe: Path, override: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        check_start(load_config(str(recipe), [override]))
