@@ -28,7 +28,6 @@ from mage.schema import Config
 from mage.train import evaluate, showcase, to_batch
 from mage.types import Failure, Trial
 
-
 EXPLORABLE = (
     "learner.lr",
     "learner.entropy_start",
