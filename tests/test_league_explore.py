@@ -15,6 +15,7 @@ from mage.population.league import League
 from mage.population.members import learner
 from mage.schema import Config
 from tests.leagued import anchor, league
+from tests.tree import ROOT
 
 LR = {"learner.lr": 0.001, "credit.episode": 0.9}
 
@@ -212,8 +213,10 @@ def test_what_cannot_be_explored_is_one_line(values: dict[str, float], factor: f
     assert str(raised.value).startswith(message)
 
 
-def test_every_bound_is_a_key_of_the_config() -> None:
+def test_every_bound_is_a_key_of_the_config_and_documented() -> None:
+    text = (ROOT / "docs" / "league.md").read_text(encoding="utf-8")
     for key in BOUNDS:
+        assert f"`{key}`" in text
         section, name = key.split(".")
         assert isinstance(getattr(getattr(Config(), section), name), float)
 

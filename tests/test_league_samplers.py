@@ -12,8 +12,9 @@ from mage.errors import ConfigError
 from mage.population.league import League
 from mage.population.members import learner
 from mage.population.payoffs import Result
-from mage.population.samplers import NAMES, draw_member, make_sampler, meta_strategy
+from mage.population.samplers import NAMES, PLAIN, Anchored, draw_member, make_sampler, meta_strategy
 from tests.leagued import anchor, league, snap
+from tests.tree import ROOT
 
 Options = Mapping[str, bool | int | float | str]
 X, Y, Z, ZERO, ONE = anchor("x"), anchor("y"), anchor("z"), learner(0), learner(1)
@@ -243,3 +244,9 @@ def test_odds_are_odds(
         assert min(found.values()) >= 0.0
         assert sum(found.values()) == pytest.approx(1.0)
         assert sampler.odds(made, member.id, made.opponents_of(member.id)) == found
+
+
+def test_every_sampler_is_documented_with_when_to_use_it() -> None:
+    text = (ROOT / "docs" / "league.md").read_text(encoding="utf-8")
+    assert [name for name in NAMES if f"\n| `{name}` |" not in text] == []
+    assert [kind for kind in (*PLAIN.values(), Anchored) if "When to use:" not in (kind.__doc__ or "")] == []
