@@ -16,7 +16,7 @@ from mage.errors import ConfigError
 from mage.evaluate.nashconv import first_episode
 from mage.evaluate.suite import SplitReport
 from mage.games.openspiel import load_game
-from mage.learn.league_progress import LeagueProgress
+from mage.learn.league_progress import NASH_CONV, LeagueProgress
 from mage.learn.parts import Parts
 from mage.learn.pool import Pool
 from mage.population.league import League
@@ -58,7 +58,7 @@ async def train_league(config: Config, parts: Parts, pool: Pool, sampler: Sample
         if every and (progress.step + 1) % every == 0:
             for name, seating in pool.seatings(league, live_only=True).items():
                 gains = await first_episode((name, seating), config.game, episodes=config.trial.episodes)
-                figures[name]["nash_conv"] = gains.nash_conv
+                figures[name][NASH_CONV] = gains.nash_conv
         progress.complete_all(stats, figures, played)
         await progress.evolve()
         if progress.is_showcase_due:

@@ -29,9 +29,9 @@ from mage.record.store import RunReader
 from mage.rollout.trial import play_trial
 from mage.types import Failure, Memory, ReplyMode, Task, Trial
 from tests.chat_server import ChatServer
+from tests.documented import documented
 from tests.open_engines import constantly, player, weighing
 from tests.seated import WORLD, make_settings, make_task
-from tests.test_docs import documented
 
 CONSTANTS = ("always:rock", "always:paper", "always:scissors")
 

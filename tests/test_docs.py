@@ -34,6 +34,7 @@ from mage.games.table import GAMES
 from mage.learn.summary import RecipeSummary, RunSummary, SweepSummary
 from mage.players.table import OPPONENTS
 from mage.record.files import read_lines
+from tests.documented import documented, fits
 from tests.tree import ROOT
 
 DOCS = ROOT / "docs"
@@ -190,21 +191,6 @@ def test_links_and_paths_lead_somewhere(page: str) -> None:
         assert (DOCS / target).exists(), target
     for path in re.findall(r"`(mage/[\w/.]+)`", text):
         assert (ROOT / path).exists(), path
-
-
-def documented(section: str) -> list[str]:
-    """The keys that docs/metrics.md defines for a file."""
-    text = (DOCS / "metrics.md").read_text(encoding="utf-8")
-    (found,) = re.findall(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
-    keys = re.findall(r"^\| `([^`]+)` \|", found, re.MULTILINE)
-    assert keys
-    return keys
-
-
-def fits(pattern: str, key: str) -> bool:
-    """Whether a key is what a documented one, with names in angle brackets, stands for."""
-    pieces = [re.escape(p) for p in re.split(r"<\w+>", pattern)]
-    return re.fullmatch(".+".join(pieces), key) is not None
 
 
 def keys_of(values: Any) -> Iterator[str]:

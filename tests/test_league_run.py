@@ -15,6 +15,7 @@ from mage.learn.league_progress import Standing
 from mage.learn.run import check_start
 from mage.population.members import Kind
 from mage.record.files import count_lines, read_lines
+from tests.documented import documented, fits
 from tests.processes import Mage, alone, when
 
 LOGS = ("metrics.jsonl", "trials.jsonl", "events.jsonl", "credit.jsonl", "league.json")
@@ -133,6 +134,14 @@ def test_the_run_of_these_tests_uses_what_they_are_about(unbroken: Path) -> None
         assert event["reason"]
         if event["league"] == "snapshot":
             assert event["member"].startswith(event["parent"])
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "events.jsonl"])
+def test_what_a_league_logs_is_documented_and_what_is_documented_is_logged(name: str, unbroken: Path) -> None:
+    logged = {key for line in read_lines(unbroken / name) for key in line}
+    own = documented(f"{name} of a league")
+    assert sorted(key for key in logged if not any(fits(p, key) for p in (*own, *documented(name)))) == []
+    assert [pattern for pattern in own if not any(fits(pattern, key) for key in logged)] == []
 
 
 def test_the_leader_is_a_model_like_any_other(mage: Mage, unbroken: Path, tmp_path: Path) -> None:

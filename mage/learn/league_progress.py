@@ -31,6 +31,7 @@ from mage.seeds import derive
 from mage.types import AlarmAction
 
 LEAGUE, LEARNERS, SNAPSHOTS = "league.json", "learners", "snapshots"
+NASH_CONV = "nash_conv"
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -278,7 +279,7 @@ _TOLD = {
     "groups/dead_share": "dead_share",
     "learner/lr": "lr",
     "learner/entropy_bonus": "entropy_bonus",
-    "nash_conv": "nash_conv",
+    NASH_CONV: NASH_CONV,
 }
 """Figures that are told of each learner, by the names that they have there."""
 _SUMS = ("learner/tokens", "learner/trained_tokens", "play/tokens_sampled", "play/tokens_in_streams")
@@ -286,7 +287,7 @@ _SUMS = ("learner/tokens", "learner/trained_tokens", "play/tokens_sampled", "pla
 
 def _together(figures: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """The figures of all learners in one: sums of what was done, else means over those that have them."""
-    keys = dict.fromkeys(key for own in figures.values() for key in own)
+    keys = dict.fromkeys(key for own in figures.values() for key in own if key != NASH_CONV)
     found: dict[str, float] = {}
     for key in keys:
         values = [own[key] for own in figures.values() if key in own]

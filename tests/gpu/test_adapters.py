@@ -92,6 +92,25 @@ def test_a_new_version_forgets_what_the_old_one_read(device: str) -> None:
         assert sampled.version == engine.adapter("one").version == seed - 1
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_place_of_an_adapter_that_is_dropped_is_taken_by_the_next(device: str) -> None:
+    model = loaded("llama", device)
+    engine = LocalEngine(model, slots=8, adapters=Room(2, 4))
+    (prompt,) = prompts(model, 1)
+    adapters = {name: drawn(model.model, seed, rank=4) for seed, name in enumerate("abc")}
+    for name in "ab":
+        asyncio.run(engine.publish_adapter(name, adapters[name]))
+    asyncio.run(engine.adapter("a").complete(prompt, Sampling(1.0, 6, 0), None))
+    engine.drop_adapter("a")
+    with pytest.raises(EngineError, match="no adapter 'a'"):
+        engine.drop_adapter("a")
+    asyncio.run(engine.publish_adapter("c", adapters["c"]))
+    for name in "bc":
+        sampled = asyncio.run(engine.adapter(name).complete(prompt, Sampling(1.0, 6, 0), None))
+        gap = plain_logprobs(merged(model.model, adapters[name]), prompt, sampled, 1.0)
+        assert float((gap - torch.tensor(sampled.logprobs)).abs().max()) < 1e-4, name
+
+
 def test_what_does_not_fit_is_refused() -> None:
     model = loaded("llama", "cpu")
     engine = LocalEngine(model, slots=4, adapters=Room(1, 4))
