@@ -19,7 +19,7 @@ from mage.population.league import League, found
 from mage.population.members import anchor
 from mage.population.payoffs import Result
 from mage.record.league import LeagueReport, read_league
-from tests.leagued import LEARNERS, write_league
+from tests.league_played import LEARNERS, write_league
 from tests.viewed import write_lines, write_train_run
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from mage.record.league import LeagueReport, read_league
 from mage.view.export import export_page
-from tests.leagued import LEARNERS, write_league
+from tests.league_played import LEARNERS, write_league
 from tests.test_docs import DOCS
 from tests.viewed import Viewer, some_trials, write_lines, write_run, write_train_run
 

@@ -11,7 +11,7 @@ from benchmarks.view_speed import Server
 from mage.record.files import JsonLines
 from tests.browser.opened import Opened
 from tests.browser.scenes import EVIL
-from tests.leagued import LEARNERS, write_league
+from tests.league_played import LEARNERS, write_league
 from tests.viewed import write_train_run
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """A league that nobody trained: its learners' skill and style follow formulas; all decisions are those of a real one.
 
-`python -m tests.leagued DIR` makes a run of 100 steps to look at.
+`python -m tests.league_played DIR` makes a run of 100 steps to look at.
 """
 
 from __future__ import annotations
