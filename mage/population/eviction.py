@@ -49,9 +49,12 @@ def _nearest(
     for distance, older, younger in pairs:
         if older.id in leaving or younger.id in leaving:
             continue
-        alike = "no learner has met both" if isinf(distance) else f"pay-offs {distance:.3f} apart"
         if families[older.family] > 1:
-            return older, f"pays like {younger.id}, which is younger: {alike}"
+            return older, f"{_likeness(distance, younger)}, which is younger"
         if families[younger.family] > 1:
-            return younger, f"pays like {older.id}, which is older but the last of {older.family}: {alike}"
+            return younger, f"{_likeness(distance, older)}, which is older but the last of {older.family}"
     return None
+
+
+def _likeness(distance: float, other: Member) -> str:
+    return f"no learner met {other.id} too" if isinf(distance) else f"pays like {other.id} ({distance:.3f} apart)"

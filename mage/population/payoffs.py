@@ -13,6 +13,8 @@ from mage.evaluate.metrics import Z95
 
 SETTLED = 5
 """Observations from which on a cell's own variance is trusted."""
+_NOTHING = 1e-9
+"""Rounding of weights that are all but gone."""
 INHERITED = 0.5
 """What the evidence of a parent weighs for a learner that copied it."""
 
@@ -81,11 +83,11 @@ class Cell(msgspec.Struct, frozen=True):
 
     @property
     def variance(self) -> float:
-        """Unbiased variance of one observation, whatever the weights; infinite after a single one."""
-        if self.count < 2:
+        """Unbiased variance of one observation, whatever the weights; infinite where all but one are forgotten."""
+        known = 1.0 - 1.0 / self.effective
+        if known < _NOTHING:
             return inf
-        biased = max(0.0, self.squares / self.weight - self.mean * self.mean)
-        return biased / (1.0 - 1.0 / self.effective)
+        return max(0.0, self.squares / self.weight - self.mean * self.mean) / known
 
     def error(self, pooled: float) -> float:
         """Standard error of the mean; a cell with few observations takes the variance of the table, `pooled`."""
@@ -116,9 +118,9 @@ class Payoffs(msgspec.Struct, frozen=True):
 
     def pooled_variance(self) -> float:
         """Mean of the cells' variances, each by its degrees of freedom; infinite where no cell has two observations."""
-        known = [(c.effective - 1.0, c.variance) for row in self.cells.values() for c in row.values() if c.count > 1]
-        freedom = fsum(n for n, _ in known)
-        return fsum(n * variance for n, variance in known) / freedom if freedom > 0 else inf
+        cells = [cell for row in self.cells.values() for cell in row.values() if isfinite(cell.variance)]
+        freedom = fsum(cell.effective - 1.0 for cell in cells)
+        return fsum((cell.effective - 1.0) * cell.variance for cell in cells) / freedom if cells else inf
 
     def distance(self, one: str, other: str) -> float:
         """How differently two members pay: root mean square over learners that met both; infinite where none did."""

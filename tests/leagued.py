@@ -1,0 +1,35 @@
+"""Leagues and pay-off tables with the scores one wants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+
+from mage.population.league import League
+from mage.population.members import Kind, Member, learner, snapshot
+from mage.population.payoffs import EMPTY, Payoffs, Result
+
+FOREVER = inf
+"""A half-life in which nothing is forgotten."""
+
+
+def anchor(name: str, weight: float = 1.0) -> Member:
+    return Member(name, Kind.ANCHOR, name, name, weight=weight)
+
+
+def snap(index: int, step: int) -> Member:
+    return snapshot(learner(index), step)
+
+
+def table(scores: Mapping[str, Mapping[str, Sequence[float]]]) -> Payoffs:
+    """Each list holds the observations of a cell, all with weight 1."""
+    results = [Result(r, c, s) for r, row in scores.items() for c, seen in row.items() for s in seen]
+    return EMPTY.with_results(results, 0, FOREVER, ())
+
+
+def league(
+    members: Sequence[Member],
+    scores: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
+    hyper: Mapping[str, Mapping[str, float]] | None = None,
+) -> League:
+    return League(tuple(members), table(scores or {}), hyper or {}, {})

@@ -1,0 +1,106 @@
+"""Eviction on tables worked by hand: what pays alike goes, families stay."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mage.errors import ConfigError
+from mage.population.eviction import to_evict
+from mage.population.league import League
+from mage.population.members import Kind, learner
+from tests.leagued import anchor, league, snap
+
+
+def pool(columns: dict[tuple[int, int], list[float]], num_learners: int = 2) -> League:
+    """Snapshots by learner and step, each with what learner-0, learner-1 … score against it."""
+    members = [snap(*born) for born in columns]
+    scores = {
+        f"learner-{row}": {m.id: [column[row]] for m, column in zip(members, columns.values(), strict=True)}
+        for row in range(num_learners)
+    }
+    return league([anchor("copy"), *map(learner, range(num_learners)), *members], scores)
+
+
+FOUR = pool({(0, 10): [0.0, 0.0], (0, 20): [1.0, 1.0], (0, 30): [0.9, 0.9], (0, 40): [0.0, 0.3]})
+"""20 and 30 are 0.1 apart, 10 and 40 sqrt(0.09 / 2) = 0.212; all others at least 0.6."""
+
+
+def test_the_older_of_the_nearest_two_goes_again_and_again() -> None:
+    assert to_evict(FOUR, 3) == [("learner-0@20", "pays like learner-0@30 (0.100 apart), which is younger")]
+    assert to_evict(FOUR, 2) == [
+        ("learner-0@20", "pays like learner-0@30 (0.100 apart), which is younger"),
+        ("learner-0@10", "pays like learner-0@40 (0.212 apart), which is younger"),
+    ]
+    assert [name for name, _ in to_evict(FOUR, 1)] == ["learner-0@20", "learner-0@10", "learner-0@30"]
+
+
+def test_nobody_goes_while_there_is_room() -> None:
+    assert to_evict(FOUR, 4) == []
+    assert to_evict(league([learner(0)]), 0) == []
+
+
+def test_the_last_of_a_family_stays_whatever_the_number() -> None:
+    assert len(to_evict(FOUR, 0)) == 3
+    made = pool({(0, 10): [0.0, 0.0], (1, 10): [0.0, 0.0]})
+    assert to_evict(made, 0) == []
+    assert to_evict(made, 1) == []
+
+
+def test_the_younger_goes_where_the_older_is_the_last_of_its_family() -> None:
+    made = pool({(0, 10): [0.0, 0.0], (1, 20): [0.1, 0.1], (1, 30): [0.8, 0.8]})
+    assert to_evict(made, 2) == [
+        ("learner-1@20", "pays like learner-0@10 (0.100 apart), which is older but the last of learner-0")
+    ]
+
+
+def test_a_pair_of_last_ones_is_passed_over() -> None:
+    made = pool({(0, 10): [0.0, 0.0], (1, 10): [0.0, 0.0], (2, 10): [0.5, 0.5], (2, 20): [0.9, 0.9]})
+    assert [name for name, _ in to_evict(made, 3)] == ["learner-2@10"]
+
+
+def test_among_equals_the_earliest_born_goes() -> None:
+    made = pool({(0, 30): [0.5, 0.5], (0, 5): [0.5, 0.5], (0, 20): [0.5, 0.5]})
+    assert [name for name, _ in to_evict(made, 1)] == ["learner-0@5", "learner-0@20"]
+
+
+def test_those_that_cannot_be_compared_go_last_and_by_age() -> None:
+    made = league(
+        [learner(0), snap(0, 10), snap(0, 20), snap(0, 30)],
+        {"learner-0": {"learner-0@20": [1.0], "learner-0@30": [-1.0]}},
+    )
+    assert to_evict(made, 1) == [
+        ("learner-0@20", "pays like learner-0@30 (2.000 apart), which is younger"),
+        ("learner-0@10", "no learner met learner-0@30 too, which is younger"),
+    ]
+
+
+def test_the_retired_are_gone_already() -> None:
+    left = FOUR.retire(["learner-0@20"], 50)
+    assert to_evict(left, 3) == []
+    assert [name for name, _ in to_evict(left, 2)] == ["learner-0@10"]
+
+
+def test_a_negative_number_is_refused() -> None:
+    with pytest.raises(ConfigError, match="at most -1 snapshots: takes 0 or more"):
+        to_evict(FOUR, -1)
+
+
+@given(
+    st.dictionaries(
+        st.tuples(st.integers(0, 2), st.integers(1, 5)),
+        st.lists(st.integers(-4, 4).map(lambda n: n / 4), min_size=3, max_size=3),
+        max_size=9,
+    ),
+    st.integers(0, 6),
+)
+def test_what_stays_is_few_and_of_every_family(columns: dict[tuple[int, int], list[float]], most: int) -> None:
+    made = pool(columns, 3)
+    leaving = [name for name, _ in to_evict(made, most)]
+    left = made.retire(leaving, 9)
+    families = {m.family for m in made.snapshots}
+    assert {m.family for m in left.snapshots} == families
+    assert len(left.snapshots) == min(len(made.snapshots), max(most, len(families)))
+    assert all(made.member(name).kind is Kind.SNAPSHOT for name in leaving)
+    assert to_evict(left, most) == []
