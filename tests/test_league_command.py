@@ -158,8 +158,10 @@ def test_the_ratings_are_those_of_the_league(run: Path) -> None:
     assert shown == ratings
 
 
-def test_one_result_alone_has_no_interval(tmp_path: Path) -> None:
-    league = found([anchor("copy")], [{}]).with_results([Result("learner-0", "copy", 0.5)], 3, 9.0)
+@pytest.mark.parametrize(("num", "half_life"), [(1, 9.0), (6, 1e-3)])
+def test_one_result_that_is_not_forgotten_has_no_interval(tmp_path: Path, num: int, half_life: float) -> None:
+    results = [Result("learner-0", "copy", 0.5)] * num
+    league = found([anchor("copy")], [{}]).with_results(results, 3, half_life)
     report = read_league(with_league(tmp_path / "run", league))
     assert [(payoff.score.low, payoff.score.high) for payoff in report.payoffs] == [(None, None)]
     assert "+0.25  " in printed(report)
@@ -206,7 +208,7 @@ def test_a_broken_league_is_one_line(tmp_path: Path, content: str) -> None:
         ("nobody", {}, "pay-offs of 'nobody'"),
         ("copy", {"weight": 0.0}, "rests on nothing"),
         ("copy", {"weight_squares": 0.0}, "rests on nothing"),
-        ("copy", {"count": 2, "weight": 1.0}, "rests on nothing"),
+        ("copy", {"count": 0}, "rests on nothing"),
     ],
 )
 def test_pay_offs_that_cannot_be_are_refused(tmp_path: Path, column: str, change: dict[str, object], says: str) -> None:

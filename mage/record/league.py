@@ -149,7 +149,7 @@ def _cells(league: League) -> Iterator[tuple[str, str, Cell]]:
 
 
 def _is_sound(cell: Cell) -> bool:
-    return cell.weight > 0 and cell.weight_squares > 0 and cell.count > 0 and (cell.count == 1 or cell.effective > 1)
+    return cell.weight > 0 and cell.weight_squares > 0 and cell.count > 0
 
 
 def _standing(league: League, member: Member, rating: Estimate | None, results: int) -> Standing:
@@ -177,14 +177,13 @@ def _ratings(league: League) -> dict[str, Estimate]:
     values, pooled = league.ratings(), league.payoffs.pooled_variance()
     cells = [(row, column, cell) for row, column, cell in _cells(league) if row in values and column in values]
     met = {name for row, column, _ in cells for name in (row, column)}
-    if not isfinite(pooled):
-        return {name: Estimate(value, None, None) for name, value in values.items() if name in met}
     place = {name: k for k, name in enumerate(values)}
     met_CN = np.zeros((len(cells), len(place)))
     for number, (row, column, _) in enumerate(cells):
         met_CN[number, place[row]], met_CN[number, place[column]] = 1.0, -1.0
     errors_C = np.array([cell.error(pooled) for _, _, cell in cells])
-    errors_N = np.sqrt((np.linalg.pinv(met_CN) ** 2) @ errors_C**2)
+    with np.errstate(invalid="ignore"):  # errors that nobody knows are infinite, and some count for nothing
+        errors_N = np.sqrt((np.linalg.pinv(met_CN) ** 2) @ errors_C**2)
     return {name: _spread(values[name], Z95 * float(errors_N[place[name]])) for name in values if name in met}
 
 
