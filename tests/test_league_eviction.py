@@ -61,8 +61,8 @@ def test_a_pair_of_last_ones_is_passed_over() -> None:
 
 
 def test_among_equals_the_earliest_born_goes() -> None:
-    made = pool({(0, 30): [0.5, 0.5], (0, 10): [0.5, 0.5], (0, 20): [0.5, 0.5]})
-    assert [name for name, _ in to_evict(made, 1)] == ["learner-0@10", "learner-0@20"]
+    made = pool({(0, 30): [0.5, 0.5], (0, 5): [0.5, 0.5], (0, 20): [0.5, 0.5]})
+    assert [name for name, _ in to_evict(made, 1)] == ["learner-0@5", "learner-0@20"]
 
 
 def test_those_that_cannot_be_compared_go_last_and_by_age() -> None:

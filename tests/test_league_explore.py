@@ -13,6 +13,7 @@ from mage.errors import ConfigError
 from mage.population.explore import BOUNDS, Event, Perturbation, compared, decisions, perturbed
 from mage.population.league import League
 from mage.population.members import learner
+from mage.population.payoffs import Result
 from mage.schema import Config
 from tests.leagued import anchor, league
 from tests.tree import ROOT
@@ -151,6 +152,23 @@ def test_a_league_of_one_has_nobody_to_copy() -> None:
 def test_opponents_that_left_are_not_compared_over() -> None:
     left = CLEAR.retire(["x0", "x1", "x2"], 9)
     assert compared(left, "learner-0", "learner-1") is None
+    late = [Result(f"learner-{i}", name, 1.0) for i in range(2) for name in ("x0", "x1", "x2")]
+    assert compared(left.with_results(late, 10, 8.0), "learner-0", "learner-1") is None
+
+
+def test_a_leader_by_other_results_is_not_copied_by_those_who_do_better_in_common() -> None:
+    """The leader won their own meetings, but over the opponents that both met it is clearly behind."""
+    scores = {
+        "learner-0": {"x": around(0.0, 0.01), "y": around(0.0, 0.01), "learner-1": [3.0]},
+        "learner-1": {"x": around(0.3, 0.01), "y": around(0.3, 0.01), "learner-0": [-3.0]},
+    }
+    made = league([anchor("x"), anchor("y"), learner(0), learner(1)], scores)
+    found = compared(made, "learner-0", "learner-1")
+    assert made.leader().id == "learner-0"
+    assert found is not None
+    assert found.behind == pytest.approx(-0.3)
+    assert found.p_value < 0.001
+    assert decisions(made, 1, 0, [], 1.2) == []
 
 
 def test_a_key_that_the_leader_does_not_have_is_an_error() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mage.errors import ConfigError
 from mage.population.members import learner
+from mage.population.payoffs import Result
 from tests.leagued import anchor, league, snap
 
 
@@ -64,6 +65,8 @@ def test_before_any_result_the_first_learner_leads() -> None:
 def test_the_retired_are_not_rated() -> None:
     made = league([learner(0), snap(0, 1)], {"learner-0": {"learner-0@1": [1.0]}}).retire(["learner-0@1"], 2)
     assert made.ratings() == {"learner-0": 0.0}
+    late = [Result("learner-0", "learner-0@1", 1.0), Result("learner-9", "learner-0", 1.0)]
+    assert made.with_results(late, 3, 8.0).ratings() == {"learner-0": 0.0}
 
 
 def test_nobody_leads_a_league_without_learners() -> None:

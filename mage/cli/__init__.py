@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "show": play.show,
     "view": look.view,
     "export": look.export,
+    "league": look.league,
     "train": learn.train,
     "sweep": learn.sweep,
     "export-model": learn.export_model,

@@ -1,4 +1,4 @@
-"""Commands that show runs in a browser: view and export."""
+"""Commands that show runs: view and export in a browser, league in the terminal."""
 
 from __future__ import annotations
 
@@ -37,3 +37,17 @@ def export(
     from mage.record.console import plain_console
 
     raise typer.Exit(run_export_page(run, out, trials, most, plain_console()))
+
+
+def league(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A train run with league.learners over 0.")],
+    plots: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Draw it too, as PNG files in this directory.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON instead.")] = False,
+) -> None:
+    """Show the league of a run. Members with ratings, pay-offs, family tree; who was copied, kept, retired, and why."""
+    from mage.commands.league import run_league
+    from mage.record.console import plain_console
+
+    raise typer.Exit(run_league(run, plots, plain_console(), as_json=as_json))

@@ -70,9 +70,9 @@ def styled() -> AbstractContextManager[None]:
     return context
 
 
-def check_matplotlib() -> None:
-    """Fail with one line where the extra is missing."""
-    require("plot", "plots need", "; --no-plots leaves them out")
+def check_matplotlib(otherwise: str = "; --no-plots leaves them out") -> None:
+    """Fail with one line where the extra is missing; `otherwise` says what goes without it."""
+    require("plot", "plots need", otherwise)
 
 
 def blank(width: float = WIDTH, height: float = HEIGHT) -> Figure:

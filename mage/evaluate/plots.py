@@ -137,7 +137,7 @@ def exploitation_figure(table: Table) -> Figure:
     figure = blank(height=0.9 + 0.17 * len(opponents) + 0.1 * max(len(row.method) for row in table.rows))
     panel = figure.subplots()
     low = min(0.0, *(value for row in values for value in row))
-    _heat(panel, values, opponents, [row.method for row in table.rows], ("cividis", low, 1.0))
+    heat(panel, values, opponents, [row.method for row in table.rows], ("cividis", low, 1.0))
     figure.suptitle(f"{table.name}: share of the possible gain", fontsize=8)
     return figure
 
@@ -150,7 +150,7 @@ def payoff_figure(report: CrossPlayReport) -> Figure:
     most = max(abs(value) for row in values for value in row) or 1.0
     figure = blank(height=1.0 + 0.3 * len(report.agents) + 0.06 * max(map(len, report.agents)))
     panel = figure.subplots()
-    _heat(panel, values, report.agents, report.agents, ("PuOr", -most, most), scores)
+    heat(panel, values, report.agents, report.agents, ("PuOr", -most, most), scores)
     figure.suptitle(f"{report.game}: score of the row against the column", fontsize=8)
     return figure
 
@@ -175,7 +175,7 @@ def _spread_figure(table: Table, opponents: Sequence[str]) -> Figure:
     return figure
 
 
-def _heat(
+def heat(
     panel: Axes,
     values: Sequence[Sequence[float]],
     rows: Sequence[str],

@@ -107,7 +107,8 @@ def compared(league: League, better: str, worse: str) -> Comparison | None:
     """
     ours, theirs = league.payoffs.row(better), league.payoffs.row(worse)
     present = {m.id for m in league.present}
-    common = [name for name in ours if name in theirs and name in present and name not in (better, worse)]
+    # Nobody has a cell against itself, so neither of the two is among them.
+    common = [name for name in ours if name in theirs and name in present]
     if len(common) < LEAST_PAIRS:
         return None
     pooled = league.payoffs.pooled_variance()

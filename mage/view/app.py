@@ -75,6 +75,9 @@ class Pages:
     def pairs(self, request: Request) -> Response:
         return JsonResponse(self._library.pairs(request.path_params["run"]))
 
+    def league(self, request: Request) -> Response:
+        return JsonResponse(self._library.league(request.path_params["run"]))
+
     def live(self, request: Request) -> Response:
         session = request.query_params.get("session")
         if session is not None:
@@ -96,6 +99,7 @@ class Pages:
             Route(f"{run}/trials/{{trial}}", self.trial),
             Route(f"{run}/evaluations/{{name}}", self.evaluation),
             Route(f"{run}/pairs", self.pairs),
+            Route(f"{run}/league", self.league),
             Route("/api/live", self.live),
         ]
 

@@ -134,7 +134,9 @@ class _Source:
         pairs = [_among(pair, chosen) for pair in self.pairs]
         run = {**self._run, "evaluations": evaluations, "children": [], "trials": len(rows), "parent": None}
         card = {field.name: run[field.name] for field in msgspec.structs.fields(Card)}
+        league = {self._path("league"): _raw(self._library.league(self._id))} if run["league"] else {}
         return {
+            **league,
             _RUNS: _raw([card]),
             self._path(): _raw(run),
             self._path("metrics"): _raw(self._library.metrics(self._id, None, -1, MAX_POINTS)),

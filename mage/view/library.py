@@ -16,6 +16,7 @@ import msgspec
 from mage.errors import ConfigError, RecordError
 from mage.record.credit import credit_of
 from mage.record.files import read_lines
+from mage.record.league import LEAGUE, LeagueReport, read_league
 from mage.record.pairs import Pair, pairs_among
 from mage.record.store import RUN, TOKENIZER, read_info
 from mage.record.wording import seat_names
@@ -85,6 +86,7 @@ class Library:
                 "bounds": {},
                 "keys": [],
                 "damage": [],
+                "league": False,
                 "children": children,
             }
             if card.status is Status.BROKEN:
@@ -115,6 +117,7 @@ class Library:
             "events": list(read_lines(place.path / EVENTS))[-_MAX_EVENTS:],
             "keys": self._curve(place).keys,
             "damage": damage,
+            "league": place.has(LEAGUE),
         }
 
     def metrics(self, identity: str, keys: Sequence[str] | None, after: int, points: int) -> Mapping[str, Any]:
@@ -167,6 +170,15 @@ class Library:
             shelf = self._shelf(place)
             found = pairs_among((summary for _, summary in shelf.tasks()), shelf.trial)
         return [_pair(pair) for pair in found[:_MAX_PAIRS]]
+
+    def league(self, identity: str) -> LeagueReport:
+        """The league of a run that has one."""
+        with self._lock:
+            place = self._readable(identity)
+            if not place.has(LEAGUE):
+                raise NotFoundError(f"{place.name} has no league")
+            place.file(LEAGUE)
+        return read_league(place.path)
 
     def _readable(self, identity: str) -> Place:
         """A run that can be read, or one line on why it cannot."""

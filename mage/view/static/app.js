@@ -6,6 +6,7 @@ import { parseHash, toHash } from "./route.js";
 import { themeButton } from "./theme.js";
 import { evaluationPage } from "./pages/evaluation.js";
 import { helpPage } from "./pages/help.js";
+import { leaguePage } from "./pages/league.js";
 import { pairsPage } from "./pages/pairs.js";
 import { playPage } from "./pages/play.js";
 import { runPage } from "./pages/run.js";
@@ -21,6 +22,7 @@ const ROUTES = [
   { path: ["runs", "*", "trials"], page: trialsPage, title: "Trials", tab: "trials" },
   { path: ["runs", "*", "trials", "*"], page: trialPage, title: "Trial", tab: "trials" },
   { path: ["runs", "*", "pairs"], page: pairsPage, title: "Before and after", tab: "pairs" },
+  { path: ["runs", "*", "league"], page: leaguePage, title: "League", tab: "league" },
   { path: ["runs", "*", "evaluations"], page: evaluationPage, title: "Evaluation", tab: "evaluations" },
   { path: ["runs", "*", "evaluations", "*"], page: evaluationPage, title: "Evaluation", tab: "evaluations" },
   { path: ["play"], page: playPage, title: "Play" },
@@ -32,6 +34,7 @@ const TABS = [
   { id: "overview", name: "Overview", tail: [], isFor: () => true },
   { id: "trials", name: "Trials", tail: ["trials"], isFor: (run) => run.trials > 0 },
   { id: "pairs", name: "Before and after", tail: ["pairs"], isFor: (run) => run.kind === "train" },
+  { id: "league", name: "League", tail: ["league"], isFor: (run) => run.league },
   {
     id: "evaluations",
     name: "Evaluation",
@@ -107,7 +110,8 @@ function link(target, name, isHere) {
 
 // Ids are made by the server and say nothing: the header has the name of the run, and the pages that it has.
 async function fillTabs(below, run, route) {
-  if (!known.has(run)) known.set(run, await get(runPath(run)).catch(() => null));
+  const isSettled = known.has(run) && known.get(run)?.status !== "running"; // one that runs may get more pages
+  if (!isSettled) known.set(run, await get(runPath(run)).catch(() => null));
   const about = known.get(run);
   if (!about) return below.remove();
   const tabs = TABS.filter((tab) => tab.isFor(about) || tab.id === route?.tab);

@@ -4,6 +4,7 @@ import { h, show } from "../dom.js";
 import { ago, count, gameTitle } from "../format.js";
 import { lineChart } from "../chart/line.js";
 import { boundsOf, Curves, keyName, smooth } from "../curves.js";
+import { leagueSentence } from "../league/events.js";
 import { card, facts, select, statusChip } from "../parts.js";
 import { toHash } from "../route.js";
 
@@ -136,6 +137,7 @@ function eventList(events) {
 }
 
 function sentence(event) {
+  if (event.league) return leagueSentence(event);
   if (event.alarm) return `▲ alarm: ${event.alarm}`;
   if (event.rollback !== undefined) return `went back to the weights of step ${event.rollback}`;
   if (event.warning) return event.warning;
@@ -187,6 +189,9 @@ function links(run) {
         : null,
       run.kind === "train"
         ? h("li", {}, h("a", { href: at("pairs") }, "Before and after"), ": the same task at two checkpoints")
+        : null,
+      run.league
+        ? h("li", {}, h("a", { href: at("league") }, "League"), ": who is in it, who beats whom, who learned from whom")
         : null,
       judged.length
         ? h("li", {}, "Evaluations: scores with intervals, control and exact limits", h("ul", {}, judged))
