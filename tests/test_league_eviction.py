@@ -76,6 +76,19 @@ def test_those_that_cannot_be_compared_go_last_and_by_age() -> None:
     ]
 
 
+def test_those_that_have_just_been_born_are_spared_while_others_can_go() -> None:
+    made = pool({(0, 10): [0.0, 0.9], (1, 10): [0.9, 0.0], (0, 20): [0.5, 0.5], (1, 20): [0.5, 0.5]})
+    assert [name for name, _ in to_evict(made, 3)] == ["learner-0@10"]
+    young = pool({(0, 10): [1.0, 1.0], (0, 20): [0.5, 0.5], (1, 20): [0.5, 0.5], (1, 10): [-1.0, -1.0]})
+    left = young.retire(["learner-0@10", "learner-1@10"], 20)
+    assert to_evict(left, 1) == []  # each is the last of its family
+
+
+def test_two_of_one_age_say_so() -> None:
+    made = pool({(0, 10): [0.0, 0.9], (1, 10): [0.1, 0.9], (1, 20): [-1.0, -1.0], (0, 20): [1.0, 1.0]})
+    assert to_evict(made, 3) == [("learner-0@10", "pays like learner-1@10 (0.071 apart), which is as old")]
+
+
 def test_the_retired_are_gone_already() -> None:
     left = FOUR.retire(["learner-0@20"], 50)
     assert to_evict(left, 3) == []

@@ -16,19 +16,21 @@ def to_evict(league: League, most: int) -> list[tuple[str, str]]:
 
     Again and again the two whose pay-off columns are nearest are found, the earliest born first among equals, and the
     older one goes; where it is the last snapshot of its family, the younger one. Two whom no learner met both are
-    further apart than any others. The last snapshot of a family always stays, so more than `most` can. Age alone, the
-    obvious rule, would keep ten late copies of one habit and lose the early ones that nobody plays any more.
+    further apart than any others. Those born last have only guesses for pay-offs: two of them are compared when no
+    other pair is left. The last snapshot of a family always stays, so more than `most` can. Age alone, the obvious
+    rule, would keep ten late copies of one habit and lose the early ones that nobody plays any more.
     """
     if most < 0:
         raise ConfigError(f"at most {most} snapshots: takes 0 or more")
     staying = sorted(league.snapshots, key=lambda m: m.born)
+    newest = staying[-1].born if staying else 0
     # Sorting is stable: among equal distances the earliest born come first.
     pairs = sorted(
         (
             (league.payoffs.distance(older.id, younger.id), older, younger)
             for older, younger in combinations(staying, 2)
         ),
-        key=lambda pair: pair[0],
+        key=lambda pair: (pair[1].born == newest, pair[0]),
     )
     leaving: dict[str, str] = {}
     families = Counter(m.family for m in staying)
@@ -50,7 +52,8 @@ def _nearest(
         if older.id in leaving or younger.id in leaving:
             continue
         if families[older.family] > 1:
-            return older, f"{_likeness(distance, younger)}, which is younger"
+            age = "younger" if older.born < younger.born else "as old"
+            return older, f"{_likeness(distance, younger)}, which is {age}"
         if families[younger.family] > 1:
             return younger, f"{_likeness(distance, older)}, which is older but the last of {older.family}"
     return None
