@@ -138,12 +138,10 @@ def test_every_page_can_be_read_in_both_themes_and_fits_a_narrow_window(
     opened.go("/#/help/method")
     for where in pages(server):
         opened.move(where)
-        opened.page.wait_for_timeout(100)
         assert opened.too_faint() == [], where
-        opened.page.set_viewport_size({"width": 360, "height": 800})
-        opened.page.wait_for_timeout(50)
+        opened.resize(360, 800)
         assert opened.overhang() <= 0, where
-        opened.page.set_viewport_size({"width": 1280, "height": 900})
+        opened.resize(1280, 900)
     opened.close()
     assert opened.troubles == []
 

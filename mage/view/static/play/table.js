@@ -12,7 +12,7 @@ export function table(state, names, does) {
   const front = h("section", { class: "card" }, FRONTS[state.phase](state, names, does));
   return h(
     "div",
-    { class: "table" },
+    { class: "table", dataset: { phase: state.phase } },
     front,
     h(
       "div",
