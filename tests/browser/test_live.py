@@ -145,5 +145,10 @@ def test_somebody_gets_up_and_what_is_finished_is_kept(opened: Opened) -> None:
         assert settled(opened) == "move"
         opened.find(".moves button").first.click()
     assert settled(opened) == "note"
+    opened.find("button:has-text('next episode')").click()
+    assert settled(opened) == "move"
+    opened.press("1")
+    assert settled(opened) == "move"
     opened.find("button:has-text('Get up')").click()
-    opened.wait("button:text-is('Another game')")
+    assert settled(opened) == "over"
+    assert opened.find(".filmstrip figure").count() == 1
