@@ -184,3 +184,14 @@ def test_the_tokens_of_a_model_from_elsewhere_are_read_where_it_was_judged(tmp_p
     written = [turn["calls"][0]["tokens"][0]["text"] for turn in turns if turn["seat"] == 0]
     assert set(written) <= {"rock", "paper", "scissors"}
     assert written
+
+
+def test_the_list_of_a_training_run_tells_the_weights_and_the_opponent(tmp_path: Path, viewer: Viewer) -> None:
+    trial = model_trial(make_task(opponents=("aggressive",)), betting())
+    write_run(tmp_path / "train", [trial, with_version(trial, 7), guest_trial(make_task())], "train")
+    rows = viewer.run("train", "/trials")["rows"]
+    assert [row["step"] for row in rows] == [0, 7, None]
+    assert rows[0]["about"] == [viewer.run("train", "/trials/0")["about"][1]]
+    assert rows[0]["about"][0].startswith("Always bets")
+    write_run(tmp_path / "trials", [trial])
+    assert viewer.run("trials", "/trials")["rows"][0]["step"] is None
