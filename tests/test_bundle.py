@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from mage.errors import MageError
 from mage.view.bundle import STATIC, script, style
-
-
-def folder(tmp_path: Path, **files: str) -> Path:
-    """Modules by name; `__` stands for a slash, and each is JavaScript."""
-    for name, text in files.items():
-        path = tmp_path / f"{name.replace('__', '/')}.js"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return tmp_path
+from tests.viewed import write_modules
 
 
 def test_the_modules_of_the_pages_fit_into_one_script() -> None:
@@ -26,30 +16,6 @@ def test_the_modules_of_the_pages_fit_into_one_script() -> None:
     for path in STATIC.rglob("*.js"):
         assert f'modules["{path.relative_to(STATIC).as_posix()}"]' in found, "whatever is there is used"
     assert style()
-
-
-MAIN = """import { one, two as second } from "./below/numbers.js";
-import * as words from "./words.js";
-import {
-  three,
-} from "./below/numbers.js";
-
-console.log(one + second() + three.value, words.hello, new words.Thing().name);
-"""
-
-
-@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node here to run the script")
-def test_the_script_does_what_the_modules_do(tmp_path: Path) -> None:
-    static = folder(
-        tmp_path,
-        app=MAIN,
-        below__numbers='import { hello } from "../words.js";\n'
-        "export const one = 1;\nexport function two() {\n  return hello.length;\n}\n"
-        "const three = { value: 3 };\nexport { three };\nexport async function four() {}\n",
-        words='export const hello = "hello";\nexport class Thing {\n  name = "thing";\n}\nconst one = "not this";\n',
-    )
-    done = subprocess.run(["node", "-e", script(static)], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("9 hello thing\n", "")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +41,7 @@ def test_the_script_does_what_the_modules_do(tmp_path: Path) -> None:
 )
 def test_what_does_not_fit_is_refused(files: dict[str, str], problem: str, tmp_path: Path) -> None:
     with pytest.raises(MageError, match=problem):
-        script(folder(tmp_path, **files))
+        script(write_modules(tmp_path, **files))
 
 
 @pytest.mark.parametrize("text", ["a { background: url(x.png) }", '@import "b.css";'])

@@ -106,67 +106,48 @@ def test_a_game_an_opponent_and_an_estimator_take_forty_lines() -> None:
     assert len(code_of("extending.md").splitlines()) <= 40
 
 
+def run_commands(page: str, smaller: Mapping[str, list[str]] | None = None) -> dict[str, str]:
+    """Give every command of a page, where it says `tiny` with what makes it smaller; return what each printed."""
+    printed = {}
+    for how, (program, verb, *arguments) in commands(page):
+        assert program == "mage"
+        more = {"run": [], "parse": ["--help"], "tiny": (smaller or {}).get(verb, [])}[how]
+        assert more or how != "tiny", f"how is {verb} made smaller?"
+        done = CliRunner().invoke(app, [verb, *arguments, *more], catch_exceptions=False)
+        assert done.exit_code == 0, (verb, arguments, done.output)
+        assert done.output, (verb, arguments)
+        printed[shlex.join([verb, *arguments])] = done.output
+    assert printed, f"{page} has no command"
+    return printed
+
+
 def test_the_commands_of_the_quickstart_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     small = [f"{key}={json.dumps(value)}" for key, value in {**SMALL, **JUDGED, "agent.model": MODEL}.items()]
     less = ["steps=2", "agent.context=512", *small]
-    tiny = {"train": less, "sweep": less, "evaluate": ["--trials", "2"]}
-    parsed = {"play"}
-    assert {how for how, _ in commands("quickstart.md")} == {"run", "tiny", "parse"}
-    for how, (program, verb, *arguments) in commands("quickstart.md"):
-        assert program == "mage"
-        if how == "parse":
-            assert verb in parsed
-            arguments.append("--help")
-        elif how == "tiny":
-            arguments += tiny[verb]
-        done = CliRunner().invoke(app, [verb, *arguments], catch_exceptions=False)
-        assert done.exit_code == 0, (verb, arguments, done.output)
-        assert done.output
+    run_commands("quickstart.md", {"train": less, "sweep": less, "evaluate": ["--trials", "2"]})
+    assert {verb for how, (_, verb, *_) in commands("quickstart.md") if how == "parse"} == {"play"}
 
 
 def test_the_commands_of_evaluation_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    given = commands("evaluation.md")
-    assert {how for how, _ in given} == {"run", "parse"}
-    for how, (program, *arguments) in given:
-        assert program == "mage"
-        arguments += ["--help"] if how == "parse" else []
-        done = CliRunner().invoke(app, arguments, catch_exceptions=False)
-        assert done.exit_code == 0, (arguments, done.output)
-        assert "cyclists.json" in done.output or "cyclists.json" not in " ".join(arguments)
+    for command, printed in run_commands("evaluation.md").items():
+        assert "cyclists.json" in printed or "cyclists.json" not in command
 
 
-def test_the_commands_about_models_can_be_given() -> None:
-    given = commands("models.md")
-    assert {how for how, _ in given} == {"run", "parse"}
-    for how, (program, verb, *arguments) in given:
-        assert program == "mage"
-        arguments += ["--help"] if how == "parse" else []
-        done = CliRunner().invoke(app, [verb, *arguments], catch_exceptions=False)
-        assert done.exit_code == 0, (verb, arguments, done.output)
-
-
-def test_the_commands_about_methods_can_be_given() -> None:
-    for how, (program, *arguments) in commands("method.md"):
-        assert (how, program) == ("parse", "mage")
-        done = CliRunner().invoke(app, [*arguments, "--help"], catch_exceptions=False)
-        assert done.exit_code == 0, (arguments, done.output)
-
-
-@pytest.mark.parametrize("page", ["environments.md", "opponents.md", "viewer.md"])
-def test_the_commands_about_games_and_opponents_work(
-    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("page", ["environments.md", "method.md", "models.md", "opponents.md", "viewer.md"])
+def test_the_commands_of_other_pages_work(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    given = commands(page)
-    assert {how for how, _ in given} == {"run", "parse"}
-    for how, (program, verb, *arguments) in given:
-        assert program == "mage"
-        arguments += ["--help"] if how == "parse" else []
-        done = CliRunner().invoke(app, [verb, *arguments], catch_exceptions=False)
-        assert done.exit_code == 0, (verb, arguments, done.output)
-        assert done.output
+    run_commands(page)
+
+
+def test_every_command_of_every_page_says_how_it_is_checked() -> None:
+    for path in sorted(DOCS.glob("*.md")):
+        for info, text in re.findall(r"^```([^\n]*)\n(.*?)^```$", path.read_text(), re.MULTILINE | re.DOTALL):
+            assert info.startswith(("sh ", "python ")) or not re.search(r"^mage ", text, re.MULTILINE), (
+                path.name,
+                text,
+            )
 
 
 @pytest.mark.parametrize(("page", "prints"), [("environments.md", "minimax"), ("opponents.md", "best memoryless")])

@@ -236,6 +236,7 @@ def test_a_game_beside_a_run_goes_into_it(tmp_path: Path) -> None:
         ({"game": "rps", "opponent": "copy", "pace_s": 1e9}, "pace_s"),
         ({"game": "rps", "opponent": "copy", "speed": 1}, "unknown speed; known: episodes, game"),
         ({"game": "rps", "opponent": "scripted:nobody"}, "unknown scripted model"),
+        ({"game": "tic_tac_toe", "opponent": "scripted:counter"}, "scripted:counter cannot play tic_tac_toe; it plays"),
         ({"game": "rps", "opponent": "checkpoint:abc/1"}, "there is no run 'abc'"),
         ({"game": "rps", "opponent": "checkpoint:../../etc/1"}, "there is no run"),
         ({"game": "rps", "opponent": "remote(url=http://x.example/v1,model=m)"}, "remote model"),
@@ -283,7 +284,8 @@ def test_the_choices_are_games_opponents_and_checkpoints(viewer: Viewer) -> None
     assert "remote" not in opponents
     assert opponents["minimax"]["fits"] == ["tic_tac_toe"]
     assert set(opponents["uniform"]["fits"]) == set(games)
-    assert "scripted:counter" in opponents
+    assert set(opponents["scripted:first"]["fits"]) == set(games)
+    assert opponents["scripted:counter"]["fits"] == opponents["copy"]["fits"], "it counts rounds"
     assert found["checkpoints"] == []
     assert "connect_four" in found["other_games"]
 

@@ -64,6 +64,8 @@ def test_a_train_run_is_finished_stopped_crashed_alarmed_or_running(tmp_path: Pa
     write_checkpoint(write_train_run(tmp_path / "crashed", 3), 2)
     alarmed = write_train_run(tmp_path / "alarmed", 3)
     write_lines(alarmed / "events.jsonl", [{"step": 3, "alarm": "entropy is low", "action": "stop"}])
+    printed = write_train_run(tmp_path / "printed", 3)
+    write_lines(printed / "events.jsonl", [{"step": 3, "alarm": "entropy is low", "action": "print"}])
     running = write_train_run(tmp_path / "running", 1)
     with (running / "trials.jsonl").open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -73,10 +75,11 @@ def test_a_train_run_is_finished_stopped_crashed_alarmed_or_running(tmp_path: Pa
             "stopped": "stopped",
             "crashed": "crashed",
             "alarmed": "alarmed",
+            "printed": "crashed",
             "running": "running",
         }
     assert found["alarmed"]["why"] == "alarm at step 3: entropy is low"
-    assert found["alarmed"]["alarms"] == 1
+    assert found["alarmed"]["alarms"] == found["printed"]["alarms"] == 1
     assert "2 of 4 steps" in found["stopped"]["why"]
     assert viewer.run("running")["status"] == "crashed", "nobody holds it any more"
 

@@ -8,10 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import mage
 from mage.record.credit import CREDIT, CallCredit, Credit, TurnCredit
 from mage.record.store import RunReader, RunWriter
 from mage.types import Memory, Phase, Trial
 from tests.recorded import betting, guest_trial, make_task, model_trial, with_version
+from tests.tiny import MODEL
 from tests.viewed import Viewer, some_trials, write_lines, write_run
 
 
@@ -174,3 +176,22 @@ def test_the_same_task_at_several_steps_is_a_pair(tmp_path: Path, viewer: Viewer
     assert viewer.run("run", "/pairs") == [{"task": task, "trials": [0, 3], "steps": [0, 40]}]
     write_run(tmp_path / "once", [early, sibling], "train")
     assert viewer.run("once", "/pairs") == [], "siblings of one step are no pair"
+
+
+def test_the_tokens_of_a_model_from_elsewhere_are_read_where_it_was_judged(tmp_path: Path, viewer: Viewer) -> None:
+    mage.evaluate(MODEL, game="rps", opponents=["copy"], trials=1, folder=tmp_path / "judged")
+    turns = viewer.run("judged", "/trials/0")["episodes"][0]["turns"]
+    written = [turn["calls"][0]["tokens"][0]["text"] for turn in turns if turn["seat"] == 0]
+    assert set(written) <= {"rock", "paper", "scissors"}
+    assert written
+
+
+def test_the_list_of_a_training_run_tells_the_weights_and_the_opponent(tmp_path: Path, viewer: Viewer) -> None:
+    trial = model_trial(make_task(opponents=("aggressive",)), betting())
+    write_run(tmp_path / "train", [trial, with_version(trial, 7), guest_trial(make_task())], "train")
+    rows = viewer.run("train", "/trials")["rows"]
+    assert [row["step"] for row in rows] == [0, 7, None]
+    assert rows[0]["about"] == [viewer.run("train", "/trials/0")["about"][1]]
+    assert rows[0]["about"][0].startswith("Always bets")
+    write_run(tmp_path / "trials", [trial])
+    assert viewer.run("trials", "/trials")["rows"][0]["step"] is None

@@ -84,6 +84,15 @@ def write_lines(path: Path, lines: Sequence[Mapping[str, object]]) -> None:
     log.close()
 
 
+def write_modules(folder: Path, **files: str) -> Path:
+    """Modules by name; `__` stands for a slash, and each is JavaScript."""
+    for name, text in files.items():
+        path = folder / f"{name.replace('__', '/')}.js"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return folder
+
+
 def write_train_run(path: Path, step: int = 4, steps: int = 4, **more: Any) -> Path:
     """A train run that has come so far, with nothing but what logs hold."""
     config = Config(steps=steps, trial=TrialConfig(episodes=2)).model_dump(mode="json")

@@ -27,7 +27,7 @@ from mage.evaluate.table import evaluation_table, reflections_table, setting
 from mage.games.world import OpenSpielWorld
 from mage.record.draw import shown
 from mage.record.files import write_atomically
-from mage.record.store import fresh_path
+from mage.record.store import TOKENIZER, fresh_path
 from mage.types import Memory
 from mage.waiting import finish
 
@@ -73,7 +73,11 @@ def resume_evaluation(folder: Path, console: Console, *, retry_failed: bool = Fa
 def begun(subject: Subject, plan: Plan, out: Path | None) -> Journal:
     """A new evaluation, in `out`, or in the run that the subject comes from, or under runs/."""
     path = out or _fresh(subject)
-    return Journal.create(path, msgspec.to_builtins(plan), subject.config.evaluation.seed)
+    journal = Journal.create(path, msgspec.to_builtins(plan), subject.config.evaluation.seed)
+    is_below_run = subject.run is not None and path.resolve().is_relative_to(subject.run.resolve())
+    if subject.keep_tokenizer is not None and not is_below_run:
+        subject.keep_tokenizer(path / TOKENIZER)  # a run has it already; elsewhere nobody could read the tokens
+    return journal
 
 
 def scores(subject: Subject, plan: Plan, journal: Journal, means: Means) -> EvaluationReport[SplitReport]:

@@ -107,3 +107,6 @@ def counter(prompt: str, choices: tuple[str, ...]) -> str:
 
 MODELS: Mapping[str, Answer] = {"first": in_words(first), "counter": in_words(counter)}
 """Scripted models by name."""
+
+COUNT_ROUNDS = frozenset({"counter"})
+"""Those that play repeated games only."""

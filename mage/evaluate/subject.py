@@ -76,6 +76,8 @@ class Subject(ABC):
     """The train run that it comes from."""
     step: int = 0
     """Updates that its weights have behind them."""
+    keep_tokenizer: Callable[[Path], object] | None = None
+    """Writes down what reads its tokens, into a new directory; None where they need nothing to be read."""
 
     @property
     def file_name(self) -> str:
@@ -210,7 +212,8 @@ def _of_run(folder: Path, checkpoint: Path | None, given: Mapping[str, object]) 
     pinned = str(checkpoint_path(folder / "checkpoints", step))
     engine = played_by(parts.engine)
     name = folder.resolve().name if checkpoint is None else f"{folder.resolve().name}/{checkpoint.resolve().name}"
-    return ModelSubject(name, pinned, config, "run", engine, parts.loaded.codec, publish, folder, step)
+    keep, codec = parts.loaded.tokenizer.save_pretrained, parts.loaded.codec
+    return ModelSubject(name, pinned, config, "run", engine, codec, publish, folder, step, keep)
 
 
 def _of_model(text: str, given: Mapping[str, object]) -> Subject:
@@ -227,7 +230,8 @@ def _of_model(text: str, given: Mapping[str, object]) -> Subject:
     async def reset() -> None:
         engine.reset_cache()
 
-    return ModelSubject(text, text, config, "model", engine, loaded.codec, reset)
+    keep = loaded.tokenizer.save_pretrained
+    return ModelSubject(text, text, config, "model", engine, loaded.codec, reset, keep_tokenizer=keep)
 
 
 def _of_remote(text: str, given: Mapping[str, object], patience: Patience | None, concurrency: int) -> Subject:

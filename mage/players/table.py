@@ -59,10 +59,10 @@ def _hidden(game: Game) -> bool:
     return game.keyed_by_information and not game.is_open and not game.samples_itself
 
 
-_ANY = Fits("any game", lambda _: True)
+ANY = Fits("any game", lambda _: True)
 _KUHN = Fits("kuhn_poker", lambda game: isinstance(game.words, KuhnWords))
 _TICTACTOE = Fits("tic_tac_toe", lambda game: isinstance(game.words, TicTacToeWords))
-_REPEATED = Fits("repeated matrix games (rps, pd, pennies, matrix)", lambda game: isinstance(game.words, MatrixWords))
+REPEATED = Fits("repeated matrix games (rps, pd, pennies, matrix)", lambda game: isinstance(game.words, MatrixWords))
 _OPEN = Fits(
     "games with nothing hidden, moves in turn and pay at the end",
     _open_to_search,
@@ -82,32 +82,32 @@ _SMALL = Fits(
 
 MAKERS: Mapping[str, tuple[Maker, Fits]] = {
     "aggressive": (aggressive, _KUHN),
-    "always": (always, _ANY),
-    "automaton": (automaton, _REPEATED),
-    "beat-last": (beat_last, _REPEATED),
-    "behaviour": (behaviour, _ANY),
+    "always": (always, ANY),
+    "automaton": (automaton, REPEATED),
+    "beat-last": (beat_last, REPEATED),
+    "behaviour": (behaviour, ANY),
     "cfr": (cfr, _ZERO_SUM),
     "conservative": (conservative, _KUHN),
-    "copy": (copy, _REPEATED),
-    "cycle": (cycle, _REPEATED),
+    "copy": (copy, REPEATED),
+    "cycle": (cycle, REPEATED),
     "intermediate": (intermediate, _KUHN),
-    "lose-to-last": (lose_to_last, _REPEATED),
+    "lose-to-last": (lose_to_last, REPEATED),
     "mcts": (mcts, _OPEN),
-    "memory-one": (memory_one, _REPEATED),
+    "memory-one": (memory_one, REPEATED),
     "minimax": (minimax, _SOLVABLE),
     "preferred": (preferred, _TICTACTOE),
-    "uniform": (uniform, _ANY),
-    "win-stay-lose-shift": (win_stay_lose_shift, _REPEATED),
+    "uniform": (uniform, ANY),
+    "win-stay-lose-shift": (win_stay_lose_shift, REPEATED),
 }
 
 COMBINERS: Mapping[str, tuple[Maker, Fits]] = {
     "best-response": (best_response, _SMALL),
-    "mixture": (mixture, _ANY),
-    "switch": (switch, _ANY),
+    "mixture": (mixture, ANY),
+    "switch": (switch, ANY),
 }
 """Players made of other players: `maker(make_policy, game, seat, rng, …parameters)`."""
 
-TALKERS: Mapping[str, tuple[Maker, Fits]] = {"remote": (remote, _ANY)}
+TALKERS: Mapping[str, tuple[Maker, Fits]] = {"remote": (remote, ANY)}
 """Players that are models, and not policies: only a world can seat them."""
 
 FAMILIES = frozenset({"automaton", "behaviour", "memory-one"})
@@ -118,7 +118,7 @@ class Opponent(NamedTuple):
     """What a name of the table stands for."""
 
     maker: Maker
-    fits: Fits = _ANY
+    fits: Fits = ANY
     is_family: bool = False
     """Too many members for statistics about each."""
 

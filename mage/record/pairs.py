@@ -46,7 +46,7 @@ def pairs_among(summaries: Iterable[Summary], read: Read) -> list[Pair]:
 def _pair(summaries: Sequence[Summary], read: Read) -> Pair | None:
     by_step: dict[int, int] = {}
     for summary in summaries:
-        step = _step(read(summary.number))
+        step = step_of(read(summary.number))
         if step is not None:
             by_step[step] = summary.number
     if len(by_step) < 2:
@@ -62,7 +62,7 @@ def _pair(summaries: Sequence[Summary], read: Read) -> Pair | None:
     )
 
 
-def _step(trial: Trial | Failure) -> int | None:
+def step_of(trial: Trial | Failure) -> int | None:
     """The version of the weights that the agent played a trial with, which is the step they were published at."""
     if isinstance(trial, Failure):
         return None

@@ -35,7 +35,7 @@ SCHEMA = 1
 """Version of all that is written here. Another version is refused, never guessed at."""
 RUN = "run.json"
 TOKENIZER = "tokenizer"
-"""Where a train run keeps the tokenizer of its model, in Hugging Face layout."""
+"""Where a train run, or an evaluation of a model from elsewhere, keeps the tokenizer, in Hugging Face layout."""
 
 
 class Change(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from mage.learn.plan import SWEEP, read_plan
 from mage.record.files import is_taken, read_lines
 from mage.record.index import INDEX, TRIALS
 from mage.record.store import RUN, RunInfo, read_info
+from mage.types import AlarmAction
 from mage.view.folder import NASHCONV, Place, one_line
 from mage.view.status import Standing, Status, played_standing, train_standing
 from mage.view.tail import Tail
@@ -70,6 +71,7 @@ class Card(msgspec.Struct, frozen=True):
 class _Event(msgspec.Struct):
     step: int = 0
     alarm: str | None = None
+    action: str = AlarmAction.PRINT
 
 
 class _Line(msgspec.Struct):
@@ -91,13 +93,15 @@ class _Log:
         self.num_seats = 0
         self.num_alarms = 0
         self.alarm = ""
+        self.halted_at = -1
+        """The step of the newest alarm that did more than print."""
 
     def read(self, episodes: int) -> None:
         """Catch up with the files."""
         if self._metrics.is_restarted():
             self.step, self.scores = 0, []
         if self._events.is_restarted():
-            self.num_alarms, self.alarm = 0, ""
+            self.num_alarms, self.alarm, self.halted_at = 0, "", -1
         if self._index.is_restarted():
             self.num_trials = 0
         try:
@@ -107,6 +111,7 @@ class _Log:
                 if event.alarm is not None:
                     self.num_alarms += 1
                     self.alarm = f"alarm at step {event.step}: {event.alarm}"
+                    self.halted_at = -1 if event.action == AlarmAction.PRINT else event.step
             for line in self._index.lines():
                 self.num_seats = self.num_seats or 1 + len(msgspec.json.decode(line, type=_Line).opponents)
                 self.num_trials += 1
@@ -162,7 +167,7 @@ class Cards:
             log.read(episodes)
         steps = whole(config.get("steps")) if info.kind == "train" else 0
         if info.kind == "train":
-            standing = train_standing(place, steps, log.step, log.alarm)
+            standing = train_standing(place, steps, log.step, log.alarm, log.halted_at == log.step)
         else:
             wanted = _num_wanted(info, log.num_seats)
             standing = played_standing(place, log.num_trials, wanted, REPORTS.get(info.kind, ()))

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mage.errors import ConfigError, RecordError
+from mage.errors import RecordError
 from mage.record.credit import credit_of
 from mage.record.files import read_lines
 from mage.record.league import LEAGUE, LeagueReport, read_league
-from mage.record.pairs import Pair, pairs_among
+from mage.record.pairs import Pair, pairs_among, step_of
 from mage.record.store import RUN, TOKENIZER, read_info
 from mage.record.wording import seat_names
 from mage.types import Failure, Trial
@@ -30,6 +30,7 @@ from mage.view.reports import bounds_of, evaluation_files
 from mage.view.shelf import Shelf, Wanted
 from mage.view.status import CHECKPOINTS, Status, checkpoint_name, checkpoint_steps
 from mage.view.tokens import PLAIN, Reader, is_plain, tokenizer_reader
+from mage.view.whom import in_words, worded_game
 
 T = TypeVar("T")
 
@@ -129,8 +130,13 @@ class Library:
     def trials(self, identity: str, wanted: Wanted, offset: int, limit: int) -> Mapping[str, Any]:
         """A page of thin summaries, and what they can be filtered by."""
         with self._lock:
-            shelf = self._shelf(self._readable(identity))
+            place = self._readable(identity)
+            shelf = self._shelf(place)
             total, rows = shelf.rows(wanted, offset, limit)
+            trains = place.has(RUN) and read_info(place.path).kind == "train"
+            for row in rows:
+                row["step"] = shelf.step(row["number"]) if trains else None
+                row["about"] = [in_words(name, row["game"]) for name in row["opponents"]]
             return {"total": total, "rows": rows, **shelf.values()}
 
     def trial(self, identity: str, number: int) -> Mapping[str, Any]:
@@ -144,8 +150,9 @@ class Library:
             readers = [self._reader(place, name) for name in seat_names(outcome)]
             split, arm = shelf.arm(number) or (None, None)
         drawn = drawn_trial(outcome, readers, credit, _rules(outcome))
+        drawn["about"] = [in_words(name, outcome.task.game) for name in drawn["names"]]
         numbers = {"number": number, "run": place.id, "split": split, "arm": arm, "num_trials": len(shelf)}
-        return {**numbers, **drawn, "step": drawn["step"] if drawn["step"] is not None else _version(outcome)}
+        return {**numbers, **drawn, "step": drawn["step"] if drawn["step"] is not None else step_of(outcome)}
 
     def evaluation(self, identity: str, name: str) -> bytes:
         """A report as it is on file."""
@@ -237,24 +244,8 @@ def _kept(kept: OrderedDict[str, T], place: Place, make: Callable[[Place], T], n
 
 def _rules(outcome: Trial | Failure) -> str | None:
     """The rules as the agent was told them, where this version of mage has words for the game."""
-    from mage.games.openspiel import WORDED, load_game
-    from mage.spec import parse_spec
-
-    try:
-        # OpenSpiel's other games take parameters that read files or kill a process: no transcript gets there.
-        if parse_spec(outcome.task.game).name not in WORDED:
-            return None
-        return load_game(outcome.task.game).words.rules(outcome.task.seat)
-    except ConfigError:
-        return None
-
-
-def _version(outcome: Trial | Failure) -> int | None:
-    """The version of the weights that played, which is the step of a train run; None where there was no model."""
-    if isinstance(outcome, Failure):
-        return None
-    turns = (t for e in outcome.episodes for t in e.turns if t.observation.seat == outcome.task.seat)
-    return next((call.sampled.version for turn in turns for call in turn.calls), None)
+    game = worded_game(outcome.task.game)
+    return None if game is None else game.words.rules(outcome.task.seat)
 
 
 def _pair(pair: Pair) -> Mapping[str, Any]:

@@ -11,13 +11,14 @@ from typing import Any
 
 import msgspec
 
+from mage.engines.scripted import COUNT_ROUNDS
 from mage.engines.scripted import MODELS as SCRIPTED
 from mage.errors import ConfigError, RecordError, pick
 from mage.evaluate.subject import Subject, subject_of
 from mage.games.openspiel import WORDED, Game, known_games, load_game
 from mage.games.world import opponent
 from mage.players.policy import Guest, PolicyPlayer
-from mage.players.table import OPPONENTS, TALKERS, check_opponent, describe_opponents
+from mage.players.table import ANY, OPPONENTS, REPEATED, TALKERS, Fits, check_opponent, describe_opponents
 from mage.protocols import Agent, Seating, World
 from mage.record.store import RUN, read_info
 from mage.spec import Spec, parse_spec, show_parameters
@@ -63,7 +64,9 @@ def sitter_of(text: object, game: Game, seat: int, folder: Folder) -> Sitter:
         place, step = _checkpoint(chosen, folder)
         return Sitter(f"{place.path.name}/{checkpoint_name(step)}", chosen, place.name, step)
     if chosen.startswith(_SCRIPTED):
-        pick("scripted model", SCRIPTED, chosen.removeprefix(_SCRIPTED))
+        fits = _scripted_fits(chosen.removeprefix(_SCRIPTED))
+        if not fits.check(game):
+            raise ConfigError(f"{chosen} cannot play {game.spec}; it plays {fits.games}")
         return Sitter(chosen, chosen)
     spec = parse_spec(chosen)
     if any(name in TALKERS for name in _names(spec)):
@@ -142,8 +145,8 @@ def choices(folder: Folder) -> Mapping[str, Any]:
             "spec": f"{_SCRIPTED}{name}",
             "parameters": "",
             "about": (answer.__doc__ or "").partition("\n")[0],
-            "games": "a scripted model, which keeps notes",
-            "fits": list(loaded),
+            "games": _scripted_fits(name).games,
+            "fits": [spec for spec, game in loaded.items() if _scripted_fits(name).check(game)],
         }
         for name, answer in sorted(SCRIPTED.items())
     ]
@@ -154,6 +157,12 @@ def choices(folder: Folder) -> Mapping[str, Any]:
         "checkpoints": list(_checkpoints(folder)),
         "can_play_models": find_spec("torch") is not None and find_spec("transformers") is not None,
     }
+
+
+def _scripted_fits(name: str) -> Fits:
+    """The games that a scripted model can play."""
+    pick("scripted model", SCRIPTED, name)
+    return REPEATED if name in COUNT_ROUNDS else ANY
 
 
 def _listed_game(name: str) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ import msgspec
 
 from mage.errors import RecordError
 from mage.record.index import INDEX, TRIALS, Summary, decode_outcome, scan
+from mage.record.pairs import step_of
 from mage.types import Failure, Trial
 from mage.view.cards import ARMS
 from mage.view.folder import NotFoundError, Place
@@ -40,6 +41,7 @@ class Shelf:
         self._place = place
         self._summaries: list[Summary] = []
         self._arms: list[_Arm] = []
+        self._steps: dict[tuple[int, int], int | None] = {}
         self._size = -1
         self._index = Tail(place.path / INDEX)
         self._arm_lines = Tail(place.path / ARMS)
@@ -99,6 +101,17 @@ class Shelf:
             except (msgspec.MsgspecError, UnicodeDecodeError):
                 raise RecordError(f"trial {number} of {self._place.name} cannot be read") from None
 
+    def step(self, number: int) -> int | None:
+        """The step of the weights that played a trial; it is read once."""
+        summary = self.summary(number)
+        place = (summary.offset, summary.length)
+        if place not in self._steps:
+            try:
+                self._steps[place] = step_of(self.trial(number))
+            except RecordError:
+                return None  # a list says what it can; the trial itself says why it cannot be read
+        return self._steps[place]
+
     def arm(self, number: int) -> tuple[str, str] | None:
         """The split and the arm that a trial was played for, in an evaluation."""
         return (self._arms[number].split, self._arms[number].arm) if number < len(self._arms) else None
@@ -119,6 +132,7 @@ class Shelf:
             pass
         found = scan(self._place.path)
         self._summaries, self.damage, self._size = list(found.summaries), found.damage, found.end
+        self._steps = {}
 
     def _follow(self, size: int) -> bool:
         """Take the summaries that the index gained; whether they go on where the last ones ended."""

@@ -46,13 +46,16 @@ def checkpoint_name(step: int) -> str:
     return f"{_STEP}{step:06d}"
 
 
-def train_standing(place: Place, steps: int, step: int, alarm: str) -> Standing:
-    """How a train run stands that has logged so many of its steps; `alarm` is its newest one, or empty."""
+def train_standing(place: Place, steps: int, step: int, alarm: str, is_halted: bool) -> Standing:
+    """How a train run stands that has logged so many of its steps.
+
+    `alarm` is its newest one, or empty; `is_halted` says that it sounded at the last step and was not only printed.
+    """
     if is_taken(place.path / TRIALS):
         return Standing(Status.RUNNING, alarm)
     if (place.path / "evaluations" / "final.json").is_file():
-        return Standing(Status.FINISHED, alarm)
-    if alarm:
+        return Standing(Status.FINISHED, "")
+    if is_halted:
         return Standing(Status.ALARMED, alarm)
     saved = checkpoint_steps(place)
     if saved and saved[-1] == step:

@@ -17,6 +17,7 @@ from tests.browser.opened import Opened
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+_START_MS = 180_000
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -33,7 +34,7 @@ def browser(server: Server, executable: str) -> Iterator[Browser]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
-        launched = driver.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        launched = driver.chromium.launch(executable_path=executable, args=["--no-sandbox"], timeout=_START_MS)
         yield launched
         launched.close()
 
@@ -45,6 +46,17 @@ def opened(browser: Browser, server: Server) -> Iterator[Opened]:
     yield page
     page.close()
     assert page.troubles == []
+
+
+@pytest.fixture
+def copy(exported: Path, browser: Browser) -> Iterator[Opened]:
+    """The page that the module's own fixture `exported` has written, from disk; it must have asked for nothing else."""
+    page = Opened(browser, exported.as_uri())
+    page.go("")
+    yield page
+    page.close()
+    assert page.troubles == []
+    assert {url.partition("#")[0] for url in page.requests} <= {exported.as_uri(), "about:blank", "data:,"}
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator
 
-_PATIENCE_MS = 15_000
+_PATIENCE_MS = 90_000
 """Machines that test may be slow and busy."""
-_SETTLED = "main h1, main .problem"
-"""Every page has one of these once it is there. The policy of the pages forbids to wait for an expression."""
+_SETTLED = "main[aria-busy='false']"
+"""What a page is once all of it is there. The policy of the pages forbids to wait for an expression."""
+_TWO_FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
 CONTRAST = (Path(__file__).parent / "contrast.js").read_text(encoding="utf-8")
 
 
@@ -35,12 +36,23 @@ class Opened:
         self.page.goto("about:blank")
         self.page.goto(f"{self._address}{where}")
         self.page.wait_for_selector(_SETTLED)
+        self.draw()
 
     def move(self, where: str) -> None:
         """Go on to another address as a click on a link does, without loading anything again."""
         self.page.evaluate("document.querySelector('main .page').classList.add('old')")
         self.page.evaluate("where => { location.hash = where; }", where.partition("#")[2])
-        self.page.wait_for_selector("main .page:not(.old) h1")
+        self.page.wait_for_selector(f"{_SETTLED} .page:not(.old)")
+        self.draw()
+
+    def draw(self) -> None:
+        """Let the browser lay out and paint what is there: charts follow the size of their place."""
+        self.page.evaluate(_TWO_FRAMES)
+
+    def resize(self, width: int, height: int) -> None:
+        """Give the window another size, and wait until the page has followed."""
+        self.page.set_viewport_size({"width": width, "height": height})
+        self.draw()
 
     def text(self) -> str:
         """All that can be read below the header."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import shutil
 from io import StringIO
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from mage.types import Trial
 from tests.processes import alone
 from tests.recorded import guest_trial, make_task
 from tests.tiny import tiny_config
-from tests.viewed import write_run
+from tests.viewed import write_lines, write_run, write_train_run
 
 EVIL = "</script><script>window.owned = 1</script><img src=x onerror='window.owned = 2'><b>bold</b><!--"
 NOTE = "They play round 1: rock, round 2: paper, round 3: scissors."
@@ -60,6 +62,28 @@ def met(path: Path) -> Path:
     players = ("copy", "beat-last", "always:rock")
     ended = alone("cross-play", *players, "--game", "rps", "--trials", "2", "-o", path)
     assert ended.code == 0, ended.said
+    return path
+
+
+def alarmed(path: Path) -> Path:
+    """A training run that an alarm has stopped."""
+    run = write_train_run(path, 3, 9)
+    dead = "groups/dead_share is over 0.9 for {} steps ({})"
+    events: list[dict[str, object]] = [
+        {"step": 1, "alarm": dead.format(5, 1), "action": "rollback"},
+        {"step": 2, "alarm": "score on mine fell from 0.500 to 0.100", "action": "rollback"},
+        {"step": 2, "rollback": 1},
+        {"step": 3, "alarm": dead.format(10, 0.95), "action": "stop"},
+    ]
+    write_lines(run / "events.jsonl", events)
+    return run
+
+
+def mixed(run: Path, path: Path) -> Path:
+    """A copy of a run that drew one more opponent than those of its split."""
+    shutil.copytree(run, path)
+    info = path / "run.json"
+    info.write_text(re.sub(r'"members": \[\]', '"members": ["copy"]', info.read_text()))
     return path
 
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.browser.opened import Opened
 from tests.browser.scenes import learned
 from tests.processes import alone
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
 
 @pytest.fixture(scope="module")
@@ -31,17 +26,7 @@ def exported(runs: Path) -> Path:
     return page
 
 
-@pytest.fixture
-def copy(exported: Path, browser: Browser) -> Iterator[Opened]:
-    opened = Opened(browser, exported.as_uri())
-    yield opened
-    opened.close()
-    assert opened.troubles == []
-    assert {url.partition("#")[0] for url in opened.requests} <= {exported.as_uri(), "about:blank", "data:,"}
-
-
 def test_a_copy_opens_at_its_run_and_shows_its_curves(copy: Opened) -> None:
-    copy.go("")
     copy.wait(".chart .curve")
     assert copy.find(".chart text.bound").count() == 2
     assert copy.find("nav a:has-text('Play')").count() == 0
@@ -49,7 +34,6 @@ def test_a_copy_opens_at_its_run_and_shows_its_curves(copy: Opened) -> None:
 
 
 def test_its_trials_can_be_stepped_through_and_linked_to(copy: Opened) -> None:
-    copy.go("")
     copy.find(".tabs a:has-text('Trials')").click()
     copy.find("td a").first.click()
     copy.wait(".stage h2")
@@ -60,7 +44,6 @@ def test_its_trials_can_be_stepped_through_and_linked_to(copy: Opened) -> None:
 
 
 def test_before_and_after_and_the_evaluation_are_in_it(copy: Opened) -> None:
-    copy.go("")
     copy.find(".tabs a:has-text('Before and after')").click()
     copy.wait(".side .stage h2")
     copy.find(".tabs a:has-text('Evaluation')").click()

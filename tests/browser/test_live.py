@@ -41,6 +41,17 @@ class Growing:
         self._writer.close()
 
 
+def settled(opened: Opened) -> str:
+    """Wait until the table has changed since last time and somebody has to act, or it is over; return the phase."""
+    phases = "[data-phase=move], [data-phase=note], [data-phase=over], [data-phase=failed]"
+    table = f".table:not([data-seen]):is({phases})"
+    opened.wait(table)
+    phase = opened.find(table).get_attribute("data-phase")
+    opened.find(table).evaluate("table => table.setAttribute('data-seen', '')")
+    assert phase is not None
+    return phase
+
+
 def test_a_run_appears_and_grows_on_the_page_without_a_reload(opened: Opened, runs: Path) -> None:
     opened.go("/#/runs")
     assert "There is no run here yet" in opened.text()
@@ -93,14 +104,13 @@ def test_a_surprise_is_told_at_the_end(opened: Opened) -> None:
     opened.page.select_option("label:has-text('Game') select", "tic_tac_toe")
     opened.page.select_option("label:has-text('Episodes') select", "1")
     opened.find("button:text-is('Start')").click()
-    opened.wait(".moves button")
+    phase = settled(opened)
     opened.troubles.clear()  # who cannot play without settings was refused, and another one asked
     assert "your opponent" in opened.text()
-    while opened.find("button:text-is('Another game')").count() == 0:
-        free = opened.find(".drawing .free")
-        if free.count():
-            free.first.click()
-        opened.page.wait_for_timeout(150)
+    while phase == "move":
+        opened.find(".drawing .free").first.click()
+        phase = settled(opened)
+    assert phase == "over"
     assert "you played against" in opened.text()
     assert "your opponent" not in opened.find(".facts").inner_text()
 
@@ -109,10 +119,11 @@ def test_agents_can_be_watched(opened: Opened) -> None:
     opened.go("/#/play")
     opened.page.select_option("label:has-text('Opponent') select", "copy")
     opened.page.select_option("label:has-text('Who plays') select", "cycle")
-    opened.page.select_option("label:has-text('Episodes') select", "1")
+    opened.page.select_option("label:has-text('Episodes') select", "8")
     opened.find("button:text-is('Start')").click()
-    opened.wait("h2:text-is('Episode 1 of 1: they play')")
-    opened.wait(".drawing .hand")
+    opened.wait(".picture .drawing .hand")
+    opened.wait("h2:text-is('Episode 2 of 8: they play')")
+    opened.find("button:has-text('Get up')").click()
     opened.wait("h2:text-is('It is over')")
     assert opened.find("a:has-text('Look at the trial')").count() == 1
 
@@ -131,9 +142,13 @@ def test_somebody_gets_up_and_what_is_finished_is_kept(opened: Opened) -> None:
     opened.page.select_option("label:has-text('Opponent') select", "copy")
     opened.find("button:text-is('Start')").click()
     for _ in range(3):
-        opened.wait(".moves button")
+        assert settled(opened) == "move"
         opened.find(".moves button").first.click()
-        opened.page.wait_for_timeout(100)
-    opened.wait("textarea")
+    assert settled(opened) == "note"
+    opened.find("button:has-text('next episode')").click()
+    assert settled(opened) == "move"
+    opened.press("1")
+    assert settled(opened) == "move"
     opened.find("button:has-text('Get up')").click()
-    opened.wait("button:text-is('Another game')")
+    assert settled(opened) == "over"
+    assert opened.find(".filmstrip figure").count() == 1

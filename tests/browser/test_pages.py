@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.view_speed import Server
 from tests.browser.opened import Opened
-from tests.browser.scenes import learned, met, played, unreadable
+from tests.browser.scenes import alarmed, learned, met, mixed, played, unreadable
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -23,6 +23,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory, executable: str) -> Path:
     played(root / "played")
     met(root / "met")
     unreadable(root / "unreadable")
+    alarmed(root / "alarmed")
+    mixed(root / "learned", root / "mixed")
     return root
 
 
@@ -41,13 +43,14 @@ def pages(server: Server) -> list[str]:
         f"{meeting}/evaluations",
         "/#/play",
         "/#/help",
+        "/#/help/method",
     ]
 
 
 def test_one_finds_the_way_from_the_list_to_a_trial_and_back(opened: Opened) -> None:
     opened.go("/")
     assert opened.hash() == "#/runs"
-    assert opened.find("tbody tr").count() == 4
+    assert opened.find("tbody tr").count() == 6
     opened.find("input[type=search]").fill("train learn")
     assert opened.find("tbody tr").count() == 1
     opened.find("tbody a").first.click()
@@ -78,6 +81,37 @@ def test_a_training_run_shows_its_curves_and_the_exact_bounds(opened: Opened, se
     opened.find(".chart .plot").first.focus()
     opened.press("ArrowLeft")
     assert "episode 2" not in opened.find(".readout").first.inner_text()
+
+
+def test_a_training_run_says_in_short_how_it_was_judged(opened: Opened, server: Server) -> None:
+    opened.go(f"/#/runs/{run_id(server, 'learned')}")
+    card = opened.find(".card:has(h2:text-is('In short'))")
+    assert "rps-constants" in card.inner_text()
+    card.locator("a:has-text('The whole evaluation')").click()
+    opened.wait("main h1:text-is('Evaluation')")
+
+
+def test_alarms_that_sound_again_and_again_are_told_once_and_in_words(opened: Opened, server: Server) -> None:
+    opened.go(f"/#/runs/{run_id(server, 'alarmed')}")
+    assert opened.find("h1 .chip").all_inner_texts() == ["▲ alarmed", "▲ 3 alarms"]
+    assert "alarm at step 3: share of dead groups over 0.9" in opened.text()
+    assert opened.find(".card:has(h2:text-is('What happened')) li").all_inner_texts() == [
+        "▲ steps 1 to 3, 2 times share of dead groups over 0.9 (at last 0.95): "
+        "all trials of a task went alike, so there is nothing to learn from them",
+        "▲ step 2 score on mine fell from 0.500 to 0.100",
+        "step 2 went back to the weights of step 1",
+    ]
+    opened.go("/#/runs")
+    assert opened.find("tr:has-text('alarmed') .why").inner_text().endswith("share of dead groups over 0.9")
+
+
+def test_the_values_of_a_split_are_no_bounds_where_others_are_drawn_besides(opened: Opened, server: Server) -> None:
+    opened.go(f"/#/runs/{run_id(server, 'learned')}")
+    assert opened.find(".chart text.bound").count() == 2
+    opened.go(f"/#/runs/{run_id(server, 'mixed')}")
+    assert opened.find(".chart .curve").count() > 0
+    assert opened.find(".chart text.bound").count() == 0
+    assert "best memoryless" not in opened.find(".chart").first.inner_text()
 
 
 def test_ticked_runs_are_compared_and_the_address_remembers_them(opened: Opened, server: Server) -> None:
@@ -135,15 +169,13 @@ def test_every_page_can_be_read_in_both_themes_and_fits_a_narrow_window(
     browser: Browser, server: Server, theme: str
 ) -> None:
     opened = Opened(browser, server.url, theme=theme)
-    opened.go("/#/help/method")
+    opened.go("/#/help/quickstart")
     for where in pages(server):
         opened.move(where)
-        opened.page.wait_for_timeout(100)
         assert opened.too_faint() == [], where
-        opened.page.set_viewport_size({"width": 360, "height": 800})
-        opened.page.wait_for_timeout(50)
+        opened.resize(360, 800)
         assert opened.overhang() <= 0, where
-        opened.page.set_viewport_size({"width": 1280, "height": 900})
+        opened.resize(1280, 900)
     opened.close()
     assert opened.troubles == []
 

@@ -164,7 +164,6 @@ def test_a_hostile_trial_is_text_and_does_nothing(opened: Opened, server: Server
     run = first.partition("/trials")[0]
     for where in (run, f"{run}/trials", first, trial(server, "<b>hostile", 1), "/#/runs"):
         opened.go(where)
-        opened.page.wait_for_timeout(100)
         foreign = "document.querySelectorAll('main script, main img, main b, header script, header b').length"
         assert opened.page.evaluate(foreign) == 0, where
     opened.go(first)

@@ -63,6 +63,7 @@ async function open() {
   const run = parts[0] === "runs" ? (parts[1] ?? null) : null;
   frame(route, run, parts);
   const root = h("div", { class: "page" }, h("p", { class: "quiet" }, "Loading …"));
+  main.setAttribute("aria-busy", "true");
   show(main, root);
   try {
     if (!route) throw new DataError(`there is no page called ${path}.`);
@@ -73,6 +74,7 @@ async function open() {
   } catch (error) {
     if (visit === visits) fail(root, error);
   }
+  if (visit === visits) main.setAttribute("aria-busy", "false");
 }
 
 function matches(path, parts) {

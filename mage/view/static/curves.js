@@ -1,6 +1,7 @@
 // The curves of runs: loaded once, grown while a run trains, smoothed, named and averaged over seeds.
 import { get, runPath } from "./data.js";
 import { parseSpec } from "./format.js";
+import { select } from "./parts.js";
 
 // Half the width of a 95 % interval over n seeds, in standard errors (Student's t), for n - 1 from 1.
 const STUDENT = [12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
@@ -73,6 +74,16 @@ export function average(curves) {
   return { points, band };
 }
 
+// A choice among figures by their names.
+export function figureSelect(keys, key, chosen) {
+  return select(
+    "Figure",
+    keys.map((each) => [each, keyName(each)]),
+    key,
+    chosen,
+  );
+}
+
 // What a key is, for people; a key without a name is its own.
 export function keyName(key) {
   const episode = /^score\/episode_(\d+)$/.exec(key);
@@ -102,8 +113,14 @@ const NAMES = {
 // The exact values that a key is held against: [{name, y}]; none where nobody calculated them.
 export function boundsOf(key, run) {
   const judged = /^eval\/(.+)\/(?:score|control)_(\d+)$/.exec(key);
-  const split = judged ? judged[1] : /^score\/episode_/.test(key) ? run.config?.population?.split : null;
+  const split = judged ? judged[1] : /^score\/episode_/.test(key) ? trainedSplit(run.config?.population) : null;
   return splitBounds(run.bounds?.[split]);
+}
+
+// The split whose values hold in training: none where others are drawn besides, or some more often than others.
+function trainedSplit(population) {
+  const isEven = new Set(population?.weights ?? []).size < 2;
+  return population?.split && !population.members?.length && isEven ? population.split : null;
 }
 
 // The lines of one split: {memoryless, limit}, either of which may be unknown.

@@ -68,6 +68,18 @@ export function count(number, noun) {
   return `${number} ${number === 1 ? noun : `${noun}s`}`;
 }
 
+// A seat as people count: 0 is "1st".
+export function ordinal(seat) {
+  return `${seat + 1}${["st", "nd", "rd"][seat] ?? "th"}`;
+}
+
+// A share in percent, without needless digits: 0.0006 is "<0.1 %".
+export function percent(share) {
+  const value = share * 100;
+  if (value > 0 && value < 0.1) return "<0.1 %";
+  return `${plain(value, value < 1 || (value > 99 && value < 100) ? 1 : 0)} %`;
+}
+
 // A game or opponent spec in parts: "rps(rounds=3)" is {name: "rps", params: {rounds: "3"}}.
 export function parseSpec(spec) {
   const [, name, inside, short] = /^([^(:]*)(?:\((.*)\)|:(.*))?$/s.exec(spec) ?? [null, spec];

@@ -1,6 +1,6 @@
 // Small things that several pages show.
 import { h } from "./dom.js";
-import { estimate, interval, signed } from "./format.js";
+import { count, estimate, interval, signed } from "./format.js";
 
 const STATUS = {
   running: ["●", "trains now"],
@@ -20,6 +20,12 @@ export function statusChip(status, why = null) {
     h("span", { "aria-hidden": "true" }, `${sign} `),
     status,
   );
+}
+
+// How many alarms sounded, where any did.
+export function alarmChip(number) {
+  if (!number) return null;
+  return h("span", { class: "chip alarmed", title: "what they say stands on the page of the run" }, `▲ ${count(number, "alarm")}`);
 }
 
 // A score in a coloured box: green above zero, red below, with its number always readable.
@@ -62,9 +68,13 @@ export function choice(label, options, value, chosen) {
   );
 }
 
-// A labelled drop-down: [[value, label], …].
+// A labelled drop-down: [[value, label], …], or [value, label, group] where entries stand in groups.
 export function select(label, options, value, chosen) {
-  const entries = options.map(([each, name]) => h("option", { value: each, selected: each === value }, name));
+  const entry = ([each, name]) => h("option", { value: each, selected: each === value }, name);
+  const groups = Map.groupBy(options, ([, , group]) => group ?? null);
+  const entries = [...groups].map(([group, some]) =>
+    group === null ? some.map(entry) : h("optgroup", { label: group }, some.map(entry)),
+  );
   const box = h("select", { onchange: (event) => chosen(event.target.value) }, entries);
   return h("label", { class: "field" }, h("span", { class: "label" }, label), box);
 }

@@ -18,8 +18,9 @@ export function ticks(low, high, wanted) {
   return found;
 }
 
-// The smallest range that holds all values, with a little air; a constant gets a range around it.
-export function range(values, air = 0.06) {
+// The smallest range that holds all values, with a little air; a constant gets a range around it, and what spans less
+// than `least` is given that much, so that a trifle does not look like a fall.
+export function range(values, least = 0, air = 0.06) {
   let low = Infinity;
   let high = -Infinity;
   for (const value of values) {
@@ -27,7 +28,11 @@ export function range(values, air = 0.06) {
     if (value > high) high = value;
   }
   if (low > high) return [0, 1];
-  if (low === high) return [low - (Math.abs(low) || 1) * 0.5, high + (Math.abs(high) || 1) * 0.5];
+  const usual = least || Math.abs(low) || 1;
+  if (high - low < (low === high ? usual : least)) {
+    const middle = (low + high) / 2;
+    [low, high] = [middle - usual / 2, middle + usual / 2];
+  }
   const more = (high - low) * air;
   return [low - more, high + more];
 }

@@ -4,12 +4,15 @@ import { figure } from "../format.js";
 import { nearest, range, scale, ticks } from "./axis.js";
 
 const MARGIN = { left: 52, right: 14, top: 12, bottom: 34 };
+const WIDE = 430;
+const LINE = { letters: 15, width: 128, height: 14 };
 
 // A chart whose `draw({series, bounds})` may be called again at any time.
 //
 // series: [{name, colour, points: [[x, y], ...], band: [[x, low, high], ...] or null, dashed, marks, thin}]
-// bounds: [{name, y}], exact values that are lines across the whole width
-export function lineChart({ label, xLabel, height = 260, xs = null }) {
+// bounds: [{name, y}], exact values that are lines across the whole width, named on the right, or in the legend where
+// there is no room; `least`: the smallest span of y
+export function lineChart({ label, xLabel, height = 260, least = 0 }) {
   const plot = h("div", { class: "plot", tabindex: 0, role: "img", "aria-label": label });
   const legend = h("div", { class: "legend" });
   const readout = h("div", { class: "readout", "aria-live": "polite" });
@@ -23,10 +26,7 @@ export function lineChart({ label, xLabel, height = 260, xs = null }) {
   // The legend is left alone where it is the same: somebody may have the keyboard on it.
   function draw(next) {
     data = next;
-    const now = JSON.stringify([data.series.map((each) => [each.name, each.colour]), data.bounds.length > 0]);
-    if (now !== drawn)
-      show(legend, data.series.filter((each) => each.name).map(key), data.bounds.length ? boundKey() : null);
-    drawn = now;
+    data = { ...data, bounds: merged(data.bounds) };
     paint();
   }
 
@@ -41,15 +41,25 @@ export function lineChart({ label, xLabel, height = 260, xs = null }) {
     return h("button", { class: classes, type: "button", "aria-pressed": isShown, onclick: toggle }, each.name);
   }
 
-  function boundKey() {
-    return h("span", { class: "key bound" }, "exact, by calculation");
+  // Where bounds have no room beside the plot, they are named here.
+  function paintLegend(isWide) {
+    const names = isWide ? ["exact, by calculation"] : data.bounds.map(boundName);
+    const now = JSON.stringify([data.series.map((each) => [each.name, each.colour]), data.bounds.length ? names : []]);
+    if (now !== drawn)
+      show(
+        legend,
+        data.series.filter((each) => each.name).map(key),
+        data.bounds.length ? names.map((name) => h("span", { class: "key bound" }, name)) : null,
+      );
+    drawn = now;
   }
 
   function paint() {
     const width = plot.clientWidth;
     if (!width) return;
     const shown = data.series.filter((each) => !hidden.has(each.name) && each.points.length);
-    geometry = layOut(shown, data.bounds, width, height, xs);
+    paintLegend(width >= WIDE);
+    geometry = layOut(shown, data.bounds, { width, height, least });
     show(plot, picture(shown, data.bounds, geometry, xLabel));
     read();
   }
@@ -111,23 +121,34 @@ function valueAt(each, x) {
   return h("span", { class: `value c${each.colour % 8}` }, `${each.name} ${figure(py)}${spread}`);
 }
 
-function layOut(shown, bounds, width, height, xs) {
+// Bounds of equal value are one line with both names.
+function merged(bounds) {
+  const byValue = Map.groupBy(bounds, (bound) => bound.y.toFixed(6));
+  return [...byValue.values()].map((some) => ({ name: some.map((bound) => bound.name).join(" = "), y: some[0].y }));
+}
+
+function boundName(bound) {
+  return `${bound.name} ${figure(bound.y)}`;
+}
+
+function layOut(shown, bounds, { width, height, least }) {
   const places = [...new Set(shown.flatMap((each) => each.points.map((place) => place[0])))].sort((a, b) => a - b);
   const values = shown.flatMap((each) => [
     ...each.points.map((place) => place[1]),
     ...(each.band ?? []).flatMap((place) => [place[1], place[2]]),
   ]);
-  const [low, high] = range([...values, ...bounds.map((bound) => bound.y)]);
-  const [first, last] = xs ?? (places.length > 1 ? [places[0], places[places.length - 1]] : range(places));
-  const x = scale(first, last, MARGIN.left, width - MARGIN.right);
+  const [low, high] = range([...values, ...bounds.map((bound) => bound.y)], least);
+  const [first, last] = places.length > 1 ? [places[0], places[places.length - 1]] : range(places);
+  const isNamed = width >= WIDE && bounds.length > 0;
+  const right = width - (isNamed ? LINE.width : MARGIN.right);
+  const x = scale(first, last, MARGIN.left, right);
   const y = scale(low, high, height - MARGIN.bottom, MARGIN.top);
-  const back = scale(MARGIN.left, width - MARGIN.right, first, last);
-  return { width, height, places, low, high, first, last, x, y, back };
+  const back = scale(MARGIN.left, right, first, last);
+  return { width, height, right, isNamed, places, low, high, first, last, x, y, back };
 }
 
 function picture(shown, bounds, g, xLabel) {
-  const right = g.width - MARGIN.right;
-  const across = (y) => ({ x1: MARGIN.left, x2: right, y1: g.y(y), y2: g.y(y) });
+  const across = (y) => ({ x1: MARGIN.left, x2: g.right, y1: g.y(y), y2: g.y(y) });
   const grid = ticks(g.low, g.high, 5).map((value) => [
     s("line", { class: Math.abs(value) < 1e-12 ? "grid zero" : "grid", ...across(value) }),
     s("text", { class: "tick", x: MARGIN.left - 6, y: g.y(value) + 4, "text-anchor": "end" }, figure(round(value))),
@@ -136,13 +157,13 @@ function picture(shown, bounds, g, xLabel) {
   const steps = wholes.map((value) => {
     return s("text", { class: "tick", x: g.x(value), y: g.height - 16, "text-anchor": "middle" }, figure(round(value)));
   });
-  const title = s("text", { class: "tick", x: right, y: g.height - 2, "text-anchor": "end" }, xLabel);
+  const title = s("text", { class: "tick", x: g.right, y: g.height - 2, "text-anchor": "end" }, xLabel);
   const limits = bounds.map((bound) => s("line", { class: "bound", ...across(bound.y) }));
-  const names = labelled(bounds, g).map((bound) =>
+  const names = (g.isNamed ? labelled(bounds, g) : []).map((bound) =>
     s(
       "text",
-      { class: "bound", x: right - 2, y: bound.labelY, "text-anchor": "end" },
-      `${bound.name} ${figure(bound.y)}`,
+      { class: "bound", y: bound.top },
+      bound.lines.map((line, n) => s("tspan", { x: g.right + 6, dy: n ? LINE.height : 0 }, line)),
     ),
   );
   const cursor = s(
@@ -165,18 +186,26 @@ function picture(shown, bounds, g, xLabel) {
   );
 }
 
-// Labels of bounds that lie close together are pushed apart.
+// The names of bounds in lines, each beside its bound; those that lie close together are pushed apart.
 function labelled(bounds, g) {
-  let above = Infinity;
+  let free = g.height;
   return [...bounds]
     .sort((a, b) => a.y - b.y)
     .map((bound) => {
-      let labelY = g.y(bound.y) - 4;
-      if (labelY < MARGIN.top + 8) labelY = g.y(bound.y) + 13;
-      if (above - labelY < 13 && labelY < above) labelY = above - 13;
-      above = labelY;
-      return { ...bound, labelY };
+      const lines = wrapped(boundName(bound));
+      const size = (lines.length - 1) * LINE.height;
+      const top = Math.min(g.y(bound.y) + 4 - size / 2, free - size - LINE.height);
+      free = top;
+      return { lines, top };
     });
+}
+
+function wrapped(text) {
+  return text.split(" ").reduce((lines, word) => {
+    const last = lines.at(-1);
+    const isFull = last === undefined || last.length + 1 + word.length > LINE.letters;
+    return isFull ? [...lines.map((line) => line.trimEnd() + " "), word] : [...lines.slice(0, -1), `${last} ${word}`];
+  }, []);
 }
 
 function band(each, g) {

@@ -3,7 +3,7 @@ import { s } from "../dom.js";
 import { signed } from "../format.js";
 import { hand, label, picture } from "./pieces.js";
 
-const LEFT = 116;
+const LEFT = 122;
 const USUAL = { rps: 3, pd: 5, pennies: 3, matrix: 3 };
 const CELL = { width: 86, height: 74 };
 
@@ -83,6 +83,8 @@ function spoken(scene, finished) {
   return rounds.join("; ") || "no round is finished";
 }
 
+// Settings are left out: there is no room for them, and the page has the whole name.
 function shorten(name) {
-  return name.length > 12 ? `${name.slice(0, 11)}…` : name;
+  const short = name.split("(")[0];
+  return short.length > 13 ? `${short.slice(0, 12)}…` : short;
 }

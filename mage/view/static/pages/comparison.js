@@ -2,7 +2,7 @@
 import { get, runPath } from "../data.js";
 import { h, show } from "../dom.js";
 import { lineChart } from "../chart/line.js";
-import { average, boundsOf, Curves, family, keyName, smooth } from "../curves.js";
+import { average, boundsOf, Curves, family, figureSelect, smooth } from "../curves.js";
 import { choice, select } from "../parts.js";
 
 const WIDTHS = [
@@ -69,9 +69,8 @@ export function comparison(query, replaceQuery) {
     };
     show(
       controls,
-      select(
-        "Figure",
-        keys.map((each) => [each, keyName(each)]),
+      figureSelect(
+        keys,
         key,
         change("key", (value) => (key = value)),
       ),

@@ -1,7 +1,7 @@
 // Before and after: the same task, with the same seed, played by the weights of two steps.
 import { get, runPath } from "../data.js";
 import { h, renew, show } from "../dom.js";
-import { gameTitle } from "../format.js";
+import { gameTitle, ordinal } from "../format.js";
 import { choice, scoreBox, select } from "../parts.js";
 import { replaceQuery, toHash } from "../route.js";
 import { COLOURS, legendOf, tokenHover } from "../trial/tokens.js";
@@ -130,7 +130,7 @@ function chosen(pairs, query) {
 
 function taskName(pair, index) {
   const { game, opponents, seat } = pair.task;
-  return `${index + 1}: ${gameTitle(game)}, against ${opponents.join(", ")}, seat ${seat}`;
+  return `${index + 1}: ${gameTitle(game)}, in the ${ordinal(seat)} seat, against ${opponents.join(", ")}`;
 }
 
 function head(run, trial, number, step) {
@@ -147,8 +147,8 @@ function head(run, trial, number, step) {
 
 function nothing(root, title) {
   const why =
-    "This run has no task that was played at two of its steps. " +
-    "Train runs play a few tasks again as they go; others do not.";
+    "No task was played at two steps of this run. A training run plays a few tasks before it begins and again at its " +
+    "end: come back then, or train a little.";
   show(root, title, h("div", { class: "card" }, h("p", {}, why)));
   return {};
 }

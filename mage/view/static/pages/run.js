@@ -1,11 +1,13 @@
 // One run: how it stands, how it learns while one watches, what happened, and what it was told to do.
+import { gathered, inWords, newest, when } from "../alarms.js";
 import { get, runPath, watch } from "../data.js";
 import { h, show } from "../dom.js";
 import { ago, count, gameTitle } from "../format.js";
 import { lineChart } from "../chart/line.js";
-import { boundsOf, Curves, keyName, smooth } from "../curves.js";
+import { boundsOf, Curves, figureSelect, keyName, smooth } from "../curves.js";
 import { leagueSentence } from "../league/events.js";
-import { card, facts, select, statusChip } from "../parts.js";
+import { alarmChip, card, facts, statusChip } from "../parts.js";
+import { inShort } from "../report/splits.js";
 import { toHash } from "../route.js";
 
 const SMOOTH = 5;
@@ -16,13 +18,14 @@ export async function runPage({ root, run: id }) {
   if (run.status === "broken") return broken(root, run);
   await curves.grow();
   const head = h("div");
-  const scores = lineChart({ label: "Score in training, by episode of the trial", xLabel: "step" });
+  const scores = lineChart({ label: "Score in training, by episode of the trial", xLabel: "step", least: 0.2 });
   const other = otherChart(curves);
   const events = h("div");
+  const howTo = h("p", { class: "quiet" });
   const trains = h(
     "div",
     { class: "columns two" },
-    card(null, scores.element, h("p", { class: "quiet" }, HOW_TO_READ)),
+    card(null, scores.element, howTo),
     card(null, other.element),
   );
   const rest = h("div");
@@ -30,7 +33,9 @@ export async function runPage({ root, run: id }) {
   function paint() {
     show(head, summary(run));
     trains.hidden = !curves.scoreKeys.length;
-    scores.draw({ series: scoreSeries(curves), bounds: trainingBounds(curves, run) });
+    const bounds = trainingBounds(curves, run);
+    scores.draw({ series: scoreSeries(curves), bounds });
+    show(howTo, HOW_TO_READ + (bounds.length ? ABOVE : RISING));
     other.paint();
     show(events, eventList(run.events ?? []));
   }
@@ -44,13 +49,15 @@ export async function runPage({ root, run: id }) {
 
   show(root, head, trains, events, rest);
   paint();
-  show(rest, await belongings(run), links(run), configuration(run.config ?? {}));
+  show(rest, await judged(run), await belongings(run), links(run), configuration(run.config ?? {}));
   return { leave: watch({ run: id }, refresh) };
 }
 
 const HOW_TO_READ =
-  "A trial is several episodes against one hidden opponent. In the first episode the agent knows nothing; what lies " +
-  "above “best memoryless” in a later one can only come from what it remembers of the earlier ones.";
+  "A trial is several episodes against one hidden opponent. In the first episode the agent knows nothing of it; ";
+const ABOVE =
+  "what lies above “best memoryless” in a later one can only come from what it remembers of the earlier ones.";
+const RISING = "where later episodes score more, it uses what it remembers of the earlier ones.";
 
 function scoreSeries(curves) {
   return curves.scoreKeys.flatMap((key, index) => {
@@ -82,16 +89,7 @@ function otherChart(curves) {
   function paint() {
     const keys = curves.keys.filter((each) => !each.startsWith("score/episode_")).sort();
     if (!keys.includes(key)) key = keys[0] ?? "";
-    if (keys.join() !== offered)
-      show(
-        controls,
-        select(
-          "Figure",
-          keys.map((each) => [each, keyName(each)]),
-          key,
-          choose,
-        ),
-      );
+    if (keys.join() !== offered) show(controls, figureSelect(keys, key, choose));
     offered = keys.join();
     chart.draw({ series: key ? [{ name: keyName(key), colour: 3, points: curves.points(key) }] : [], bounds: [] });
   }
@@ -106,8 +104,8 @@ function summary(run) {
   return h(
     "section",
     { class: "card" },
-    h("h1", {}, run.name, " ", statusChip(run.status, run.why)),
-    run.why ? h("p", { class: "why" }, run.why) : null,
+    h("h1", {}, run.name, " ", statusChip(run.status, run.why), " ", alarmChip(run.alarms)),
+    run.why ? h("p", { class: "why" }, inWords(run.why)) : null,
     (run.damage ?? []).map((each) => h("p", { class: "warn" }, each)),
     config.description ? h("p", { class: "lead" }, config.description) : null,
     facts(
@@ -130,20 +128,42 @@ function summary(run) {
 
 function eventList(events) {
   if (!events.length) return null;
-  const rows = events.map((event) =>
-    h("li", { class: event.alarm ? "alarm" : "" }, h("strong", {}, `step ${event.step}`), " ", sentence(event)),
-  );
+  const rows = gathered(events).map((entry) => (entry.event ? happened(entry.event) : sounded(entry)));
   return card("What happened", h("ul", { class: "plain" }, rows));
+}
+
+function happened(event) {
+  return h("li", {}, h("strong", {}, `step ${event.step}`), " ", sentence(event));
+}
+
+function sounded(alarm) {
+  const meaning = alarm.meaning ? h("span", { class: "quiet" }, `: ${alarm.meaning}`) : null;
+  return h(
+    "li",
+    {},
+    h("strong", { class: "alarm" }, `▲ ${when(alarm)}`),
+    ` ${alarm.what}${newest(alarm)}`,
+    meaning,
+  );
 }
 
 function sentence(event) {
   if (event.league) return leagueSentence(event);
-  if (event.alarm) return `▲ alarm: ${event.alarm}`;
   if (event.rollback !== undefined) return `went back to the weights of step ${event.rollback}`;
   if (event.warning) return event.warning;
   if (event.changed)
     return `${event.changed} is ${JSON.stringify(event.new)} from here on, not ${JSON.stringify(event.old)}`;
   return JSON.stringify(event);
+}
+
+// What its first report says in short: the last evaluation of a run, or the only one of an evaluation.
+async function judged(run) {
+  const [name] = run.evaluations ?? [];
+  if (name === undefined) return null;
+  const report = await get(runPath(run.id, "evaluations", name)).catch(() => null);
+  if (!report?.reports?.every((each) => each.agent && each.control)) return null;
+  const more = h("a", { href: toHash(["runs", run.id, "evaluations", name]) }, "The whole evaluation");
+  return inShort(report.reports, h("p", {}, more));
 }
 
 // The runs of a sweep, or the evaluations of a run that have trials of their own.

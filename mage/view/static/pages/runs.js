@@ -1,9 +1,10 @@
 // All runs: what they are, how they stand, and the curves of those that are ticked.
+import { inWords } from "../alarms.js";
 import { get, isExport, watch } from "../data.js";
 import { h, show } from "../dom.js";
-import { ago, count, gameTitle } from "../format.js";
+import { ago, count, gameTitle, signed } from "../format.js";
 import { spark } from "../chart/spark.js";
-import { statusChip } from "../parts.js";
+import { alarmChip, statusChip } from "../parts.js";
 import { replaceQuery, toHash } from "../route.js";
 import { comparison } from "./comparison.js";
 
@@ -28,7 +29,7 @@ export async function runsPage({ root, query }) {
     ["any status", ...STATES].map((each) => h("option", {}, each)),
   );
 
-  const heads = ["", "run", "status", "steps", "last-episode score", "trials", "updated"];
+  const heads = ["", "run", "status", "steps", "score in the last episode", "trials", "updated"];
   const table = h(
     "table",
     { class: "list" },
@@ -83,7 +84,7 @@ export async function runsPage({ root, query }) {
     });
     tick.addEventListener("change", () => choose(run.id, tick.checked));
     const done = run.steps ? h("progress", { max: run.steps, value: run.step ?? 0, "aria-label": "steps done" }) : null;
-    const why = run.why ? h("div", { class: "why" }, run.why) : null;
+    const why = run.why ? h("div", { class: "why" }, inWords(run.why)) : null;
     return h(
       "tr",
       { dataset: { run: run.id } },
@@ -94,9 +95,9 @@ export async function runsPage({ root, query }) {
         h("a", { href: toHash(["runs", run.id]) }, name),
         h("div", { class: "quiet" }, about(run)),
       ),
-      h("td", {}, statusChip(run.status, run.why), why),
+      h("td", {}, statusChip(run.status, run.why), run.status === "alarmed" ? null : [" ", alarmChip(run.alarms)], why),
       h("td", {}, run.steps ? [h("span", { class: "number" }, `${run.step ?? 0} of ${run.steps}`), done] : "–"),
-      h("td", {}, run.spark?.length ? spark(run.spark, `last-episode score of ${run.name} over its steps`) : "–"),
+      h("td", {}, run.spark?.length ? scored(run) : "–"),
       h("td", { class: "number" }, run.trials ? h("a", { href: toHash(["runs", run.id, "trials"]) }, run.trials) : "0"),
       h("td", { class: "quiet" }, ago(run.updated)),
     );
@@ -143,9 +144,20 @@ function nested(runs) {
   return walk(null, 0);
 }
 
+// The small curve, and where it stands now.
+function scored(run) {
+  const last = run.spark.findLast((value) => value !== null);
+  return h(
+    "span",
+    { class: "scored" },
+    spark(run.spark, `last-episode score of ${run.name} over its steps`),
+    last === undefined ? null : h("span", { class: "number" }, signed(last)),
+  );
+}
+
 function about(run) {
   const parts = [
-    run.kind,
+    run.kind === "crossplay" ? "cross-play" : run.kind,
     run.recipe && run.recipe !== run.name ? run.recipe : null,
     run.game ? gameTitle(run.game) : null,
   ];

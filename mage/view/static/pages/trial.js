@@ -60,6 +60,7 @@ export async function trialPage({ root, run, at: number, query }) {
       hasTokens ? choice("Colour tokens by", colours, settings.colour, (colour) => set({ colour })) : null,
       hasTokens ? legendOf(settings.colour, view.scale) : null,
       link,
+      hasTokens && !view.hasAdvantages ? h("span", { class: "quiet" }, NO_CREDIT) : null,
     );
   }
 
@@ -109,6 +110,8 @@ export async function trialPage({ root, run, at: number, query }) {
   return { keys, changed: follow };
 }
 
+const NO_CREDIT = "Advantages are on file for trials that a run learned from; this is not one.";
+
 // What an address says about how to look; anything else is as usual.
 function read(query) {
   return {
@@ -135,10 +138,11 @@ function head(trial, number, run) {
       seats.flatMap((seat, index) => (index ? [h("span", { class: "quiet" }, "against"), seat] : [seat])),
       h("span", { class: "scores" }, h("span", { class: "quiet" }, "score by episode "), scores),
     ),
+    told(trial),
     h(
       "details",
       {},
-      h("summary", {}, "About this trial"),
+      h("summary", {}, "About this trial: rules, memory, seed"),
       facts([
         ["episodes", `${trial.episodes.length} of ${trial.task.episodes}`],
         ["deals", deals],
@@ -158,6 +162,15 @@ function head(trial, number, run) {
         ["rules it was told", trial.rules],
       ]),
     ),
+  );
+}
+
+// What the others do, for those who look; the agent is told neither this nor their names.
+function told(trial) {
+  const others = trial.names.map((name, seat) => [name, seat]).filter(([, seat]) => seat !== trial.task.seat);
+  const known = others.filter(([, seat]) => trial.about[seat]);
+  return known.map(([name, seat]) =>
+    h("p", { class: "quiet about" }, h("strong", {}, name.split(/[(:]/)[0]), `: ${trial.about[seat]}`),
   );
 }
 

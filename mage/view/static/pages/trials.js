@@ -1,7 +1,7 @@
 // The trials of a run as thin summaries; one page of them at a time.
 import { get, isExport, runPath, watch } from "../data.js";
 import { h, show } from "../dom.js";
-import { count } from "../format.js";
+import { count, ordinal } from "../format.js";
 import { scoreBox, select } from "../parts.js";
 import { replaceQuery, toHash } from "../route.js";
 
@@ -67,7 +67,8 @@ export async function trialsPage({ root, run, query }) {
     const lists = kinds
       .filter(([, , values]) => values?.length > 1)
       .map(([name, label, values]) => {
-        const options = [["", "any"], ...values.map((value) => [String(value), ARMS[value] ?? String(value)])];
+        const shown = (value) => (name === "seat" ? ordinal(value) : (ARMS[value] ?? String(value)));
+        const options = [["", "any"], ...values.map((value) => [String(value), shown(value)])];
         return select(label, options, filter[name], (value) => apply({ [name]: value }));
       });
     if (!filters.contains(document.activeElement))
@@ -81,7 +82,8 @@ export async function trialsPage({ root, run, query }) {
     h(
       "p",
       { class: "lead" },
-      "A trial is several episodes against one opponent. Scores should rise from left to right.",
+      "A trial is several episodes against one opponent, whose name the agent is never told. An agent that learns while it " +
+        "plays scores more from left to right.",
     ),
     filters,
     list,
@@ -94,7 +96,8 @@ export async function trialsPage({ root, run, query }) {
 }
 
 function table(run, rows) {
-  const heads = ["trial", "agent", "opponents", "seat", "scores by episode", "remarks"];
+  const hasSteps = rows.some((row) => row.step !== null);
+  const heads = ["trial", "scores by episode", "opponent", ...(hasSteps ? ["weights"] : []), "agent", "seat", "remarks"];
   return h(
     "table",
     { class: "list" },
@@ -110,24 +113,29 @@ function table(run, rows) {
     h(
       "tbody",
       {},
-      rows.map((row) => entry(run, row)),
+      rows.map((row) => entry(run, row, hasSteps)),
     ),
   );
 }
 
-function entry(run, row) {
+function entry(run, row, hasSteps) {
   const link = h("a", { href: toHash(["runs", run, "trials", row.number]) }, `trial ${row.number}`);
   const scores = row.scores.map((score, index) => scoreBox(score, `episode ${index + 1}`));
   return h(
     "tr",
     {},
-    h("td", {}, link),
-    h("td", {}, row.agent ?? "–"),
-    h("td", { class: "wide" }, row.opponents.join(", ")),
-    h("td", { class: "number" }, row.seat),
+    h("td", { class: "number" }, link),
     h("td", { class: "scores" }, scores),
+    h("td", { class: "wide", title: row.about.join(" ") }, row.opponents.join(", ")),
+    hasSteps ? h("td", { class: "number" }, weights(row.step)) : null,
+    h("td", {}, row.agent ?? "–"),
+    h("td", { class: "number" }, ordinal(row.seat)),
     h("td", { class: "quiet" }, row.error ? h("span", { class: "bad" }, `failed: ${row.error}`) : remarks(row)),
   );
+}
+
+function weights(step) {
+  return step === null ? "–" : step === 0 ? "untrained" : `step ${step}`;
 }
 
 function remarks(row) {
@@ -136,7 +144,7 @@ function remarks(row) {
     row.invalid_replies ? count(row.invalid_replies, "invalid reply").replace("replys", "replies") : null,
     row.overflows ? count(row.overflows, "full context") : null,
     row.arm ? `${row.split}, ${ARMS[row.arm] ?? row.arm}` : null,
-    row.sibling ? `sibling ${row.sibling}` : null,
+    row.sibling ? "the same task again" : null,
   ];
   return found.filter(Boolean).join(", ");
 }

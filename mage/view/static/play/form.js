@@ -5,6 +5,9 @@ import { select } from "../parts.js";
 
 const SURPRISE = "surprise";
 const ANY = "any game";
+const TRAINED = "agents trained here";
+const UNTRAINED =
+  "No agent here was trained on this game, or its weights were not kept. One that was can be played too: mage train.";
 
 // A form whose answer goes to `start({game, opponents, player, episodes, seat, isHidden})`; of the opponents the first
 // that can play is meant.
@@ -25,8 +28,9 @@ export function playForm(choices, start) {
   function paint() {
     const listed = choices.games.find((each) => each.spec === nameOf(wish.game));
     const rivals = opponentsOf(choices, nameOf(wish.game));
-    const named = rivals.map((each) => [each.spec, each.title]);
+    const named = rivals.map((each) => [each.spec, each.title, each.group]);
     const numSeats = listed?.seats ?? 2;
+    const hasTrained = rivals.some((each) => each.group === TRAINED);
     if (wish.seat >= numSeats) wish.seat = 0;
     const seats = Array.from({ length: numSeats }, (_, seat) => [
       String(seat),
@@ -34,22 +38,23 @@ export function playForm(choices, start) {
     ]);
     gameText.value = wish.game;
     opponentText.value = wish.opponent === SURPRISE ? "" : wish.opponent;
-    opponentText.hidden = wish.opponent === SURPRISE;
-    const known = rivals.find((each) => each.spec === wish.opponent);
+    const known = rivals.find((each) => each.spec === nameOf(wish.opponent) || each.spec === wish.opponent);
+    const hasSettings = known?.parameters && known.parameters !== "no parameters";
     renew(
       fields,
-      row(select("Game", gamesOf(choices), nameOf(wish.game), pickGame), gameText),
+      row(select("Game", gamesOf(choices), nameOf(wish.game), pickGame), inFull("with settings", gameText)),
       about(listed ? `${listed.about} Settings: ${listed.parameters}.` : "One of OpenSpiel's games, in its own words."),
       row(
         select("Opponent", [[SURPRISE, "a surprise, told at the end"], ...named], wish.opponent, change("opponent")),
-        opponentText,
+        hasSettings ? inFull("with settings", opponentText) : null,
       ),
       about(
         known
-          ? `${known.about} ${known.parameters ? `Settings: ${known.parameters}.` : ""}`
-          : "One of those who can play this game; who it was is told when all episodes are over.",
+          ? `${known.about} ${hasSettings ? `Settings: ${known.parameters}.` : ""}`
+          : "A script, a search or a solver that can play this game. Who it was is told when all episodes are over.",
       ),
-      select("You take", seats, String(wish.seat), change("seat", Number)),
+      hasTrained ? null : about(UNTRAINED),
+      select(wish.player === "person" ? "You take" : "It takes", seats, String(wish.seat), change("seat", Number)),
       select(
         "Episodes",
         [1, 2, 3, 5, 8].map((num) => [String(num), String(num)]),
@@ -58,7 +63,7 @@ export function playForm(choices, start) {
       ),
       select(
         "Who plays",
-        [["person", "I do"], ...named.map(([spec, title]) => [spec, `${title}, and I watch`])],
+        [["person", "I do"], ...named.map(([spec, title, group]) => [spec, `${title}, and I watch`, group])],
         wish.player,
         change("player"),
       ),
@@ -110,6 +115,10 @@ function text(label, typed) {
   return box;
 }
 
+function inFull(words, box) {
+  return h("label", { class: "field" }, h("span", { class: "quiet" }, words), box);
+}
+
 function row(...children) {
   return h("div", { class: "controls" }, children);
 }
@@ -123,8 +132,10 @@ function nameOf(spec) {
 }
 
 function gamesOf(choices) {
-  const names = [...choices.games.map((each) => each.spec), ...(choices.other_games ?? [])];
-  return names.map((name) => [name, gameTitle(name)]);
+  return [
+    ...choices.games.map((each) => [each.spec, gameTitle(each.spec), "games with words of their own"]),
+    ...(choices.other_games ?? []).map((name) => [name, gameTitle(name), "all other games of OpenSpiel"]),
+  ];
 }
 
 // Trained agents of this game first, then whoever else can play it.
@@ -138,10 +149,12 @@ function opponentsOf(choices, game) {
       about: `A trained agent (${each.model}): it remembers your episodes (memory: ${each.memory}).`,
       parameters: "",
       isScript: false,
+      group: TRAINED,
     }));
   const others = choices.opponents
     .filter((each) => (isListed ? each.fits.includes(game) : each.games === ANY))
-    .map((each) => ({ ...each, title: each.spec, isScript: !each.spec.startsWith("scripted:") }));
+    .map((each) => ({ ...each, title: each.spec, isScript: !each.spec.startsWith("scripted:") }))
+    .map((each) => ({ ...each, group: each.isScript ? "scripts, search and solvers" : "scripted models that keep notes" }));
   return [...(choices.can_play_models ? trained : []), ...others];
 }
 

@@ -12,7 +12,7 @@ export function table(state, names, does) {
   const front = h("section", { class: "card" }, FRONTS[state.phase](state, names, does));
   return h(
     "div",
-    { class: "table" },
+    { class: "table", dataset: { phase: state.phase } },
     front,
     h(
       "div",
@@ -96,11 +96,16 @@ function over(state, names, does) {
   return [
     h("h2", {}, yours),
     facts([["you played against", state.seat === null ? null : rivals]]),
-    filmstrip(asTrial(state, names), null),
+    filmstrip(finished(asTrial(state, names)), null),
     wrote(state),
     saved(state),
     h("p", {}, h("button", { class: "main", type: "button", onclick: does.again }, "Another game")),
   ];
+}
+
+// Somebody may have got up in the middle of an episode: it has no end to show.
+function finished(trial) {
+  return { ...trial, episodes: trial.episodes.filter((episode) => episode.isOver) };
 }
 
 function failed(state, names, does) {

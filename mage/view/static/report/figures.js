@@ -4,7 +4,7 @@ import { lineChart } from "../chart/line.js";
 
 // arms: [{name, scores: [estimate], dashed}]; bounds: [{name, y}]
 export function scoresByEpisode(label, arms, bounds) {
-  const chart = lineChart({ label, xLabel: "episode", height: 240 });
+  const chart = lineChart({ label, xLabel: "episode", height: 240, least: 0.2 });
   const series = arms.map((arm, colour) => ({
     name: arm.name,
     colour,
@@ -63,5 +63,5 @@ export function barCell(text, value, low, high, title) {
     class: `bar ${value < 0 ? "low" : "high"}`,
     vars: { "--from": place(Math.min(zero, value)), "--to": place(Math.max(zero, value)) },
   });
-  return h("td", { class: "number barred", title }, bar, h("span", {}, text));
+  return h("td", { class: "number barred", title }, text, h("span", { class: "track" }, bar));
 }

@@ -1,6 +1,6 @@
 // How an agent does on sets of opponents: with its memory and without, beside what is possible.
 import { h } from "../dom.js";
-import { count, estimate, gameTitle, interval, plain, signed } from "../format.js";
+import { count, estimate, gameTitle, interval, percent, plain, signed } from "../format.js";
 import { card, estimateCell } from "../parts.js";
 import { barCell, overSeats, scoresByEpisode, table } from "./figures.js";
 
@@ -17,12 +17,16 @@ const HOW_TO_READ =
   "Scores with half the width of their 95 % interval over trials. Memory off: the same weights and the same deals, but " +
   "nothing is remembered from one episode to the next. What lies above “best memoryless” can only come from memory; " +
   "nobody who starts without knowing the opponent can expect more than the limit. A dash: there is no exact value.";
+const ADAPTATION = "how much more the score rises from the first episode to the last than with memory off";
+const OPPONENTS =
+  "Best reply: what the best player who knows this opponent would score. Exploitation: the share of that, over what " +
+  "equilibrium play gets, which the agent took in the last episode. Bars: blue is a gain, orange a loss.";
 const SOLVED = ["solved by then", "share of trials won at least once so far (pass@k)"];
 const LUCK = ["by luck alone", "the same if every episode were an independent repetition of the first"];
 
 // `trialsOf(opponent)` is the address of the trials against one, or null where they are not on file.
 export function splits(report, trialsOf) {
-  return [summary(report.reports), report.reports.map((found) => split(found, trialsOf))];
+  return [inShort(report.reports), report.reports.map((found) => split(found, trialsOf))];
 }
 
 function boundsOf(found) {
@@ -33,14 +37,15 @@ function boundsOf(found) {
   return bounds.filter((bound) => bound.y !== null);
 }
 
-function summary(reports) {
+// One line for each set of opponents: what counts, beside its control and what is possible.
+export function inShort(reports, more = null) {
   const heads = [
     "opponents",
-    "last episode",
+    "score in the last episode",
     "memory off",
     "best memoryless",
     "limit",
-    "adaptation over control",
+    h("span", { title: ADAPTATION }, "gained by adapting"),
     "trials",
   ];
   const rows = reports.map((found) => [
@@ -57,7 +62,7 @@ function summary(reports) {
     estimateCell(found.over_control),
     h("td", { class: "number" }, found.num_trials),
   ]);
-  return card("In short", table(heads, rows), h("p", { class: "quiet" }, HOW_TO_READ));
+  return card("In short", table(heads, rows), h("p", { class: "quiet" }, HOW_TO_READ), more);
 }
 
 function exact(value) {
@@ -77,7 +82,7 @@ function split(found, trialsOf) {
   return card(
     found.split,
     h("p", { class: "lead" }, sentence(found, last)),
-    h("div", { class: "columns two" }, chart, h("div", {}, results(found), health(found))),
+    h("div", { class: "columns two wide" }, chart, h("div", {}, results(found), health(found))),
     opponents(found, trialsOf),
   );
 }
@@ -101,22 +106,21 @@ function sentence(found, last) {
 
 function results(found) {
   const { scores, rates, passes } = found.agent;
-  const percent = (each) =>
-    h("td", { class: "number", title: interval(each) }, each ? `${plain(each.value * 100, 0)} %` : "–");
+  const share = (each) => h("td", { class: "number", title: interval(each) }, each ? percent(each.value) : "–");
   const columns = [
     ["score", (k) => estimateCell(scores[k])],
     ["memory off", (k) => estimateCell(found.control.scores[k])],
     ...(rates
       ? [
-          ["won", (k) => percent(rates[k].win)],
-          ["drawn", (k) => percent(rates[k].draw)],
-          ["lost", (k) => percent(rates[k].loss)],
+          ["won", (k) => share(rates[k].win)],
+          ["drawn", (k) => share(rates[k].draw)],
+          ["lost", (k) => share(rates[k].loss)],
         ]
       : []),
     ...(passes
       ? [
-          [SOLVED, (k) => percent(passes[k].solved)],
-          [LUCK, (k) => percent(passes[k].independent)],
+          [SOLVED, (k) => share(passes[k].solved)],
+          [LUCK, (k) => share(passes[k].independent)],
         ]
       : []),
   ];
@@ -205,5 +209,6 @@ function opponents(found, trialsOf) {
     { open: rows.length <= 12 },
     h("summary", {}, `Each of ${count(rows.length, "opponent")}`),
     table(heads, rows),
+    h("p", { class: "quiet" }, OPPONENTS),
   );
 }

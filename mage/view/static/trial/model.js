@@ -68,10 +68,11 @@ export function largestAdvantage(trial) {
   return tokens.reduce((most, token) => Math.max(most, Math.abs(token.advantage ?? 0)), 0);
 }
 
-// The probability with which the agent chose what it did: the product over its tokens; null where there is no model.
+// The probability with which the agent chose its move: the product over its tokens; null where there is no model, or
+// where it wrote freely, for the same move can then be said in many ways.
 export function probabilityOf(turn) {
   const call = turn.calls[turn.calls.length - 1];
-  if (!call) return null;
+  if (!call || turn.action === null || call.tokens.some((token) => token.num_allowed === null)) return null;
   return Math.exp(call.tokens.reduce((sum, token) => sum + token.logprob, 0));
 }
 

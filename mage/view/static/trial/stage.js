@@ -1,7 +1,7 @@
 // The stage: one moment of a trial, drawn large, with all that is known about it.
 import { draw, hasDrawing } from "../draw/registry.js";
 import { h } from "../dom.js";
-import { parseSpec, plain, signed } from "../format.js";
+import { parseSpec, percent, signed } from "../format.js";
 import { facts, who } from "../parts.js";
 import { memoryCard } from "./memory.js";
 import { probabilityOf, sceneOf, seatNames } from "./model.js";
@@ -63,12 +63,15 @@ function decision(trial, moment, options) {
           played,
           likely === null
             ? ""
-            : h("span", { class: "quiet" }, ` with probability ${plain(likely * 100, likely < 0.1 ? 1 : 0)} %`),
+            : h("span", { class: "quiet" }, ` with probability ${percent(likely)}`),
         ],
       ],
       ["it gains", signed(turn.reward)],
-      ["advantage", turn.credit && turn.credit.advantage !== null ? signed(turn.credit.advantage, 3) : null],
-      ["return from here", turn.credit ? signed(turn.credit.return, 3) : null],
+      ["return", turn.credit ? [signed(turn.credit.return, 3), quiet(RETURN)] : null],
+      [
+        "advantage",
+        turn.credit && turn.credit.advantage !== null ? [signed(turn.credit.advantage, 3), quiet(ADVANTAGE)] : null,
+      ],
     ]),
     said,
     turn.calls.length
@@ -79,6 +82,13 @@ function decision(trial, moment, options) {
         ]
       : null,
   ];
+}
+
+const RETURN = " what training pays this move for: all that followed, later episodes too";
+const ADVANTAGE = " how much better that was than expected: the update makes the move likelier, or less likely";
+
+function quiet(words) {
+  return h("span", { class: "quiet" }, words);
 }
 
 function ending(trial, moment, options) {

@@ -1,6 +1,6 @@
 // What a model wrote, token by token, coloured by what is known of each; the numbers come on hover and as a table.
 import { h, show } from "../dom.js";
-import { plain, signed } from "../format.js";
+import { percent, plain, signed } from "../format.js";
 
 export const COLOURS = [
   ["advantage", "advantage", "how much better this turn was than expected: what the update pushes up or down"],
@@ -46,7 +46,7 @@ export function tokenTable(calls) {
         {},
         h("td", {}, h("code", {}, shown(token.text))),
         h("td", { class: "number" }, token.forced ? "forced" : plain(token.logprob, 3)),
-        h("td", { class: "number" }, token.forced ? "–" : percent(token.logprob)),
+        h("td", { class: "number" }, token.forced ? "–" : percent(Math.exp(token.logprob))),
         h("td", { class: "number" }, plain(token.entropy, 3)),
         h("td", { class: "number" }, token.advantage === null ? "–" : signed(token.advantage, 3)),
       ),
@@ -77,7 +77,7 @@ export function tokenTable(calls) {
 export function legendOf(colour, scale) {
   if (colour === "none") return null;
   const ends = {
-    advantage: [signed(-scale), signed(scale)],
+    advantage: [`made less likely ${signed(-scale)}`, `${signed(scale)} made likelier`],
     logprob: ["certain", "surprising"],
     entropy: ["decided", "undecided"],
   }[colour];
@@ -133,15 +133,10 @@ function heat(token, colour, scale) {
 function about(token) {
   const lines = [token.text === null ? "a token without text" : JSON.stringify(token.text)];
   if (token.forced) lines.push("forced: nothing else was allowed here");
-  else lines.push(`log-probability ${plain(token.logprob, 3)}, that is ${percent(token.logprob)}`);
+  else lines.push(`log-probability ${plain(token.logprob, 3)}, that is ${percent(Math.exp(token.logprob))}`);
   if (token.entropy !== null && !token.forced) lines.push(`entropy ${plain(token.entropy, 3)} (1 is even, 0 certain)`);
   lines.push(token.advantage === null ? "advantage: not trained on" : `advantage ${signed(token.advantage, 3)}`);
   return lines.join("\n");
-}
-
-function percent(logprob) {
-  const share = Math.exp(logprob) * 100;
-  return `${share < 1 ? plain(share, 2) : plain(share, 0)} %`;
 }
 
 // Line breaks keep their place and are seen; so are tokens that are empty or that nobody here can read.

@@ -94,11 +94,9 @@ function title(trial, moment, options) {
 function content(trial, moment, options) {
   if (moment.kind === "between") return memoryLine(trial, moment, options);
   if (moment.kind === "end") {
-    return h(
-      "div",
-      { class: "quiet told-text" },
-      trial.episodes[moment.episode].result.outcomes[trial.task.seat] ?? "",
-    );
+    const told = trial.episodes[moment.episode].result.outcomes[trial.task.seat] ?? "";
+    const isDrawn = /^ {2}|\n {2}/.test(told); // a board in letters, whose columns must stand below each other
+    return h("div", { class: `quiet told-text${isDrawn ? " drawn" : ""}` }, told);
   }
   const turn = moment.turn;
   const seen = options.seenBy === null ? null : h("pre", { class: "seen" }, turn.observation);
