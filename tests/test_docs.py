@@ -135,7 +135,9 @@ def test_the_commands_of_evaluation_work(tmp_path: Path, monkeypatch: pytest.Mon
         assert "cyclists.json" in printed or "cyclists.json" not in command
 
 
-@pytest.mark.parametrize("page", ["environments.md", "method.md", "models.md", "opponents.md", "viewer.md"])
+@pytest.mark.parametrize(
+    "page", ["environments.md", "league.md", "method.md", "models.md", "opponents.md", "viewer.md"]
+)
 def test_the_commands_of_other_pages_work(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_commands(page)
