@@ -71,7 +71,7 @@ def test_the_tree_is_read_with_pointer_and_keys(opened: Opened, address: str) ->
     opened.find("main h1").hover()
     opened.find(".tree .plot").focus()
     read: list[str] = []
-    for _ in range(22):
+    for _ in range(23):
         opened.press("ArrowLeft")
         read.append(opened.find(".tree .readout").inner_text())
     assert "learner-3 went back to learner-3@60" in "\n".join(read)
@@ -97,11 +97,12 @@ def test_the_grid_is_read_with_pointer_and_keys(opened: Opened, address: str) ->
 def test_events_can_be_chosen(opened: Opened, address: str) -> None:
     opened.go(f"{address}/league")
     rows = opened.find(".card:has-text('What happened') tbody tr")
-    assert rows.count() == 1 + 5 + 10 + 1 + 1, "snapshots of one step share a row"
+    assert rows.count() == 1 + 5 + 10 + 2 + 1, "snapshots of one step share a row"
     opened.find("button:text-is('copies')").click()
-    assert rows.count() == 1
-    assert "learner.lr 6.0e−4 → 0.00144" in rows.first.inner_text()
-    assert "0.432 behind over 15 opponents" in rows.first.inner_text()
+    assert rows.count() == 2
+    said = "\n".join(rows.all_inner_texts())
+    assert "learner.lr 6.0e−4 → 0.00144" in said
+    assert "0.432 behind over 15 opponents" in said
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
