@@ -232,7 +232,7 @@ def _rules(outcome: Trial | Failure) -> str | None:
         # OpenSpiel's other games take parameters that read files or kill a process: no transcript gets there.
         if parse_spec(outcome.task.game).name not in WORDED:
             return None
-        return load_game(outcome.task.game).words.rules(outcome.task.seat)
+        return load_game(outcome.task.game).rules_for(outcome.task.seat)
     except ConfigError:
         return None
 
