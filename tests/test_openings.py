@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from io import StringIO
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -93,9 +94,8 @@ def test_a_transcript_says_what_was_drawn() -> None:
     console.print(transcript(trial, "t", None))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     for episode in trial.episodes:
-        drawn = episode.result.facts["opening"]
-        assert isinstance(drawn, tuple)
-        for seat, name in drawn:  # type: ignore[misc]
+        drawn: Any = episode.result.facts["opening"]
+        for seat, name in drawn:
             assert f"drawn for seat {seat}: {name}" in text
         turns = [turn.observation.seat for turn in episode.turns]
         assert turns == [k % 2 for k in range(len(turns))], "after two moves the first seat decides"
