@@ -118,7 +118,7 @@ def test_a_remote_model_that_is_judged_is_refused_too() -> None:
 def test_text_recipes_begin_answers_and_fine_what_cannot_be_used(recipe: str) -> None:
     config = load_config(recipe, ())
     assert (config.agent.reply, config.agent.prefill) == (ReplyMode.TEXT, "<action>")
-    assert 0 < config.agent.temperature < 1
+    assert 0 < config.agent.temperature <= 1
     assert config.credit.invalid_penalty > 0
 
 
