@@ -2,9 +2,10 @@
 
     python benchmarks/openings.py AGENT --out FOLDER [--trials 30] [--temperature 1.0 0.0] [--device cpu]
 
-Where the agent moves first, its first move of every episode is dictated, each of the nine in turn; after that it plays
-for itself. Where it moves second, perfect play opens, and draws uniformly among its optimal moves, which all nine
-are. Later episodes have the earlier ones in memory. Writes `openings.json` and `openings.md`.
+A run that was trained with drawn first moves, as in tic_tac_toe(opening=1), plays them so. Any other agent is dictated
+its first move of every episode where it moves first, each of the nine in turn; where it moves second, perfect play
+opens, and draws uniformly among its optimal moves, which all nine are. Later episodes have the earlier ones in memory.
+Writes `openings.json` and `openings.md`.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ import torch
 from where import commit, machine
 
 from mage.evaluate.subject import subject_of
+from mage.games.openings import opening_of
 from mage.games.world import OpenSpielWorld
 from mage.players.agent import LanguageAgent
 from mage.protocols import Seating
 from mage.rollout.group import play_groups
+from mage.spec import parse_spec
 from mage.types import AgentInfo, Group, Observation, Reply, Task
 from mage.waiting import finish
 
-GAME = "tic_tac_toe"
+USUAL = "tic_tac_toe"
 EPISODES = 3
 
 
@@ -67,9 +70,10 @@ def seated(seating: Seating, cell: int | None) -> Seating:
 
 
 def opening(episode: Any) -> int:
-    """The cell that the first move of an episode took."""
+    """The cell that the first move of an episode took, drawn or played."""
     first = episode.turns[0]
-    return int(first.observation.ids[first.observation.actions.index(first.action)])
+    drawn = first.observation.facts["history"]
+    return int(drawn[0] if drawn else first.observation.ids[first.observation.actions.index(first.action)])
 
 
 def count(groups: list[Group], found: dict[tuple[int, int, int], Counter[str]]) -> None:
@@ -90,10 +94,17 @@ def measure(agent: str, trials: int, temperature: float, device: str) -> list[di
     world = OpenSpielWorld()
     seating = subject.seating(world)
     found: dict[tuple[int, int, int], Counter[str]] = {}
-    for cell in range(9):
-        task = Task(GAME, ("minimax",), 0, 1000 + cell, EPISODES, False, False, 1000)
-        count(finish(play_groups(world, [task], trials, seated(seating, cell))), found)
-    tasks = [Task(GAME, ("minimax",), 1, 2000 + number, EPISODES, False, False, 1000) for number in range(9 * trials)]
+    game = parse_spec(subject.config.game)
+    is_drawn = game.name == USUAL and opening_of(game) > 0
+    spec, numbers = str(game) if is_drawn else USUAL, range(9 * trials)
+    if is_drawn:
+        tasks = [Task(spec, ("minimax",), 0, 1000 + number, EPISODES, False, False, 1000) for number in numbers]
+        count(finish(play_groups(world, tasks, 1, seated(seating, None))), found)
+    else:
+        for cell in range(9):
+            task = Task(spec, ("minimax",), 0, 1000 + cell, EPISODES, False, False, 1000)
+            count(finish(play_groups(world, [task], trials, seated(seating, cell))), found)
+    tasks = [Task(spec, ("minimax",), 1, 2000 + number, EPISODES, False, False, 1000) for number in numbers]
     count(finish(play_groups(world, tasks, 1, seated(seating, None))), found)
     return [
         {"seat": seat, "opening": cell, "episode": episode + 1, **{k: ends[k] for k in ("won", "drawn", "lost")}}

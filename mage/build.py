@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mage.baselines.table import agent_class, check_method
-from mage.engines.address import refuse_remote
+from mage.engines.address import PREFIX, refuse_remote
 from mage.engines.scripted import MODELS, ScriptedEngine
 from mage.errors import ConfigError, pick
 from mage.evaluate.splits import check_split, files_of, load_split, refuse_held_out
+from mage.games.openings import without_opening
 from mage.games.openspiel import load_game
 from mage.games.world import OpenSpielWorld
-from mage.players.agent import AgentSettings, Rewrite, as_written
+from mage.players.agent import AgentSettings, LanguageAgent, Rewrite, as_written
 from mage.players.table import check_opponent
 from mage.players.tutor import check_tutor
 from mage.prompts.plain import PlainCodec
@@ -46,7 +47,19 @@ def check_agent(agent: AgentConfig) -> None:
     """Refuse settings of an agent that do not go together."""
     check_method(agent.method, agent.memory)
     check_thoughts(agent)
+    check_prefill(agent)
     check_tutor(agent.tutor, agent.memory)
+
+
+def check_prefill(agent: AgentConfig) -> None:
+    """Refuse to begin answers that are chosen from a list, are preceded by a thought, or are given elsewhere."""
+    if agent.prefill and (agent.reply is not ReplyMode.TEXT or agent.method != LanguageAgent.method):
+        raise ConfigError(
+            f"agent.prefill = {agent.prefill!r}: answers are begun only with agent.reply = text and agent.method = "
+            f"{LanguageAgent.method}, not with {agent.reply} and {agent.method}"
+        )
+    if agent.prefill and agent.model.startswith(PREFIX):
+        raise ConfigError(f"agent.prefill = {agent.prefill!r}: a remote model's answer cannot be begun; leave it empty")
 
 
 def check_thoughts(agent: AgentConfig) -> None:
@@ -61,12 +74,12 @@ def check_thoughts(agent: AgentConfig) -> None:
 
 
 def members_of(config: Config) -> tuple[str, ...]:
-    """All members of the population; those of a split must be made for the game and not be held out."""
+    """All members of the population; those of a split must be made for the game, opened in whatever way."""
     population = config.population
     if not population.split:
         return population.members
     split = load_split(population.split)
-    if split.game != str(parse_spec(config.game)):
+    if without_opening(parse_spec(split.game)) != without_opening(parse_spec(config.game)):
         raise ConfigError(f"population.split: {split.name!r} is made for {split.game}, not for {config.game}")
     return (*split.members, *population.members)
 
@@ -122,6 +135,7 @@ def settings(agent: AgentConfig) -> AgentSettings:
         retries=agent.retries,
         context=agent.context,
         thoughts=agent.thoughts,
+        prefill=agent.prefill,
         method=agent.method,
     )
 

@@ -94,6 +94,9 @@ class AgentConfig(FrozenModel):
     """`choice`: constrained to the legal actions. `text`: free reasoning, then a tagged action."""
     temperature: Annotated[float, Field(ge=0, le=10)] = 1.0
     """Sampling temperature. There is no top-p or top-k: they bias importance ratios."""
+    prefill: str = ""
+    """How answers in `text` mode begin, such as `<action>`: the model goes on from there, and is shown the actions in
+    tags. For models too small to come to a tag by themselves; a remote model cannot be begun for."""
     max_tokens: Positive = 128
     """Longest answer in `text` mode, and longest thought of the method react."""
     reflection_tokens: Positive = 64

@@ -25,6 +25,7 @@ GAMES = {
     "kuhn_poker-3": ("kuhn_poker(players=3)", 1),
     "tic_tac_toe": ("tic_tac_toe", 0),
     "tic_tac_toe-reworded": ("tic_tac_toe(reworded=1)", 1),
+    "tic_tac_toe-opening": ("tic_tac_toe(opening=2)", 0),
     "leduc_poker": ("leduc_poker", 0),
 }
 """Game and seat by the name of the file."""

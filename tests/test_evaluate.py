@@ -218,7 +218,7 @@ def test_a_run_judged_as_usual_keeps_the_report_and_another_way_does_not(tmp_pat
     usual = read_report(run / "evaluations" / "step-000001.json", SplitReport)
     assert usual.reports[0].num_trials == 6
     assert usual.config == tiny_config("steps=1", 'evaluation.splits=["rps-constants"]').model_dump(mode="json")
-    done(run / "checkpoints" / "step-000001", "--trials", "2", "--temperature", "0.1")
+    done(run / "checkpoints" / "step-000001", "--trials", "2", "--temperature", "0")
     done(run, "--opponents", "always:paper", "--trials", "2", "agent.memory=none", "--seat", "1")
     assert read_report(run / "evaluations" / "step-000001.json", SplitReport) == usual
     folders = [path for path in sorted((run / "evaluations").iterdir()) if path.is_dir()]

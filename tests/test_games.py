@@ -34,6 +34,7 @@ WITH_WORDS = [
     _FOOTBALL,
     "tic_tac_toe",
     "tic_tac_toe(reworded=7)",
+    "tic_tac_toe(opening=2)",
 ]
 
 WITHOUT_WORDS = [

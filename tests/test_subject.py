@@ -48,6 +48,22 @@ def test_a_run_is_its_newest_weights(run: Path) -> None:
     assert subject.describe()["memory"] == "both"
 
 
+def test_a_run_may_be_judged_at_temperature_0(run: Path) -> None:
+    certain, usual = subject_of(str(run), {"agent.temperature": 0}), subject_of(str(run))
+    assert certain.settings is not None
+    assert certain.settings.temperature == 0.0
+    task = make_task(GAME, opponents=("copy",), seed=3)
+    siblings = play_all([(task, number) for number in range(6)], certain.seating(WORLD))
+    others = play_all([(task, number) for number in range(6)], usual.seating(WORLD))
+    assert len({moves(trial) for trial in siblings}) == 1
+    assert len({moves(trial) for trial in others}) > 1, "at the run's own temperature siblings differ"
+
+
+def moves(outcome: Trial | Failure) -> tuple[str | None, ...]:
+    assert isinstance(outcome, Trial)
+    return tuple(turn.action for episode in outcome.episodes for turn in episode.turns)
+
+
 def test_a_checkpoint_is_its_own_weights(run: Path) -> None:
     older = subject_of(str(run / "checkpoints" / "step-000001"))
     assert (older.name, older.step, older.run) == ("run/step-000001", 1, run), "mage compare tells it from its run"

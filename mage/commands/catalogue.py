@@ -13,7 +13,8 @@ def games(everything: bool) -> RenderableType:
     from mage.games.openspiel import WORDED, known_games
 
     worded = [_game(name) for name in WORDED]
-    table = entries("Games with words of their own", worded)
+    how = "Those that hide nothing and are played in turn also take opening=N: the first N moves are drawn at random."
+    table = Group(entries("Games with words of their own", worded), Text(), Text(how, "dim"))
     others = [name for name in known_games() if name not in WORDED]
     if not everything:
         more = f"and {len(others)} more of OpenSpiel's, with generic words: mage list games --all"

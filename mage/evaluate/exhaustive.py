@@ -32,9 +32,8 @@ def _leaves(
         yield 1.0, state
         return
     seat = state.current_player()
-    if state.is_chance_node():
-        moves = state.chance_outcomes()
-    else:
+    moves: Sequence[tuple[int, float]] = game.chance(state)
+    if not moves:
         observation = game.observe(state, seat, episode, turns[seat])
         moves = list(zip(observation.ids, policies[seat](observation), strict=True))
         turns = (*turns[:seat], turns[seat] + 1, *turns[seat + 1 :])

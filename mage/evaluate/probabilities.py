@@ -86,6 +86,8 @@ def information_states(game: Game, episode: int = 0) -> list[list[Place]]:
     """Every information state of each seat, by seat, those that come earlier in an episode first."""
     if not game.rules.get_type().provides_information_state_string or game.samples_itself:
         raise ConfigError(f"{game.spec} has no information states that could be listed")
+    if game.opening:
+        raise ConfigError(f"{game.spec} is not read at every information state: OpenSpiel knows no drawn first moves")
     found: list[dict[str, Place]] = [{} for _ in range(game.num_seats)]
     waiting: list[tuple[State, tuple[Step, ...], tuple[int, ...]]]
     waiting = [(game.start(0), (None,) * game.num_seats, (0,) * game.num_seats)]

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from mage.errors import ConfigError, RecordError, listing
+from mage.games.openings import without_opening
 from mage.games.openspiel import load_game
 from mage.games.table import GAMES
 from mage.players.scripted import Each
@@ -229,7 +230,7 @@ def _everyone(spec: Spec) -> list[Spec]:
 
 def _wording(game: str) -> object:
     """The seed of a game's words; None where they are the usual ones."""
-    spec = parse_spec(game)
+    spec = without_opening(parse_spec(game))
     if spec.name not in GAMES:
         return spec.named.get("reworded")
     return signature(GAMES[spec.name]).bind(*spec.args, **spec.named).arguments.get("reworded")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pyspiel
 
 from mage.errors import ConfigError, PlayError
+from mage.games.openings import check_opening, opening_of, opening_rule, without_opening
 from mage.games.positions import Positions
 from mage.games.rules import is_known, load_rules, playable_names
 from mage.games.table import GAMES, Built
@@ -47,9 +48,11 @@ class View(NamedTuple):
 class Game:
     """OpenSpiel's rules with our words. Immutable and shared by all trials."""
 
-    def __init__(self, spec: str, rules: Any, words: Words, scale: float) -> None:
+    def __init__(self, spec: str, rules: Any, words: Words, scale: float, opening: int = 0) -> None:
         kind = rules.get_type()
         self.spec = spec
+        self.opening = opening
+        """How many first moves of every episode are drawn at random, whoever would move."""
         self.words = words
         self.scale = scale
         """Returns are divided by this: the number of rounds for repeated games."""
@@ -58,7 +61,8 @@ class Game:
         self.nothing: tuple[float, ...] = (0.0,) * self.num_seats
         self.lowest: float = rules.min_utility() / scale
         self.highest: float = rules.max_utility() / scale
-        self.has_chance = kind.chance_mode != kind.ChanceMode.DETERMINISTIC
+        self._is_deterministic = kind.chance_mode == kind.ChanceMode.DETERMINISTIC
+        self.has_chance = opening > 0 or not self._is_deterministic
         self.samples_itself = kind.chance_mode == kind.ChanceMode.SAMPLED_STOCHASTIC
         self.zero_sum: bool = kind.utility == kind.Utility.ZERO_SUM
         self.is_open = (
@@ -79,6 +83,28 @@ class Game:
             return pyspiel.load_game(self.rules.get_type().short_name, parameters).new_initial_state()
         return self.rules.new_initial_state()
 
+    def chance(self, state: State) -> tuple[tuple[int, float], ...]:
+        """What is drawn in `state`, with probabilities: by chance, or for the opening; nothing where a seat decides."""
+        if state.is_chance_node():
+            return tuple(state.chance_outcomes())
+        if not self.opening or state.is_terminal() or self._is_opened(state):
+            return ()
+        actions = state.legal_actions()
+        return tuple([(action, 1.0 / len(actions)) for action in actions])
+
+    def turn(self, state: State, seat: int) -> int:
+        """How many decisions a seat has made."""
+        return _movers(state)[self.opening :].count(seat)
+
+    def _is_opened(self, state: State) -> bool:
+        is_long = state.move_number() >= self.opening  # counts what chance does as well, and is quick
+        return is_long and (self._is_deterministic or len(_movers(state)) >= self.opening)
+
+    def rules_for(self, seat: int) -> str:
+        """The game explained to a seat."""
+        told = self.words.rules(seat)
+        return f"{told} {opening_rule(self.opening)}" if self.opening else told
+
     def key(self, state: State, seat: int) -> str:
         """Equal for equal decision problems: the information state, or the position where nothing is hidden."""
         if self.keyed_by_information:
@@ -89,10 +115,25 @@ class Game:
         """What `seat` knows in `state`; legal actions only for the mover."""
         ids = tuple(state.legal_actions(seat)) if state.current_player() == seat else ()
         actions = distinct([self.words.action(state, seat, i) for i in ids], ids)
-        facts = self.words.facts(state, seat)
+        facts = self.facts(state, seat)
         if self.is_open:
             facts = {**facts, "history": tuple(state.history())}
         return View(self.words.observe(state, seat), actions, ids, self.key(state, seat), facts)
+
+    def facts(self, state: State, seat: int | None) -> Mapping[str, Fact]:
+        """What a seat knows, or everything, as data; with an opening, who was drawn which move."""
+        facts = self.words.facts(state, seat)
+        return {**facts, "opening": self._opened(state)} if self.opening else facts
+
+    def _opened(self, state: State) -> tuple[tuple[int, str], ...]:
+        played, moves = self.rules.new_initial_state(), list[tuple[int, str]]()
+        for action in state.history():
+            if len(moves) == self.opening:
+                break
+            if (player := played.current_player()) >= 0:
+                moves.append((player, self.words.action(played, player, action)))
+            played.apply_action(action)
+        return tuple(moves)
 
     def observe(self, state: State, seat: int, episode: int, turn: int) -> Observation:
         """The view of `seat`, which has made `turn` decisions in this episode."""
@@ -101,7 +142,7 @@ class Game:
     def finished(self, state: State) -> Result:
         """The result of a game that was played to its end."""
         outcomes = tuple([self.words.outcome(state, seat) for seat in range(self.num_seats)])
-        return Result(self.scores(state), outcomes, Ending.FINISHED, None, self.words.facts(state, None))
+        return Result(self.scores(state), outcomes, Ending.FINISHED, None, self.facts(state, None))
 
     def scores(self, state: State) -> tuple[float, ...]:
         """Returns so far, scaled."""
@@ -161,20 +202,25 @@ class OpenSpielEnv:
             returns = tuple(game.lowest if seat == who else 0.0 for seat in seats)
             told = ("Another player gave up. The episode does not count.", "You gave up the episode.")
             outcomes = tuple(told[seat == who] for seat in seats)
-            return Result(returns, outcomes, Ending.FORFEITED, who, game.words.facts(position.state, None))
+            return Result(returns, outcomes, Ending.FORFEITED, who, game.facts(position.state, None))
         if not position.state.is_terminal():
             outcomes = tuple("The episode was stopped because it was too long." for _ in seats)
-            return Result(position.scores, outcomes, Ending.TRUNCATED, None, game.words.facts(position.state, None))
+            return Result(position.scores, outcomes, Ending.TRUNCATED, None, game.facts(position.state, None))
         return position.result
 
     def _go_on(self) -> None:
-        """Draw what chance decides, and see whose move it is."""
+        """Draw what chance decides and the moves of the opening, and see whose move it is."""
         while outcomes := self._position.chance:
             point = uniform(self._deal, self._num_draws)
             self._num_draws += 1
             drawn = outcomes[pick_index([p for _, p in outcomes], point)][0]
             self._position = self._game.positions.after(self._position, drawn)
         self._mover = self._position.mover if self._num_turns < self._max_turns else None
+
+
+def _movers(state: State) -> list[int]:
+    """Who made each move so far, or would have made it where it was drawn."""
+    return [step.player for step in state.full_history() if step.player >= 0]
 
 
 def distinct(words: Sequence[str], ids: Sequence[int]) -> tuple[str, ...]:
@@ -199,16 +245,24 @@ def load_game(spec: str) -> Game:
     2
     """
     parsed = parse_spec(spec)
+    usual, opening = without_opening(parsed), opening_of(parsed)
     if parsed.name in WORDED:
-        built = call_with("game", parsed, WORDED[parsed.name])
+        built = call_with("game", usual, WORDED[parsed.name])
         if not (isinstance(built, tuple) and len(built) == 3 and isinstance(built[0], pyspiel.Game)):
             raise ConfigError(f"the game {parsed.name!r} must return an OpenSpiel game, its words and a scale")
-        return Game(str(parsed), *built)
+        return _opened_game(parsed, *built, opening)
     if not is_known(parsed.name):
         raise ConfigError(
             f"unknown game {parsed.name!r}; with words: {', '.join(WORDED)}; `mage list games --all` names OpenSpiel's"
         )
-    return generic_game(parsed, load_rules(parsed))
+    rules = load_rules(usual)
+    return _opened_game(parsed, rules, GenericWords(rules), 1.0, opening)
+
+
+def _opened_game(spec: Spec, rules: Any, words: Words, scale: float, opening: int) -> Game:
+    if opening:
+        check_opening(str(spec), rules, opening)
+    return Game(str(spec), rules, words, scale, opening)
 
 
 def generic_game(spec: Spec, rules: Any) -> Game:

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyspiel
-
 from mage.games.words.base import State
 
 if TYPE_CHECKING:
     from mage.games.openspiel import Game, View
     from mage.types import Result
 
-_CHANCE = int(pyspiel.PlayerId.CHANCE)
 _SHORT = 16
 """Games of at most so many moves come to the same positions again."""
 _KEPT = 4096
@@ -32,10 +29,10 @@ class Position:
         player: int = state.current_player()
         self._game = game
         self.state = state
-        self.mover = player if player >= 0 else None
-        """The seat that must act; None at the end and where chance decides."""
-        self.chance: tuple[tuple[int, float], ...] = tuple(state.chance_outcomes()) if player == _CHANCE else ()
-        """What chance may do here, with probabilities."""
+        self.chance: tuple[tuple[int, float], ...] = game.chance(state)
+        """What may be drawn here, with probabilities."""
+        self.mover = player if player >= 0 and not self.chance else None
+        """The seat that must act; None at the end and where something is drawn."""
         self.after: dict[int, Position] = {}
         """Where actions lead that were taken here before."""
         self._views: dict[int, View] = {}

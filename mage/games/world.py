@@ -24,7 +24,7 @@ class OpenSpielWorld:
         return OpenSpielEnv(load_game(task.game), task, episode)
 
     def rules(self, task: Task) -> str:
-        return load_game(task.game).words.rules(task.seat)
+        return load_game(task.game).rules_for(task.seat)
 
     def opponents(self, task: Task) -> Mapping[int, Player]:
         others = other_seats(task)

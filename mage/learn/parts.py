@@ -180,17 +180,22 @@ def played_by(engine: LocalEngine) -> Engine:
     return engine.adapter(LEARNER) if engine.room is not None else engine
 
 
-def build_parts(config: Config, bench: Bench | None = None) -> Parts:
-    """Load the model, or borrow it from a bench, seat it, and make everything a step needs."""
+def build_parts(config: Config, bench: Bench | None = None, learning: LearnerSettings | None = None) -> Parts:
+    """Load the model, or borrow it from a bench, seat it, and make everything a step needs.
+
+    `learning` is how the weights were learned, where they are only to be played with: perhaps as nothing can be
+    learned, such as at a temperature of 0.
+    """
     check(config)
     check_splits(config)
+    how_to_learn = learning or learner_settings(config)
     settle(placed(config.device, config.dtype), config.threads)
     estimator = make_estimator(config.credit.estimator, config.credit.options)
     teacher = teacher_of(config, estimator.teacher) if isinstance(estimator, Cloning) else None
     splits = tuple(load_split(name) for name in config.evaluation.splits)
     loaded, engine = model_and_engine(config) if bench is None else bench.lend(config)
     needs_values = getattr(estimator, "needs_values", False)
-    learner = Learner(loaded.model, learner_settings(config), with_values=needs_values, imitates=teacher is not None)
+    learner = Learner(loaded.model, how_to_learn, with_values=needs_values, imitates=teacher is not None)
     world = OpenSpielWorld()
     if config.agent.context > engine.length:
         raise ConfigError(f"agent.context = {config.agent.context}: {loaded.name} has room for {engine.length} tokens")

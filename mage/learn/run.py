@@ -21,7 +21,7 @@ from mage.learn.bench import Bench
 from mage.learn.changes import adopt, changed, config_of, keep_splits
 from mage.learn.checkpoint import checkpoints, load_checkpoint
 from mage.learn.league_progress import LeagueProgress
-from mage.learn.parts import Parts, build_parts
+from mage.learn.parts import Parts, build_parts, learner_settings
 from mage.learn.pool import Pool
 from mage.learn.progress import Display, Progress
 from mage.models.device import placed
@@ -124,11 +124,12 @@ def weights_of(
 
     The newest checkpoint unless one is named; `values` are settings to play with instead of the run's.
     """
-    config = replaced(config_of(folder), values or {}, str(folder))
+    own = config_of(folder)
+    config = replaced(own, values or {}, str(folder))
     saved = checkpoints(folder / "checkpoints")
     if not saved:
         raise RecordError(f"{folder} has no checkpoint yet")
-    parts = build_parts(config)
+    parts = build_parts(config, learning=learner_settings(own))
     return config, parts, load_checkpoint(checkpoint or saved[-1], parts.learner).step
 
 

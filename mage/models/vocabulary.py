@@ -71,7 +71,7 @@ def _heard(spec: str) -> Iterator[str]:
     """All that an agent may be told about a game, in any mode."""
     game = load_game(spec)
     for seat in range(game.num_seats):
-        rules = game.words.rules(seat)
+        rules = game.rules_for(seat)
         yield from (system_message(rules, episodes, m, r) for episodes in (1, 2) for m in Memory for r in ReplyMode)
     seen: dict[str, Observation] = {}
     for play in range(_PLAYS):

@@ -13,11 +13,13 @@ import msgspec
 from mage.errors import EngineError, PlayError
 from mage.prompts.memory import Context, Note
 from mage.prompts.messages import (
+    BEGUN_ANSWER,
     episode_heading,
     outcome_message,
     reflect_message,
     retry_message,
     system_message,
+    tagged,
     turn_message,
 )
 from mage.prompts.parse import Parsed, parse_action, parse_reflection
@@ -53,6 +55,8 @@ class AgentSettings(msgspec.Struct, frozen=True):
     """Most tokens that a prompt and its answer may have together."""
     thoughts: Thoughts = Thoughts.KEEP
     """Whether thoughts stay in the history of a trial."""
+    prefill: str = ""
+    """How its free-text answers begin: put before what it samples, and read with it."""
     method: str = "plain"
     """Which kind of agent it is, by its name in `mage.baselines.table`."""
 
@@ -91,6 +95,8 @@ class LanguageAgent:
         self._episode: int | None = None
         self._heading = ""
         """What the episode's first message starts with."""
+        self._shown: Callable[[str], str] = tagged if settings.prefill else str
+        """How it finds actions listed: an answer that is begun for it is easier to go on with where its end is seen."""
         self._announced: tuple[str, ...] = ()
         """Actions listed last in this episode; each episode lists its own, so that it can outlive the others."""
 
@@ -102,10 +108,10 @@ class LanguageAgent:
             seed = derive(self._seed, observation.episode, observation.turn, number)
             asked, parsed = await self._decide(observation, message, seed)
             calls += asked
-            said = "\n".join(self._codec.decode(call.sampled.tokens) for call in asked)
+            said = self._settings.prefill + "\n".join(self._codec.decode(call.sampled.tokens) for call in asked)
             if parsed.problem is None:
                 return Reply(parsed.action, said, tuple(calls))
-            message = retry_message(parsed.problem, observation)
+            message = retry_message(parsed.problem, observation, self._shown)
         return Reply(None, said, tuple(calls))
 
     async def reflect(self, outcome: Observation) -> Reply | None:
@@ -150,13 +156,13 @@ class LanguageAgent:
         """Take an action that somebody else chose: it stands in the memory as if it had been sampled."""
         message = self._message(observation)
         if self._settings.reply is ReplyMode.TEXT:
-            ids, allowed = self._codec.answer(f"<action>{action}</action>"), None
+            ids, allowed = self._codec.answer(tagged(action).removeprefix(self._settings.prefill)), None
             room = max(len(ids), self._settings.max_tokens) + 1
         else:
             choices = self._choices(observation)
             ids = choices[observation.actions.index(action)]
             allowed, room = tuple((token,) for token in ids), max(map(len, choices))
-        self._context.say(observation.episode, message, room)
+        self._context.say(observation.episode, message, room, self._settings.prefill)
         self._context.answer(observation.episode, Sampled(ids, (0.0,) * len(ids), allowed, 0, False))
 
     def _message(self, observation: Observation) -> str:
@@ -165,7 +171,7 @@ class LanguageAgent:
             raise PlayError(f"seat {observation.seat} is asked to act but has no legal action")
         self._enter(observation.episode)
         self._recall(observation)
-        message = self._heading + turn_message(observation, self._announced)
+        message = self._heading + turn_message(observation, self._announced, self._shown)
         self._heading, self._announced = "", observation.actions
         return message
 
@@ -174,7 +180,8 @@ class LanguageAgent:
 
     def _system(self, rules: str) -> str:
         """What every stream begins with."""
-        return system_message(rules, self._num_episodes, self._settings.memory, self._settings.reply)
+        how, answer = self._settings, BEGUN_ANSWER if self._settings.prefill else ""
+        return system_message(rules, self._num_episodes, how.memory, how.reply, answer=answer)
 
     def _recall(self, observation: Observation) -> None:
         """Look for what to bring back before a decision; a plain agent has all its memory before it."""
@@ -213,17 +220,20 @@ class LanguageAgent:
     async def _decide(self, observation: Observation, message: str, seed: int) -> tuple[tuple[Call, ...], Parsed]:
         """Ask once for an action: the calls it took, and what was answered."""
         if self._settings.reply is ReplyMode.TEXT:
-            call = await self._ask(observation.episode, message, self._settings.max_tokens, seed, None)
-            parsed = parse_action(self._codec.decode(call.sampled.tokens), observation.actions)
+            how = self._settings
+            call = await self._ask(observation.episode, message, how.max_tokens, seed, None, how.prefill)
+            parsed = parse_action(how.prefill + self._codec.decode(call.sampled.tokens), observation.actions)
             return (msgspec.structs.replace(call, problem=parsed.problem),), parsed
         choices = self._choices(observation)
         call = await self._ask(observation.episode, message, max(map(len, choices)), seed, choices)
         return (call,), Parsed(observation.actions[choices.index(call.sampled.tokens)], None)
 
-    async def _ask(self, episode: int, message: str, max_tokens: int, seed: int, choices: Choices | None) -> Call:
-        """Say something to the model and keep its answer in the stream."""
+    async def _ask(
+        self, episode: int, message: str, max_tokens: int, seed: int, choices: Choices | None, begun: str = ""
+    ) -> Call:
+        """Say something to the model, begin its answer, and keep the rest of it in the stream."""
         room = max_tokens if choices else max_tokens + 1  # a reply that is cut short gets its end as well
-        self._context.say(episode, message, room)
+        self._context.say(episode, message, room, begun)
         start = len(self._context.prompt)
         sampling = Sampling(self._settings.temperature, max_tokens, seed)
         sampled = await self._engine.complete(tuple(self._context.prompt), sampling, choices)

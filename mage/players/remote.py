@@ -44,9 +44,7 @@ class RemotePolicy:
     def seated(self, game: Game, task: Task, seat: int) -> LanguageAgent:
         """The model in a seat of a task."""
         own = msgspec.structs.replace(task, seat=seat)
-        return LanguageAgent(
-            _engine(self._address), PlainCodec(), self._settings, game.words.rules(seat), own, sibling=0
-        )
+        return LanguageAgent(_engine(self._address), PlainCodec(), self._settings, game.rules_for(seat), own, sibling=0)
 
 
 def remote(

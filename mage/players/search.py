@@ -107,9 +107,8 @@ class Lookahead:
     def _look(self, state: State) -> float:
         if state.is_terminal():
             return self._game.scores(state)[self._seat]
-        if state.is_chance_node():
-            outcomes: list[tuple[int, float]] = state.chance_outcomes()
-            return sum([p * self.worth(state.child(action)) for action, p in outcomes])
+        if drawn := self._game.chance(state):
+            return sum([p * self.worth(state.child(action)) for action, p in drawn])
         if state.current_player() == self._seat:
             return max(self.worths(state))
         return self._others(state, lambda action: self.worth(state.child(action)))

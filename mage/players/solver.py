@@ -90,8 +90,7 @@ def best_response(make: Make, game: Game, seat: int, rng: random.Random, opponen
 def _open_reply(game: Game, seat: int, policies: Mapping[int, Policy]) -> Policy:
     def others(state: State, worth: Worth) -> float:
         mover = state.current_player()
-        turn = sum([step.player == mover for step in state.full_history()])
-        observation = game.observe(state, mover, 0, turn)
+        observation = game.observe(state, mover, 0, game.turn(state, mover))
         moves = zip(observation.ids, policies[mover](observation), strict=True)
         return sum([p * worth(action) for action, p in moves if p > 0])
 

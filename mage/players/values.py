@@ -9,6 +9,7 @@ from inspect import signature
 from typing import Any
 
 from mage.errors import ConfigError, listing
+from mage.games.openings import without_opening
 from mage.games.openspiel import Game, load_game
 from mage.games.table import GAMES
 from mage.spec import Spec, make_spec, parse_spec, whole
@@ -76,7 +77,7 @@ def action_words(game: Game, seat: int) -> Mapping[str, int]:
 
 def _plainly(game: Game) -> Game:
     """The same game in its usual words."""
-    spec = parse_spec(game.spec)
+    spec = without_opening(parse_spec(game.spec))
     if spec.name not in GAMES:
         return game
     given = signature(GAMES[spec.name]).bind(*spec.args, **spec.named).arguments

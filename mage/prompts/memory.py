@@ -52,6 +52,8 @@ class _Message(NamedTuple):
     text: str
     """What it says of its own episode: what comes before belongs to memory that can be dropped."""
     ids: tuple[int, ...]
+    begun: tuple[int, ...]
+    """How its answer begins, at the end of `ids`."""
 
 
 class _Answer(NamedTuple):
@@ -129,10 +131,11 @@ class Context:
         """Put what was found, best first, before the next message. It is dropped before anything else."""
         self._recall = _Recall(heading, tuple(items))
 
-    def say(self, episode: int, text: str, room: int) -> None:
-        """Append a user message, leaving `room` tokens for the answer and its end."""
+    def say(self, episode: int, text: str, room: int, begun: str = "") -> None:
+        """Append a user message and how its answer begins, leaving `room` tokens for the rest and the end."""
         before = ("" if self._pieces else notes_message(self._carried)) + self._told + self._recall.text
-        message = _Message(episode, self._recall, text, self._codec.user(before + text))
+        start = self._codec.answer(begun)[:-1] if begun else ()
+        message = _Message(episode, self._recall, text, self._codec.user(before + text) + start, start)
         glue = self._codec.close if self._pieces else ()
         self._told, self._recall = "", _NOTHING
         read = self._read()
@@ -241,13 +244,14 @@ class Context:
         """A message with the first items only of what it brings back."""
         # What was told of earlier episodes need not be kept: they have all left by now.
         recall = _Recall(message.recall.heading, message.recall.items[:num])
-        return message._replace(recall=recall, ids=self._codec.user(recall.text + message.text))
+        return message._replace(recall=recall, ids=self._codec.user(recall.text + message.text) + message.begun)
 
     def _encoded(self, pieces: Sequence[_Message | _Answer], notes: Sequence[Note]) -> list[int]:
         """A stream of these pieces. Only the message that the notes are put before is encoded anew."""
         first, *others = pieces
         assert isinstance(first, _Message)
-        ids = [*self._opening, *self._codec.user(notes_message(notes) + first.recall.text + first.text)]
+        told = self._codec.user(notes_message(notes) + first.recall.text + first.text)
+        ids = [*self._opening, *told, *first.begun]
         for piece in others:
             ids += self._codec.close if isinstance(piece, _Message) else ()
             ids += piece.ids if isinstance(piece, _Message) else piece.kept

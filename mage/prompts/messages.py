@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mage.types import Memory, Observation, ReplyMode
 
@@ -17,6 +17,8 @@ _ANSWER = {
     ReplyMode.TEXT: "Think in a few words, then give your action as <action>NAME</action>.",
 }
 
+BEGUN_ANSWER = "Answer with one of the actions as <action>NAME</action>."
+"""How to answer in `text` mode where the answer has been begun already: a thought would come too late."""
 REFLECT_REQUEST = "Write a short note to yourself: how does the opponent play, and what will you do next?"
 ACTIONS = "Actions: "
 """What the list of legal actions starts with."""
@@ -37,11 +39,16 @@ def system_message(
     return f"{rules}\n{trial}\n{answer or _ANSWER[reply]}"
 
 
-def turn_message(observation: Observation, announced: Sequence[str]) -> str:
-    """What the seat sees and may do; actions are listed where they differ from those `announced` last."""
+def tagged(action: str) -> str:
+    """An action as a free answer gives it."""
+    return f"<action>{action}</action>"
+
+
+def turn_message(observation: Observation, announced: Sequence[str], shown: Callable[[str], str] = str) -> str:
+    """What the seat sees and may do; actions are listed, as `shown`, where they differ from those `announced` last."""
     if observation.actions == announced:
         return observation.text
-    return f"{observation.text}\n{ACTIONS}{', '.join(observation.actions)}"
+    return f"{observation.text}\n{ACTIONS}{', '.join(map(shown, observation.actions))}"
 
 
 def episode_heading(episode: int, episodes: int, memory: Memory) -> str:
@@ -65,6 +72,6 @@ def notes_message(notes: Sequence[tuple[int, str]]) -> str:
     return "\n".join(["Your notes:", *lines]) + "\n\n" if lines else ""
 
 
-def retry_message(problem: str, observation: Observation) -> str:
-    """Why an answer could not be used."""
-    return f"That answer cannot be used: {problem}.\n{ACTIONS}{', '.join(observation.actions)}"
+def retry_message(problem: str, observation: Observation, shown: Callable[[str], str] = str) -> str:
+    """Why an answer could not be used, and the actions, as `shown`."""
+    return f"That answer cannot be used: {problem}.\n{ACTIONS}{', '.join(map(shown, observation.actions))}"

@@ -41,12 +41,16 @@ def parse_action(text: str, actions: Sequence[str]) -> Parsed:
 
 
 def match_action(found: str, actions: Sequence[str]) -> Parsed:
-    """The one action that `found` names: exactly, else but for white space, else but for case.
+    """The one action that `found` names: exactly, else but for white space, else but for case, else among other words.
+
+    Where other words name two of the actions, it is not guessed which is meant.
 
     >>> match_action(" BET ", ["bet", "Bet"]).problem
     "'BET' could be 'bet' or 'Bet'"
     >>> match_action("Bet", ["bet", "Bet"]).action
     'Bet'
+    >>> match_action("I pass.", ["bet", "pass"]).action
+    'pass'
     """
     for form in _FORMS:
         wanted = form(found)
@@ -55,6 +59,12 @@ def match_action(found: str, actions: Sequence[str]) -> Parsed:
             return Parsed(matches[0], None)
         if matches:
             return Parsed(None, f"{_shown(found)} could be {' or '.join(map(_shown, matches[:2]))}")
+    words = _folded(found)
+    matches = [action for action in dict.fromkeys(actions) if _names(words, _folded(action))]
+    if len(matches) == 1:
+        return Parsed(matches[0], None)
+    if matches:
+        return Parsed(None, f"{_shown(found)} could be {' or '.join(map(_shown, matches[:2]))}")
     return Parsed(None, f"{_shown(found)} is not one of the actions")
 
 
@@ -104,6 +114,15 @@ def _collapsed(text: str) -> str:
 
 def _folded(text: str) -> str:
     return _collapsed(text).casefold()
+
+
+def _names(words: str, action: str) -> bool:
+    """Whether an action stands among the words, whole: rock is not in rocks, nor in rock-solid.
+
+    >>> _names("i take rock.", "rock"), _names("rock-solid", "rock")
+    (True, False)
+    """
+    return bool(action) and re.search(rf"(?<![\w-]){re.escape(action)}(?![\w-])", words) is not None
 
 
 _FORMS: Sequence[Callable[[str], str]] = (str.strip, _collapsed, _folded)

@@ -13,6 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from mage.games.openings import without_opening
 from mage.games.words.kuhn import KuhnWords
 from mage.games.words.tictactoe import TicTacToeWords
 from mage.spec import Spec, call_with, parse_spec
@@ -36,7 +37,7 @@ class Drawing(Protocol):
 
 def drawing_of(game: str) -> Drawing:
     """The drawing of a game spec."""
-    spec = parse_spec(game)
+    spec = without_opening(parse_spec(game))
     return DRAWINGS[spec.name](spec) if spec.name in DRAWINGS else FactsDrawing()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -40,6 +41,7 @@ def transcript(outcome: Trial | Failure, title: str, rules: str | None, credit: 
         parts += [Text(), _rule(f"Episode {index + 1} of {outcome.task.episodes}", "bold blue")]
         if index in outcome.overflows:
             parts.append(Text("The context was full in this episode: the oldest memory was dropped.", "yellow"))
+        parts += _opening(episode)
         plays = iter(credits.plays)
         for turn in episode.turns:
             own = next(plays, None) if turn.observation.seat == outcome.task.seat else None
@@ -107,6 +109,13 @@ def _turn(
         grid.add_row("gains", Text(signed(turn.reward), "dim"))
     _add_credit(grid, credit)
     return Group(Text(), _who(seen.seat, names[seen.seat], agent_seat), _indented(grid))
+
+
+def _opening(episode: Episode) -> Iterator[Text]:
+    """The first moves of an episode, where they were drawn."""
+    drawn: Any = episode.result.facts.get("opening", ())
+    for seat, action in drawn:
+        yield Text.assemble("drawn for ", (f"seat {seat}", f"bold {seat_style(seat)}"), ": ", shown(action, "bold"))
 
 
 def _ending(episode: Episode, names: tuple[str, ...], drawing: Drawing) -> RenderableType:

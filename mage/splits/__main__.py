@@ -90,10 +90,12 @@ def _tictactoe() -> list[Split]:
     orders = tuple(f"preferred({numbers.sample(range(9), 9)})" for _ in range(8))
     replies = tuple(f"best-response:{member}" for member in weak)
     harder = tuple(f"mcts(simulations={num},seed={seed})" for num in (30, 100) for seed in range(900, 903))
-    other_words = make_spec(_TICTACTOE, reworded=_WORDING)
+    other_words, opened = make_spec(_TICTACTOE, reworded=_WORDING), str(make_spec(_TICTACTOE, opening=1))
     return [
         _seen("tictactoe-weak", "the first free cell of a fixed order", _TICTACTOE, weak),
         _seen("tictactoe-minimax", "perfect play", _TICTACTOE, ("minimax",)),
+        _seen("tictactoe-openings", "the weak players, the first move drawn", opened, weak),
+        _seen("tictactoe-minimax-openings", "perfect play, the first move drawn", opened, ("minimax",)),
         _new(Kind.PARAMETERS, "tictactoe-orders", "the first free cell of other orders", _TICTACTOE, orders),
         _new(Kind.FAMILIES, "tictactoe-families", "best replies to the weak players", _TICTACTOE, replies),
         _new(Kind.HARDER, "tictactoe-harder", "tree search", _TICTACTOE, harder),

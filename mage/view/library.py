@@ -245,7 +245,7 @@ def _kept(kept: OrderedDict[str, T], place: Place, make: Callable[[Place], T], n
 def _rules(outcome: Trial | Failure) -> str | None:
     """The rules as the agent was told them, where this version of mage has words for the game."""
     game = worded_game(outcome.task.game)
-    return None if game is None else game.words.rules(outcome.task.seat)
+    return None if game is None else game.rules_for(outcome.task.seat)
 
 
 def _pair(pair: Pair) -> Mapping[str, Any]:

@@ -74,8 +74,8 @@ class _SequenceForm(NamedTuple):
             if state.is_terminal():
                 payoffs[at] = payoffs.get(at, 0.0) + chance * game.scores(state)[seat]
                 return
-            if state.is_chance_node():
-                for outcome, probability in state.chance_outcomes():
+            if drawn := game.chance(state):
+                for outcome, probability in drawn:
                     walk(state.child(outcome), at, chance * probability)
                 return
             mover = state.current_player()
@@ -141,18 +141,20 @@ def _solve(form: _SequenceForm) -> float:
 
 def _minimax(game: Game, seat: int) -> float:
     """The value of a game in which everything is seen, by search over its positions."""
-    values: dict[tuple[int, str], float] = {}
+    values: dict[tuple[int, bool, str], float] = {}
     count = _counter(game)
 
     def value(state: State) -> float:
         if state.is_terminal():
             return game.scores(state)[seat]
         mover: int = state.current_player()
-        position = (mover, str(state) if state.is_chance_node() else game.key(state, mover))
+        drawn = game.chance(state)
+        # A position may come back that was drawn from before, where moves are made by now.
+        position = (mover, bool(drawn), str(state) if state.is_chance_node() else game.key(state, mover))
         if position not in values:
             count()
-            if state.is_chance_node():
-                values[position] = sum(p * value(state.child(outcome)) for outcome, p in state.chance_outcomes())
+            if drawn:
+                values[position] = sum(p * value(state.child(outcome)) for outcome, p in drawn)
             else:
                 after = [value(state.child(action)) for action in state.legal_actions()]
                 values[position] = max(after) if mover == seat else min(after)

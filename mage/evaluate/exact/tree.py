@@ -74,10 +74,10 @@ class _Builder:
             self.count()
             if state.is_terminal():
                 ends.setdefault((True, self.game.words.outcome(state, self.seat)), []).append(place)
-            elif state.is_chance_node():
+            elif drawn := self.game.chance(state):
                 waiting += [
                     _Place(state.child(outcome), {m: p * chance for m, p in place.reach.items()}, place.turn)
-                    for outcome, chance in reversed(state.chance_outcomes())
+                    for outcome, chance in reversed(drawn)
                 ]
             elif state.current_player() == self.seat:
                 decisions.setdefault((False, self.game.key(state, self.seat)), []).append(place)

@@ -1,0 +1,77 @@
+"""How many first answers in free text can be used, by a model as it comes: with and without an answer that is begun.
+
+    python benchmarks/first_answers.py [--trials 120] [--temperature 1.0 0.7] [rps-llm-text kuhn-llm-text …]
+
+Each trial is asked once, at its first decision, against a player who moves at random. Prints a line for each recipe,
+each prefill (the recipe's own and none) and each temperature, with the actions that were named and some answers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections import Counter
+
+import msgspec
+
+from mage.build import language_seating, settings
+from mage.config import load_config
+from mage.games.openspiel import load_game
+from mage.games.world import OpenSpielWorld
+from mage.learn.bench import served
+from mage.protocols import Seating
+from mage.types import Reply, Task
+
+WORLD = OpenSpielWorld()
+RECIPES = ("rps-llm-text", "kuhn-llm-text", "tictactoe-llm-text")
+SHOWN = 3
+
+
+async def first_answer(task: Task, seating: Seating) -> Reply:
+    """What the agent answers at its first decision."""
+    env, others, agent = WORLD.new_env(task, 0), WORLD.opponents(task), seating(task, 0)
+    while (seat := env.to_move()) != task.seat:
+        assert seat is not None
+        env.step((await others[seat].act(env.observe(seat))).action)
+    return await agent.act(env.observe(task.seat))
+
+
+async def first_answers(tasks: list[Task], seating: Seating) -> list[Reply]:
+    """The first answers of all tasks."""
+    return await asyncio.gather(*(first_answer(task, seating) for task in tasks))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipes", nargs="*", default=RECIPES)
+    parser.add_argument("--trials", type=int, default=120)
+    parser.add_argument("--temperature", type=float, nargs="+", default=[1.0, 0.7])
+    parser.add_argument("--device", default="auto")
+    args = parser.parse_args()
+    for recipe in args.recipes:
+        config = load_config(recipe, (f"device={args.device}",))
+        loaded, engine = served(config)
+        opponents = ("uniform",) * (load_game(config.game).num_seats - 1)
+        seats = config.trial.seats
+        tasks = [
+            Task(config.game, opponents, seats[number % len(seats)], 5000 + number, 3, False, False, 1000)
+            for number in range(args.trials)
+        ]
+        for prefill in (config.agent.prefill, ""):
+            for temperature in args.temperature:
+                how = msgspec.structs.replace(
+                    settings(config.agent), retries=0, prefill=prefill, temperature=temperature
+                )
+                replies = asyncio.run(first_answers(tasks, language_seating(WORLD, engine, loaded.codec, how)))
+                named = Counter(reply.action for reply in replies if reply.action is not None)
+                print(
+                    f"{recipe}, prefill {prefill!r}, temperature {temperature}: "
+                    f"{named.total()} of {len(replies)} can be used: {dict(named.most_common())}",
+                    flush=True,
+                )
+                for reply in replies[:SHOWN]:
+                    print(f"    {reply.text!r}")
+
+
+if __name__ == "__main__":
+    main()
