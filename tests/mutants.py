@@ -97,7 +97,7 @@ MUTANTS = (
     Mutant(
         "wrong temperature in the learner",
         "mage/learn/head.py",
-        "logits_NV.float() / self._temperature",
+        "logits_NV.float() / self.temperature",
         "logits_NV.float()",
         ("tests/test_learner.py",),
     ),
