@@ -1,8 +1,8 @@
-"""Takes the pictures of the documentation: python -m tests.browser.pictures DIR
+"""Takes the pictures of the documentation: python -m tests.browser.pictures DIR [NAME…]
 
-DIR has the runs that are shown: `demo` (mage train rps), `noted` (mage trials demo), `meet` (mage cross-play), and of a
-GPU `llm/rps-llm-seed0` and `-seed2` (mage sweep rps-llm), `llm/kuhn` (mage train kuhn-llm), `llm/ttt` (mage train
-tictactoe-llm). The pictures are small: 256 colours, and what fits a window.
+DIR has the runs that are shown: `demo` (mage train rps), `noted` (mage trials demo), `meet` (mage cross-play), `league`
+(mage train rps-league), and of a GPU `llm/rps-llm-seed0` and `-seed2` (mage sweep rps-llm), `llm/kuhn` (mage train
+kuhn-llm), `llm/ttt` (mage train tictactoe-llm). The pictures are small: 256 colours, and what fits a window.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ SHOWN = (
     Picture("pairs", "#/runs/{llm/rps-llm-seed0}/pairs", 820, ("]", "ArrowRight", "ArrowRight")),
     Picture("evaluation", "#/runs/{llm/rps-llm-seed0}/evaluations", 1400),
     Picture("kuhn-evaluation", "#/runs/{llm/kuhn}/evaluations", 1000, theme="dark"),
+    Picture("league", "#/runs/{league}/league", 1500),
     Picture("matrix", "#/runs/{meet}/evaluations", 720),
     Picture("dark", "#/runs/{llm/rps-llm-seed0}/trials/8?at=2.1", 780, theme="dark"),
     Picture("narrow", "#/runs/{llm/kuhn}/trials/25?at=1.2", 1100, width=400),
@@ -58,19 +59,23 @@ SHOWN = (
 )
 
 
-def take(root: Path) -> None:
-    """Take all pictures, and two of a game that is played for them."""
+def take(root: Path, names: Sequence[str] = ()) -> None:
+    """Take the pictures of these names, or all, and two of a game that is played for them."""
     from playwright.sync_api import sync_playwright
 
     with Server(root) as server, sync_playwright() as driver:
         ids = {run["name"]: run["id"] for run in json.loads(server.get("/api/runs"))}
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for picture in SHOWN:
+            if names and picture.name not in names:
+                continue
             opened = Opened(browser, server.url, width=picture.width, theme=picture.theme)
             opened.go(f"/{_with_ids(picture.where, ids)}")
             opened.press(*picture.keys)
             _save(opened, picture)
             opened.close()
+        if names:
+            return
         opened = Opened(browser, server.url, width=_WIDTH)
         _play(opened, "112 31")
         _save(opened, Picture("play", "", 600))
@@ -120,4 +125,4 @@ def _save(opened: Opened, picture: Picture) -> None:
 
 
 if __name__ == "__main__":
-    take(Path(sys.argv[1]))
+    take(Path(sys.argv[1]), sys.argv[2:])

@@ -2,7 +2,7 @@
 import { scale } from "../chart/axis.js";
 import { h, s } from "../dom.js";
 import { count, estimate, figure, interval, plain } from "../format.js";
-import { barCell, table } from "../report/figures.js";
+import { table } from "../report/figures.js";
 
 const ORDER = ["learner", "anchor", "snapshot"];
 const WIDTH = 64;
@@ -20,7 +20,6 @@ export function ordered(members) {
 export function memberTable(report, members, colours) {
   const ratings = report.members.flatMap((each) => (each.rating ? Object.values(each.rating) : []));
   const x = scale(Math.min(0, ...ratings), Math.max(0, ...ratings), 4, WIDTH - 4);
-  const most = Math.max(0, ...report.members.map((each) => each.drawn ?? 0));
   const rows = ordered(members).map((member) => [
     h("th", { scope: "row" }, memberName(member, colours), member.id === report.leader ? leaderChip() : null),
     kindOf(member),
@@ -29,7 +28,7 @@ export function memberTable(report, members, colours) {
     h("td", { class: "number" }, member.results),
     member.drawn === null
       ? h("td", { class: "quiet" }, "–")
-      : barCell(`${plain(member.drawn * 100, 1)} %`, member.drawn, 0, most, drawnBy(report, member)),
+      : h("td", { class: "number", title: drawnBy(report, member) }, `${plain(member.drawn * 100, 1)} %`),
   ]);
   return table(["member", "what", "born", "rating", "results", "drawn"], rows, "list tight members");
 }
