@@ -1,7 +1,8 @@
 """All training methods side by side: one command that can be killed and given again.
 
 python benchmarks/judge.py rps kuhn             on a CPU, three seeds; two processes where there are two cores
-python benchmarks/judge.py rps-llm kuhn-llm     on a GPU, with smollm2, in one process
+python benchmarks/judge.py rps-league           a league beside one agent and the same scripts; kuhn-league likewise
+python benchmarks/judge.py rps-llm kuhn-llm     on a GPU, with smollm2; two at a time, so --minutes may have to be more
 
 Each set of recipes is one or two sweeps under runs/judge (or --out DIR), and a comparison of them beside.
 KEY=VALUE overrides go for all recipes.
@@ -54,9 +55,11 @@ SETS = {
         minutes=1.5,
     ),
     "kuhn": Set(sweeps=(("kuhn-mage", "kuhn-lamer"), ("kuhn-grpo", "kuhn-mage-no-scaling")), minutes=3.0),
-    "rps-llm": Set(sweeps=(("rps-llm-mage", "rps-llm-lamer", "rps-llm-grpo", "rps-llm-gigpo"),), minutes=3.0),
+    "rps-league": Set(sweeps=(("rps-league",), ("rps-league-fixed", "rps-league-no-scaling")), minutes=15.0),
+    "kuhn-league": Set(sweeps=(("kuhn-league",), ("kuhn-league-fixed", "kuhn-league-no-scaling")), minutes=15.0),
+    "rps-llm": Set(sweeps=(("rps-llm-mage", "rps-llm-grpo"), ("rps-llm-lamer", "rps-llm-gigpo")), minutes=3.0),
     "kuhn-llm": Set(
-        sweeps=(("kuhn-llm-mage", "kuhn-llm-lamer", "kuhn-llm-grpo", "kuhn-llm-gigpo"),), minutes=6.0, seeds=1
+        sweeps=(("kuhn-llm-mage", "kuhn-llm-grpo"), ("kuhn-llm-lamer", "kuhn-llm-gigpo")), minutes=6.0, seeds=1
     ),
 }
 

@@ -90,6 +90,13 @@ def check_league(config: Config) -> None:
             raise ConfigError(f"league.explore: {key!r} cannot be explored; {', '.join(EXPLORABLE)} can")
 
 
+def refuse_explored(config: Config, keys: Sequence[str]) -> None:
+    """Refuse to change settings that every learner has its own value of."""
+    for key in keys:
+        if config.league.learners and key in config.league.explore:
+            raise ConfigError(f"{key} cannot change in this run: every learner has its own, which the league explores")
+
+
 def sampler_of(config: Config) -> Sampler:
     """Who says whom learners meet."""
     game = load_game(config.game)

@@ -174,6 +174,46 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_bits(
     assert [name for name in wanted if found[name] != wanted[name]] == []
 
 
+def test_schedules_follow_each_learner_s_part_of_the_tokens(mage: Mage, recipe: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    bonus = (
+        "alarms.action=print",
+        "learner.entropy_start=0.4",
+        "learner.entropy_end=0.0",
+        'league.explore=["learner.lr"]',
+    )
+    ended = mage("train", recipe, *bonus, "steps=99", "tokens=20000", "evaluation.splits=[]", "--run", folder)
+    assert ended.code == 0, ended.said
+    metrics = [line for line in read_lines(folder / "metrics.jsonl") if "learner-0/entropy_bonus" in line]
+    assert (
+        sum(line["learner/tokens"] for line in metrics) >= 20000 > sum(line["learner/tokens"] for line in metrics[:-1])
+    )
+    for name in ("learner-0", "learner-1", "learner-2"):
+        bonuses = [line[f"{name}/entropy_bonus"] for line in metrics if f"{name}/entropy_bonus" in line]
+        assert bonuses[0] == pytest.approx(0.4)
+        assert bonuses[-1] < 0.2, "a learner that counts all tokens of the run as its own would be at 0.27"
+
+
+def test_a_setting_that_learners_explore_cannot_be_changed_for_all_of_them(mage: Mage, unbroken: Path) -> None:
+    ended = mage("train", "--resume", unbroken, "steps=11", "learner.lr=0.5")
+    assert ended.code == 2
+    assert "learner.lr cannot change in this run: every learner has its own" in ended.said
+
+
+def test_a_learner_that_forgets_the_anchors_goes_back(mage: Mage, recipe: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    watched = ("alarms.dead=1.0", "alarms.drop=0.001", "alarms.patience=1", "league.half_life=1.0", "steps=8")
+    ended = mage("train", recipe, *watched, "batch.groups=24", "evaluation.splits=[]", "--run", folder)
+    assert ended.code == 0, ended.said
+    events = list(read_lines(folder / "events.jsonl"))
+    fell = [event for event in events if "score on the anchors fell" in event.get("alarm", "")]
+    back = [event for event in events if event.get("league") == "rollback"]
+    assert fell
+    assert back
+    assert back[0]["parent"].startswith(back[0]["member"])
+    assert "score on the anchors fell" in back[0]["reason"]
+
+
 def test_adapters_of_one_base_are_a_league_too(mage: Mage, recipe: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     ended = mage("train", recipe, "learner.lora_rank=2", "steps=4", "evaluation.splits=[]", "--run", folder)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from mage.alarms import NOTHING_SEEN, Watch, watch_step
+from mage.alarms import NOTHING_SEEN, Watch, watch_score, watch_step
 from mage.build import members_of
 from mage.config import value_of
 from mage.credit.stats import Stats
@@ -23,7 +23,7 @@ from mage.population.explore import decisions, perturbed
 from mage.population.league import League, found
 from mage.population.matches import Played
 from mage.population.members import anchor
-from mage.population.payoffs import Result
+from mage.population.payoffs import SETTLED, Result
 from mage.population.samplers import Odds
 from mage.record.files import write_atomically
 from mage.schema import Config
@@ -101,8 +101,17 @@ class LeagueProgress(Progress):
         self.complete(stats, {**_together(figures), **self._by_learner(figures, played)}, [p.group for p in played])
         for name, own in figures.items():
             watch, alarms = watch_step(self._config.alarms, self._standing.watches.get(name, NOTHING_SEEN), own)
+            watch, forgotten = self._watch_anchors(name, watch)
             self._stand(watches={**self._standing.watches, name: watch})
-            self._sound_for(name, alarms)
+            self._sound_for(name, [*alarms, *forgotten])
+
+    def _watch_anchors(self, name: str, watch: Watch) -> tuple[Watch, list[str]]:
+        """Look now and then at what a learner scores against the anchors: they do not change, so a fall is its own."""
+        cells = [self.league.payoffs.cell(name, member.id) for member in self.league.anchors]
+        known = [cell for cell in cells if cell is not None and cell.count >= SETTLED]
+        if not known or len(known) < len(cells) or self.step % self._config.alarms.patience:
+            return watch, []
+        return watch_score(self._config.alarms, watch, "the anchors", fsum(cell.mean for cell in known) / len(known))
 
     async def evolve(self) -> None:
         """Take snapshots, let go of those that are least needed, and let learners exploit and explore, when due."""

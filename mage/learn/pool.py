@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from mage.build import language_seating, settings
 from mage.config import replaced
 from mage.credit.steps import CreditGroup
 from mage.engines.local import LocalEngine
 from mage.learn.minds import Minds, load_mind, save_mind
 from mage.learn.parts import Parts, learner_settings
+from mage.learn.settings import LearnerSettings
 from mage.population.league import League
 from mage.population.matches import Played
 from mage.protocols import Engine, Seating
@@ -33,7 +36,7 @@ class Pool:
         self._shared = parts.engine if parts.engine.room is not None else None
         self._engines: dict[str, LocalEngine] = {}
         self._spare: list[LocalEngine] = []
-        self.minds = Minds(parts.learner, dict.fromkeys(names, learner_settings(config)))
+        self.minds = Minds(parts.learner, dict.fromkeys(names, self._settings({})))
 
     def configured(self, hyper: Mapping[str, float]) -> Config:
         """The config of a learner that differs from the others in some settings."""
@@ -42,7 +45,7 @@ class Pool:
     def adjust(self, league: League) -> None:
         """Let every learner learn by its own settings."""
         for learner in league.learners:
-            self.minds.adjust(learner.id, learner_settings(self.configured(league.hyper.get(learner.id, {}))))
+            self.minds.adjust(learner.id, self._settings(league.hyper.get(learner.id, {})))
 
     async def publish(self, league: League, step: int) -> None:
         """Let all learners play with what they know now; nobody remembers what was read before."""
@@ -86,12 +89,18 @@ class Pool:
         found: dict[int, CreditGroup] = {}
         for learner in league.learners:
             mine = [number for number, one in enumerate(played) if one.learner == learner.id]
-            self.minds.wake(learner.id)
+            if self._parts.learner.has_values:
+                self.minds.wake(learner.id)
             names = [" + ".join(league.member(id).family for id in played[number].opponents) for number in mine]
             goal = self.configured(league.hyper.get(learner.id, {})).credit
             groups = [played[number].group for number in mine]
             found |= zip(mine, self._parts.credit(groups, learner.id, names, goal), strict=True)
         return [found[number] for number in range(len(played))]
+
+    def _settings(self, hyper: Mapping[str, float]) -> LearnerSettings:
+        """How a learner learns: its schedules follow its own part of the run's tokens."""
+        own = learner_settings(self.configured(hyper))
+        return msgspec.structs.replace(own, tokens=own.tokens // self._config.league.learners)
 
     def _engine(self, name: str) -> Engine:
         return self._engines[name] if self._shared is None else self._shared.adapter(name)

@@ -16,7 +16,7 @@ from rich.console import Console
 from mage.build import check, check_splits
 from mage.config import replaced
 from mage.errors import RecordError
-from mage.league import check_league, sampler_of, train_league
+from mage.league import check_league, refuse_explored, sampler_of, train_league
 from mage.learn.bench import Bench
 from mage.learn.changes import adopt, changed, config_of, keep_splits
 from mage.learn.checkpoint import checkpoints, load_checkpoint
@@ -88,6 +88,7 @@ def go(
     config, changes = changed(folder, values or {})
     if changes:
         check_start(config)
+        refuse_explored(config, [change.key for change in changes])
     parts = build_parts(config) if parts is None else replace(parts, config=config)
     display = (LiveDisplay if console.is_terminal else PlainDisplay)(console, config.steps)
     try:
