@@ -1,7 +1,7 @@
 """How fast the engine generates and plays, with the alternatives beside it in the same run.
 
 python benchmarks/engine_speed.py --device cuda --out results
-python benchmarks/engine_speed.py --device cpu --tiny --out /tmp/results
+python benchmarks/engine_speed.py --device cpu --tiny --out results
 """
 
 from __future__ import annotations
