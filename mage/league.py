@@ -19,6 +19,7 @@ from mage.games.openspiel import load_game
 from mage.learn.league_progress import NASH_CONV, LeagueProgress
 from mage.learn.parts import Parts
 from mage.learn.pool import Pool
+from mage.population.explore import BOUNDS
 from mage.population.league import League
 from mage.population.matches import Match, Played, draw_matches, play_matches
 from mage.population.members import Kind, Member
@@ -27,17 +28,6 @@ from mage.record.figures import step_figures
 from mage.schema import Config
 from mage.train import evaluate, showcase, to_batch
 from mage.types import Failure, Trial
-
-EXPLORABLE = (
-    "learner.lr",
-    "learner.entropy_start",
-    "learner.entropy_end",
-    "learner.divergence_weight",
-    "credit.turn",
-    "credit.episode",
-    "agent.temperature",
-)
-"""Settings that learners of one league may differ in."""
 
 
 async def train_league(config: Config, parts: Parts, pool: Pool, sampler: Sampler, progress: LeagueProgress) -> None:
@@ -86,8 +76,8 @@ def check_league(config: Config) -> None:
             "league.learners: nobody is taught in a league; leave out credit.estimator cloning and tutors"
         )
     for key in league.explore:
-        if key not in EXPLORABLE:
-            raise ConfigError(f"league.explore: {key!r} cannot be explored; {', '.join(EXPLORABLE)} can")
+        if key not in BOUNDS:
+            raise ConfigError(f"league.explore: {key!r} cannot be explored; {', '.join(BOUNDS)} can")
 
 
 def refuse_explored(config: Config, keys: Sequence[str]) -> None:

@@ -72,8 +72,7 @@ class LeagueConfig(FrozenModel):
     exploit_every: Count = 0
     """Steps between exploit and explore; 0 is never."""
     explore: tuple[str, ...] = ("learner.lr", "learner.entropy_start")
-    """Settings that learners differ in: some of learner.lr, learner.entropy_start, learner.entropy_end,
-    learner.divergence_weight, credit.turn, credit.episode and agent.temperature."""
+    """Settings that learners differ in; docs/league.md lists those that can be explored."""
     factor: Annotated[float, Field(gt=1)] = 1.25
     """What exploring multiplies or divides a setting by."""
     nashconv_every: Count = 0

@@ -6,9 +6,20 @@ import atexit
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 
 import pytest
+
+from tests.processes import Mage
 
 pytest.register_assert_rewrite("tests.engine_made")  # a failed comparison there shows its numbers too
 os.environ["MAGE_CACHE"] = tempfile.mkdtemp(prefix="mage-cache-")
 atexit.register(shutil.rmtree, os.environ["MAGE_CACHE"], ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def mage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mage]:
+    """Runs `mage` in processes of its own."""
+    server = Mage(tmp_path_factory.mktemp("mage"))
+    yield server
+    server.close()

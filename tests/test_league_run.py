@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from signal import SIGKILL
 
@@ -11,7 +10,7 @@ import pytest
 
 from mage.config import load_config
 from mage.errors import ConfigError
-from mage.learn.league_progress import Standing
+from mage.learn.league_progress import LeagueState
 from mage.learn.run import check_start
 from mage.population.members import Kind
 from mage.record.files import count_lines, read_lines
@@ -81,13 +80,6 @@ action = "rollback"
 
 
 @pytest.fixture(scope="module")
-def mage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mage]:
-    server = Mage(tmp_path_factory.mktemp("mage"))
-    yield server
-    server.close()
-
-
-@pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("recipes") / "league.toml"
     path.write_text(RECIPE, encoding="utf-8")
@@ -102,8 +94,8 @@ def unbroken(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def standing(folder: Path) -> Standing:
-    return msgspec.json.decode((folder / "league.json").read_bytes(), type=Standing)
+def standing(folder: Path) -> LeagueState:
+    return msgspec.json.decode((folder / "league.json").read_bytes(), type=LeagueState)
 
 
 def everything(folder: Path) -> dict[str, bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from signal import SIGINT, SIGKILL
 
@@ -69,13 +68,6 @@ patience = 2
 drop = 0.05
 action = "rollback"
 """
-
-
-@pytest.fixture(scope="module")
-def mage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mage]:
-    server = Mage(tmp_path_factory.mktemp("mage"))
-    yield server
-    server.close()
 
 
 @pytest.fixture(scope="module")

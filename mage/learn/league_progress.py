@@ -26,15 +26,16 @@ from mage.population.members import anchor
 from mage.population.payoffs import SETTLED, Result
 from mage.population.samplers import Odds
 from mage.record.files import write_atomically
+from mage.record.league import LEAGUE
 from mage.schema import Config
 from mage.seeds import derive
 from mage.types import AlarmAction
 
-LEAGUE, LEARNERS, SNAPSHOTS = "league.json", "learners", "snapshots"
+LEARNERS, SNAPSHOTS = "learners", "snapshots"
 NASH_CONV = "nash_conv"
 
 
-class Standing(msgspec.Struct, frozen=True):
+class LeagueState(msgspec.Struct, frozen=True):
     """Everything about a league but its weights; goes into checkpoints."""
 
     step: int
@@ -66,13 +67,13 @@ class LeagueProgress(Progress):
         self, config: Config, folder: Path, parts: Parts, pool: Pool, display: Display, max_minutes: float | None
     ) -> None:
         self._pool = pool
-        self._standing = Standing(0, founded(config), {}, {}, {})
+        self._state = LeagueState(0, founded(config), {}, {}, {})
         super().__init__(config, folder, parts, display, max_minutes)
         pool.adjust(self.league)
 
     @property
     def league(self) -> League:
-        return self._standing.league
+        return self._state.league
 
     @property
     def transcribed(self) -> str:
@@ -100,9 +101,9 @@ class LeagueProgress(Progress):
         """Write down a step that is done, by learner; whoever is unwell goes back, or stops the run."""
         self.complete(stats, {**_together(figures), **self._by_learner(figures, played)}, [p.group for p in played])
         for name, own in figures.items():
-            watch, alarms = watch_step(self._config.alarms, self._standing.watches.get(name, NOTHING_SEEN), own)
+            watch, alarms = watch_step(self._config.alarms, self._state.watches.get(name, NOTHING_SEEN), own)
             watch, forgotten = self._watch_anchors(name, watch)
-            self._stand(watches={**self._standing.watches, name: watch})
+            self._stand(watches={**self._state.watches, name: watch})
             self._sound_for(name, [*alarms, *forgotten])
 
     def _watch_anchors(self, name: str, watch: Watch) -> tuple[Watch, list[str]]:
@@ -131,7 +132,7 @@ class LeagueProgress(Progress):
 
     def _reason_to_freeze(self, name: str) -> str | None:
         config = self._config.league
-        watch = self._standing.watches.get(name, NOTHING_SEEN)
+        watch = self._state.watches.get(name, NOTHING_SEEN)
         if not config.snapshots or not watch.is_calm:
             return None
         if config.snapshot_every and self.step % config.snapshot_every == 0:
@@ -147,9 +148,7 @@ class LeagueProgress(Progress):
         self._change(self.league.with_snapshot(name, self.step))
         member = self.league.members[-1]
         await self._pool.freeze(member.id, name, self._folder_of(member.id), self.step)
-        self._stand(
-            healthy={**self._standing.healthy, name: member.id}, rollbacks={**self._standing.rollbacks, name: 0}
-        )
+        self._stand(healthy={**self._state.healthy, name: member.id}, rollbacks={**self._state.rollbacks, name: 0})
         self._tell("snapshot", member.id, name, reason)
 
     def _retire(self, name: str, reason: str) -> None:
@@ -176,13 +175,13 @@ class LeagueProgress(Progress):
 
     def _sound_for(self, name: str, alarms: Sequence[str]) -> None:
         """Say and record the alarms of one learner, and act on them."""
-        action, healthy = self._config.alarms.action, self._standing.healthy.get(name)
+        action, healthy = self._config.alarms.action, self._state.healthy.get(name)
         for alarm in alarms:
             self._display.say(f"alarm at step {self.step}, {name}: {alarm}")
             self._events.append({"step": self.step, "member": name, "alarm": alarm, "action": action})
         if not alarms or action is AlarmAction.PRINT:
             return
-        times = self._standing.rollbacks.get(name, 0)
+        times = self._state.rollbacks.get(name, 0)
         if action is AlarmAction.STOP:
             self.stop(f"stopped by an alarm of {name}; resumed, the run goes on until the next one")
         elif healthy is None:
@@ -192,8 +191,8 @@ class LeagueProgress(Progress):
         else:
             self._pool.go_back(name, self._folder_of(healthy))
             self._stand(
-                watches={**self._standing.watches, name: NOTHING_SEEN},
-                rollbacks={**self._standing.rollbacks, name: times + 1},
+                watches={**self._state.watches, name: NOTHING_SEEN},
+                rollbacks={**self._state.rollbacks, name: times + 1},
             )
             self._tell("rollback", name, healthy, alarms[0])
 
@@ -232,7 +231,7 @@ class LeagueProgress(Progress):
 
     def _load_more(self, folder: Path) -> None:
         try:
-            self._standing = msgspec.json.decode((folder / LEAGUE).read_bytes(), type=Standing)
+            self._state = msgspec.json.decode((folder / LEAGUE).read_bytes(), type=LeagueState)
         except (OSError, msgspec.DecodeError) as error:
             raise RecordError(f"{folder} holds no league that can be read: {error}") from None
         for member in self.league.learners:
@@ -242,14 +241,14 @@ class LeagueProgress(Progress):
         """Save with the leader in the body. Snapshots that left before are needed by no checkpoint from now on."""
         self._pool.minds.wake(self.league.leader().id)
         super()._save(is_scheduled=is_scheduled)
-        needed = {*(member.id for member in self.league.snapshots), *self._standing.healthy.values()}
+        needed = {*(member.id for member in self.league.snapshots), *self._state.healthy.values()}
         for folder in (self._folder / SNAPSHOTS).glob("*"):
             if folder.name not in needed:
                 shutil.rmtree(folder)
 
     def _write(self, path: Path) -> None:
         self._stand(step=self.step)
-        write_atomically(path, msgspec.json.format(msgspec.json.encode(self._standing), indent=1))
+        write_atomically(path, msgspec.json.format(msgspec.json.encode(self._state), indent=1))
 
     def _tell(
         self,
@@ -270,7 +269,7 @@ class LeagueProgress(Progress):
         self._stand(league=league)
 
     def _stand(self, **changes: object) -> None:
-        self._standing = msgspec.structs.replace(self._standing, **changes)
+        self._state = msgspec.structs.replace(self._state, **changes)
 
 
 def _lead(league: League, name: str) -> tuple[float, float]:

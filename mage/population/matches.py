@@ -6,18 +6,18 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from mage.build import task_of
 from mage.games.openspiel import load_game
 from mage.games.world import OpenSpielWorld, opponent, other_seats
 from mage.population.members import SPEC_PREFIX, Kind, Member
+from mage.population.samplers import draw_member
 from mage.protocols import Player, Seating
 from mage.rollout.group import outcomes_of
 from mage.rollout.trial import play_seats, seen_from
 from mage.schema import Config
-from mage.seeds import derive, pick_index, uniform
+from mage.seeds import derive, uniform
 from mage.types import Ending, Failure, Group, Task, Trial
 
-Odds = Mapping[str, float]
-"""How often each member is to be met, by its id."""
 Outcome = tuple[Trial, ...] | Failure
 """The trials of one game, one for each seat that learns."""
 
@@ -68,24 +68,15 @@ class LeagueWorld(OpenSpielWorld):
 
 
 def draw_matches(
-    config: Config, learner: str, members: Sequence[Member], odds: Odds, num: int, *path: str | int
+    config: Config, learner: str, members: Sequence[Member], odds: Mapping[str, float], num: int, *path: str | int
 ) -> Iterator[Match]:
     """A learner's matches from the stream called `path`; it takes its seats in turn."""
-    weights = [odds[member.id] for member in members]
+    known = {member.id: member for member in members}
     seats = range(load_game(config.game).num_seats)
     for index in range(num):
         seed = derive(config.seed, *path, learner, index)
-        drawn = [members[pick_index(weights, uniform(seed, "member", other))] for other in seats[1:]]
-        task = Task(
-            game=config.game,
-            opponents=tuple(member.spec for member in drawn),
-            seat=config.trial.seats[index % len(config.trial.seats)],
-            seed=seed,
-            episodes=config.trial.episodes,
-            replay_deal=config.trial.replay_deal,
-            early_stop=config.trial.early_stop,
-            max_turns=config.trial.max_turns,
-        )
+        drawn = [known[draw_member(odds, uniform(seed, "member", other))] for other in seats[1:]]
+        task = task_of(config, tuple(member.spec for member in drawn), index, seed)
         others = [seat for seat in seats if seat != task.seat]
         live = [seat for seat, member in zip(others, drawn, strict=True) if member.kind is Kind.LEARNER]
         yield Match(learner, task, (task.seat, *(live if config.league.both else ())))
