@@ -22,8 +22,15 @@ def finish(work: Coroutine[Any, Any, T]) -> T:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(work)
+            found: list[T] = []
+            asyncio.run(_keep(work, found))
+            return found[0]
         return _in_a_thread(work)
+
+
+async def _keep(work: Coroutine[Any, Any, T], found: list[T]) -> None:
+    """What a task returns is written out when `asyncio.run` puts the interrupt handler back: a rollout in words."""
+    found.append(await work)
 
 
 @contextmanager

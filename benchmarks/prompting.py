@@ -1,0 +1,70 @@
+"""What a model reaches by prompting alone: zero-shot, history, ReAct, Reflexion and two external memories.
+
+    python benchmarks/prompting.py [rps kuhn] --out FOLDER [--model smollm2] [--trials 20] [--device cuda]
+
+Actions are chosen among the legal ones; thoughts and notes are free text of up to 32 tokens. One evaluation for each
+method and game, all on the same trials; those that are there already are left as they are. Writes a comparison for each
+game beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import mage
+
+METHODS = {
+    "zero-shot": ("plain", "none"),
+    "history": ("plain", "history"),
+    "react": ("react", "history"),
+    "reflexion": ("reflexion", "reflections"),
+    "linked-notes": ("linked-notes", "reflections"),
+    "cases": ("cases", "history"),
+}
+"""Each method and what it remembers of itself, the usual memory of it."""
+GAMES = {
+    "rps": ("rps-seven", "rps-trained", "rps-held-out", "rps-reworded", "rps-switching"),
+    "kuhn": ("kuhn-scripts", "kuhn-other-scripts", "kuhn-reworded", "kuhn-switching"),
+}
+"""The splits that the trained methods are judged by as well."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("games", nargs="*", default=list(GAMES), metavar="GAME", help=f"of {', '.join(GAMES)}")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--model", default="smollm2")
+    parser.add_argument("--trials", type=int, default=20, help="trials per member and seat")
+    parser.add_argument("--tokens", type=int, default=32, help="most tokens of a thought or a note")
+    parser.add_argument("--context", type=int, default=2048, help="most tokens of a prompt and its answer")
+    parser.add_argument("--device", default="auto")
+    args = parser.parse_args()
+    unknown = [name for name in args.games if name not in GAMES]
+    if unknown:
+        parser.error(f"unknown game {', '.join(unknown)}; known: {', '.join(GAMES)}")
+    for game in args.games:
+        folders = [args.out / game / method for method in METHODS]
+        for folder, (method, memory) in zip(folders, METHODS.values(), strict=True):
+            if folder.exists():
+                continue
+            start = time.perf_counter()
+            how = {
+                "agent.method": method,
+                "agent.memory": memory,
+                "agent.reply": "choice",
+                "agent.max_tokens": args.tokens,
+                "agent.reflection_tokens": args.tokens,
+                "agent.context": args.context,
+                "device": args.device,
+            }
+            mage.evaluate(args.model, how, opponents=GAMES[game], trials=args.trials, folder=folder)
+            print(f"{game} {folder.name}: {time.perf_counter() - start:.0f} s", flush=True)
+        compared = mage.compare(*(f"{folder.name}={folder}" for folder in folders))
+        compared.write(args.out / f"{game}-compared", plots=False)
+        print(compared, flush=True)
+
+
+if __name__ == "__main__":
+    main()
