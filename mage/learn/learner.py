@@ -85,9 +85,9 @@ class Learner:
         """The model's weights by name without an adapter."""
         return self.weights() if self._adapter is None else self._adapter.base()
 
-    def adapter(self) -> Mapping[str, LowRank]:
-        """The adapter's matrices by module; none where all weights are trained."""
-        return {} if self._adapter is None else self._adapter.factors()
+    def adapter(self, trained: Mapping[str, Tensor] | None = None) -> Mapping[str, LowRank]:
+        """The adapter's matrices by module, or those in what was `trained` elsewhere; none without an adapter."""
+        return {} if self._adapter is None else self._adapter.factors(trained)
 
     def trained(self) -> Mapping[str, Tensor]:
         """What `save` writes, by the names that `restore` takes: the adapter where there is one, else the model."""

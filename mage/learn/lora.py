@@ -57,12 +57,11 @@ class Adapter:
             for layer in self._layers.values():
                 layer.enable_adapters(True)
 
-    def factors(self) -> dict[str, LowRank]:
-        """The adapter's matrices by the names of the modules they belong to."""
+    def factors(self, tensors: Mapping[str, Tensor] | None = None) -> dict[str, LowRank]:
+        """The adapter's matrices by the names of the modules they belong to, or those of `tensors` of another `state`."""
+        own = self.state() if tensors is None else tensors
         return {
-            name: LowRank(
-                layer.lora_A[_NAME].weight.detach(), layer.lora_B[_NAME].weight.detach(), float(layer.scaling[_NAME])
-            )
+            name: LowRank(own[_file_name(name, "A")], own[_file_name(name, "B")], float(layer.scaling[_NAME]))
             for name, layer in self._layers.items()
         }
 
@@ -87,9 +86,9 @@ class Adapter:
     def state(self) -> dict[str, Tensor]:
         """The adapter's tensors by the names of PEFT's files."""
         return {
-            f"{_PREFIX}{name}.lora_{letter}.weight": tensor
-            for name, factors in self.factors().items()
-            for letter, tensor in (("A", factors.a_RI), ("B", factors.b_OR))
+            _file_name(name, letter): matrices[_NAME].weight.detach()
+            for name, layer in self._layers.items()
+            for letter, matrices in (("A", layer.lora_A), ("B", layer.lora_B))
         }
 
     def fitting(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -112,6 +111,11 @@ class Adapter:
         save_file({name: tensor.contiguous() for name, tensor in self.state().items()}, folder / ADAPTER_FILE)
         self._config.base_model_name_or_path = base
         self._config.save_pretrained(folder)
+
+
+def _file_name(module: str, letter: str) -> str:
+    """What a matrix of a module is called in PEFT's files."""
+    return f"{_PREFIX}{module}.lora_{letter}.weight"
 
 
 def _inject(model: Any, rank: int, alpha: int, targets: str | tuple[str, ...]) -> Any:

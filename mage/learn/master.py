@@ -7,6 +7,7 @@ from it after each step.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -86,16 +87,18 @@ class Masters:
         Masters are those that were saved, else the weights as given, which a float32 run saves as they are.
         """
         self._optimizer.state.clear()
+        saved: defaultdict[str, dict[str, Tensor]] = defaultdict(dict)
+        for path, tensor in tensors.items():
+            key, _, name = path.partition("/")
+            saved[name][key] = tensor
         for pair in self._pairs:
-            source = tensors.get(f"{_MASTER}/{pair.name}", weights.get(pair.name))
+            moments = saved[pair.name]
+            source = moments.pop(_MASTER, weights.get(pair.name))
             if source is not None:
                 pair.master.copy_(source)
                 pair.parameter.copy_(pair.master)
-            ending = f"/{pair.name}"
-            saved = {k.removesuffix(ending): t for k, t in tensors.items() if k.endswith(ending)}
-            saved.pop(_MASTER, None)
-            if saved:
-                self._optimizer.state[pair.master] = {key: self._placed(key, t, pair) for key, t in saved.items()}
+            if moments:
+                self._optimizer.state[pair.master] = {key: self._placed(key, t, pair) for key, t in moments.items()}
 
     def _placed(self, key: str, tensor: Tensor, pair: _Pair) -> Tensor:
         """A copy where the optimizer looks for it: it counts steps on the device only where it is fused."""

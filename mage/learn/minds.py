@@ -57,12 +57,6 @@ class Minds:
             self._awake = name
         return self.body
 
-    def visited(self, mind: Mind) -> Learner:
-        """The body with a mind in it that is none of these, until one of them wakes."""
-        self._sleep()
-        self.body.restore(mind.weights, mind.tensors, mind.numbers)
-        return self.body
-
     def __getitem__(self, name: str) -> Mind:
         self._sleep()
         return self._minds[name]

@@ -15,7 +15,7 @@ from mage.build import language_seating, settings
 from mage.config import replaced
 from mage.credit.steps import CreditGroup
 from mage.engines.local import LocalEngine
-from mage.learn.minds import Minds, load_mind, save_mind
+from mage.learn.minds import Mind, Minds, load_mind, save_mind
 from mage.learn.parts import Parts, learner_settings
 from mage.learn.settings import LearnerSettings
 from mage.population.league import League
@@ -50,19 +50,18 @@ class Pool:
     async def publish(self, league: League, step: int) -> None:
         """Let all learners play with what they know now; nobody remembers what was read before."""
         for learner in league.learners:
-            await self._load(learner.id, learner.id, step)
+            await self._load(learner.id, self.minds[learner.id], step)
         for engine in (*self._engines.values(), self._parts.engine):
             engine.reset_cache()
 
     async def freeze(self, snapshot: str, learner: str, folder: Path, step: int) -> None:
         """Let a snapshot play for ever with what a learner knows now, and write that down."""
         save_mind(folder, self.minds.wake(learner), self._parts.loaded.name)
-        await self._load(snapshot, learner, step)
+        await self._load(snapshot, self.minds[learner], step)
 
     async def thaw(self, snapshot: str, folder: Path, step: int) -> None:
         """Let a snapshot that was written down play again."""
-        self.minds.visited(load_mind(folder, self.minds.body))
-        await self._load(snapshot, None, step)
+        await self._load(snapshot, load_mind(folder, self.minds.body), step)
 
     def go_back(self, learner: str, folder: Path) -> None:
         """Let a learner be what a snapshot of it is."""
@@ -105,15 +104,14 @@ class Pool:
     def _engine(self, name: str) -> Engine:
         return self._engines[name] if self._shared is None else self._shared.adapter(name)
 
-    async def _load(self, name: str, learner: str | None, step: int) -> None:
-        """Give an engine, or an adapter's place, the weights of a learner, or of whatever is in the body now."""
-        body = self.minds.body if learner is None else self.minds.wake(learner)
+    async def _load(self, name: str, mind: Mind, step: int) -> None:
+        """Give an engine, or an adapter's place, the weights of a mind, which need not wake for it."""
         if self._shared is not None:
-            await self._shared.publish_adapter(name, body.adapter(), step)
+            await self._shared.publish_adapter(name, self.minds.body.adapter(mind.weights), step)
             return
         if name not in self._engines:
             self._engines[name] = self._spare.pop() if self._spare else self._new_engine()
-        await self._engines[name].publish(body.weights(), step)
+        await self._engines[name].publish(mind.weights, step)
 
     def _new_engine(self) -> LocalEngine:
         return LocalEngine(self._parts.loaded, slots=_SLOTS, length=self._config.agent.context)
