@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
 MUTANTS = (
     Mutant(
         "sign of the advantage",
-        "mage/learn/learner.py",
+        "mage/learn/micro_loss.py",
         "            batch.advantages_N,\n",
         "            -batch.advantages_N,\n",
         ("tests/test_learner.py",),

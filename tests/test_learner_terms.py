@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import pytest
 import torch
 
@@ -24,6 +25,15 @@ def test_the_divergence_is_zero_at_first(notes: tuple[Parts, list[Sample]], kind
     learner = fresh(parts, f"learner.divergence={kind}", "learner.lr=0.01")
     assert learner.update(samples)["learner/kl"] == 0.0
     assert learner.update(samples)["learner/kl"] != 0.0
+
+
+def test_the_reference_reads_at_the_temperature_that_the_learner_has_now(
+    notes: tuple[Parts, list[Sample]],
+) -> None:
+    parts, samples = notes
+    learner = fresh(parts, "learner.divergence=k3", "learner.lr=0.01")
+    learner.adjust(msgspec.structs.replace(learner._settings, temperature=2.0))
+    assert learner.update(samples)["learner/kl"] == 0.0
 
 
 def test_the_divergence_grows_and_pulls_back(notes: tuple[Parts, list[Sample]]) -> None:

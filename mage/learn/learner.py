@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -16,13 +15,14 @@ from mage.engines.adapters import LowRank
 from mage.learn.batch import MicroBatch, cut, each_micro_batch, in_order, padded
 from mage.learn.forward import Policy, checkpoint_layers, is_compiled
 from mage.learn.lora import ADAPTER_FILE, Adapter
-from mage.learn.losses import divergence, floor_factor, imitation_loss, policy_loss
+from mage.learn.losses import floor_factor
 from mage.learn.master import Masters
+from mage.learn.micro_loss import MicroLoss, frozen
 from mage.learn.settings import LearnerSettings
 from mage.learn.tally import Tally
 from mage.learn.weights import LearnError, load_weights
 from mage.seeds import stream
-from mage.types import Divergence, Sample
+from mage.types import Sample
 
 __all__ = ["LearnError", "Learner", "LearnerSettings", "load_weights"]
 
@@ -43,12 +43,11 @@ class Learner:
     ) -> None:
         self.model = model
         self._settings = settings
-        self._imitates = imitates
         self._device = next(model.parameters()).device
         self._is_cuda = self._device.type == "cuda"
         self._adapter = _adapter(model, settings)
         compiled = is_compiled(settings.compile, self._device)
-        self._reference = self._frozen(compiled) if self._adapter is None else None
+        reference = frozen(model, settings, compiled=compiled) if self._adapter is None else None
         if settings.gradient_checkpointing:
             checkpoint_layers(model)
         self._policy = Policy(model, settings.temperature, compiled=compiled)
@@ -56,6 +55,9 @@ class Learner:
         if self._value_head is not None:
             torch.nn.init.zeros_(self._value_head.weight)
             torch.nn.init.zeros_(self._value_head.bias)
+        self._loss = MicroLoss(
+            self._policy, self._value_head, adapter=self._adapter, reference=reference, imitates=imitates
+        )
         self._masters = Masters(self._named(), lr=settings.lr, weight_decay=settings.weight_decay)
         self.num_updates = 0
         self.num_tokens = 0
@@ -99,7 +101,7 @@ class Learner:
         for name in ("lora_rank", "lora_alpha", "lora_targets", "compile", "gradient_checkpointing", "weight_decay"):
             assert getattr(settings, name) == getattr(self._settings, name)
         self._settings = settings
-        self._policy.sampled_at(settings.temperature)
+        self._loss.sampled_at(settings.temperature)
 
     def save(self, folder: Path, base: str) -> None:
         """Write the model in Hugging Face layout, or the adapter as PEFT does, with the name of its base."""
@@ -202,7 +204,7 @@ class Learner:
             is_read = self._settings.prediction_weight > 0
             batches = each_micro_batch(samples, self._settings.weight, cuts, self._multiple, with_text=is_read)
             for batch in batches:
-                loss = self._loss(batch.to(self._device), figures, is_first=is_first)
+                loss = self._loss(batch.to(self._device), self._settings, self._bonus(), figures, is_first=is_first)
                 loss.backward()  # type: ignore[no-untyped-call]
                 self._masters.gather()
                 losses.append(loss.detach())
@@ -231,68 +233,6 @@ class Learner:
                 f"the loss or its gradient was not finite in {self._skips} updates in a row; "
                 f"lower learner.lr (now {self._settings.lr}) or learner.grad_clip ({self._settings.grad_clip})"
             )
-
-    def _loss(self, batch: MicroBatch, tally: Tally, *, is_first: bool) -> Tensor:
-        settings = self._settings
-        states_BTD = self._policy.states(batch)
-        hidden_ND = states_BTD[batch.rows_N, batch.before_N]
-        logprobs_N, entropy_N = self._policy.read(hidden_ND, batch)
-        loss_N = self._policy_loss(logprobs_N, batch, tally, is_first=is_first)
-        shares_N = torch.where(batch.play_N, 1.0, settings.entropy_reflect)
-        loss_N = loss_N - self._bonus() * shares_N * entropy_N
-        if settings.divergence is not Divergence.NONE:
-            kl_N = divergence(settings.divergence, logprobs_N, self._reference_logprobs(batch))
-            loss_N = loss_N + settings.divergence_weight * kl_N
-            tally.tensor("learner/kl", kl_N)
-        if self._value_head is not None:
-            error_N = (self._value_head(hidden_ND.float()).squeeze(1) - batch.returns_N).square()
-            loss_N = loss_N + settings.value_weight * error_N
-            tally.tensor("learner/value_error", error_N)
-        tally.tensor("entropy/play", entropy_N[batch.played_M])
-        tally.tensor("entropy/reflect", entropy_N[batch.reflected_M])
-        tally.add("learner/tokens", batch.num_tokens)
-        tally.add("learner/trained_tokens", len(batch.targets_N))
-        loss = (loss_N * batch.weights_N).sum()
-        if settings.prediction_weight > 0:
-            surprise_P = -self._policy.predict(states_BTD, batch)
-            loss = loss + settings.prediction_weight * batch.text_share * surprise_P.sum()
-            tally.tensor("learner/prediction_loss", surprise_P)
-        return loss
-
-    def _policy_loss(self, logprobs_N: Tensor, batch: MicroBatch, tally: Tally, *, is_first: bool) -> Tensor:
-        """What the trained tokens themselves lose, each for itself."""
-        settings = self._settings
-        if self._imitates:
-            tally.tensor("learner/imitation_loss", -logprobs_N)
-            return imitation_loss(logprobs_N, batch.advantages_N)
-        loss_N, clipped_N = policy_loss(
-            logprobs_N,
-            batch.logprobs_N,
-            batch.advantages_N,
-            clip_low=settings.clip_low,
-            clip_high=settings.clip_high,
-            dual_clip=settings.dual_clip,
-        )
-        tally.tensor("learner/clip_share", clipped_N.float())
-        if is_first:
-            tally.engine_gap(logprobs_N.detach() - batch.logprobs_N)
-        return loss_N
-
-    @torch.no_grad()
-    def _reference_logprobs(self, batch: MicroBatch) -> Tensor:
-        """What the model said of the tokens before it was trained."""
-        if self._adapter is None:
-            assert self._reference is not None
-            return self._reference.read(self._reference.hidden(batch), batch)[0]
-        with self._adapter.off():
-            return self._policy.read(self._policy.hidden(batch), batch)[0]
-
-    def _frozen(self, compiled: bool) -> Policy | None:
-        """A copy of the model as it is now, where a divergence from it is asked for."""
-        if self._settings.divergence is Divergence.NONE:
-            return None
-        model = copy.deepcopy(self.model).requires_grad_(False)
-        return Policy(model, self._settings.temperature, compiled=compiled)
 
     @property
     def _multiple(self) -> int:

@@ -58,7 +58,7 @@ class Adapter:
                 layer.enable_adapters(True)
 
     def factors(self, tensors: Mapping[str, Tensor] | None = None) -> dict[str, LowRank]:
-        """The adapter's matrices by the names of the modules they belong to, or those of `tensors` of another `state`."""
+        """The adapter's matrices by the names of their modules, or those of `tensors`, another `state`."""
         own = self.state() if tensors is None else tensors
         return {
             name: LowRank(own[_file_name(name, "A")], own[_file_name(name, "B")], float(layer.scaling[_NAME]))
