@@ -1,6 +1,7 @@
 """All training methods side by side: one command that can be killed and given again.
 
 python benchmarks/judge.py rps kuhn             on a CPU, three seeds; two processes where there are two cores
+python benchmarks/judge.py rps-cost tokens=8000000   what a level costs: three methods and room to reach it
 python benchmarks/judge.py rps-league           a league beside one agent and the same scripts; kuhn-league likewise
 python benchmarks/judge.py rps-llm kuhn-llm     on a GPU, with smollm2; two at a time, so --minutes may have to be more
 
@@ -55,6 +56,7 @@ SETS = {
         minutes=1.5,
     ),
     "kuhn": Set(sweeps=(("kuhn-mage", "kuhn-lamer"), ("kuhn-grpo", "kuhn-mage-no-scaling")), minutes=3.0),
+    "rps-cost": Set(sweeps=(("rps-mage",), ("rps-grpo", "rps-lamer")), minutes=10.0),
     "rps-league": Set(sweeps=(("rps-league",), ("rps-league-fixed", "rps-league-no-scaling")), minutes=15.0),
     "kuhn-league": Set(sweeps=(("kuhn-league",), ("kuhn-league-fixed", "kuhn-league-no-scaling")), minutes=15.0),
     "rps-llm": Set(sweeps=(("rps-llm-mage", "rps-llm-grpo"), ("rps-llm-lamer", "rps-llm-gigpo")), minutes=3.0),

@@ -28,7 +28,8 @@ GAMES = {
     "rps": ("rps-seven", "rps-trained", "rps-held-out", "rps-reworded", "rps-switching"),
     "kuhn": ("kuhn-scripts", "kuhn-other-scripts", "kuhn-reworded", "kuhn-switching"),
 }
-"""The splits that the trained methods are judged by as well."""
+"""The splits that the trained methods are judged by as well, in the same seats."""
+SEATS = {"rps": (0,), "kuhn": (0, 1)}
 
 
 def main() -> None:
@@ -57,6 +58,7 @@ def main() -> None:
                 "agent.max_tokens": args.tokens,
                 "agent.reflection_tokens": args.tokens,
                 "agent.context": args.context,
+                "trial.seats": SEATS[game],
                 "device": args.device,
             }
             mage.evaluate(args.model, how, opponents=GAMES[game], trials=args.trials, folder=folder)

@@ -74,8 +74,8 @@ class Minds:
     @property
     def num_tokens(self) -> int:
         """Tokens that all of them have learned from."""
-        self._sleep()
-        return sum(mind.num_tokens for mind in self._minds.values())
+        asleep = sum(mind.num_tokens for name, mind in self._minds.items() if name != self._awake)
+        return asleep + (0 if self._awake is None else self.body.num_tokens)
 
     def _sleep(self) -> None:
         """Take the mind out of the body."""
