@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 
@@ -15,6 +16,8 @@ from tests.processes import Mage
 pytest.register_assert_rewrite("tests.engine_made")  # a failed comparison there shows its numbers too
 os.environ["MAGE_CACHE"] = tempfile.mkdtemp(prefix="mage-cache-")
 atexit.register(shutil.rmtree, os.environ["MAGE_CACHE"], ignore_errors=True)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what it puts in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module")
