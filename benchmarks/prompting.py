@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import mage
+from mage.config import load_config
 
 METHODS = {
     "zero-shot": ("plain", "none"),
@@ -24,12 +25,8 @@ METHODS = {
     "cases": ("cases", "history"),
 }
 """Each method and what it remembers of itself, the usual memory of it."""
-GAMES = {
-    "rps": ("rps-seven", "rps-trained", "rps-held-out", "rps-reworded", "rps-switching"),
-    "kuhn": ("kuhn-scripts", "kuhn-other-scripts", "kuhn-reworded", "kuhn-switching"),
-}
-"""The splits that the trained methods are judged by as well, in the same seats."""
-SEATS = {"rps": (0,), "kuhn": (0, 1)}
+GAMES = ("rps", "kuhn")
+"""Each is judged as the trained methods are, by `rps-llm-base` and `kuhn-llm-base`: on their splits, in their seats."""
 
 
 def main() -> None:
@@ -46,6 +43,7 @@ def main() -> None:
     if unknown:
         parser.error(f"unknown game {', '.join(unknown)}; known: {', '.join(GAMES)}")
     for game in args.games:
+        trained = load_config(f"{game}-llm-base")
         folders = [args.out / game / method for method in METHODS]
         for folder, (method, memory) in zip(folders, METHODS.values(), strict=True):
             if folder.exists():
@@ -58,10 +56,10 @@ def main() -> None:
                 "agent.max_tokens": args.tokens,
                 "agent.reflection_tokens": args.tokens,
                 "agent.context": args.context,
-                "trial.seats": SEATS[game],
+                "trial.seats": trained.trial.seats,
                 "device": args.device,
             }
-            mage.evaluate(args.model, how, opponents=GAMES[game], trials=args.trials, folder=folder)
+            mage.evaluate(args.model, how, opponents=trained.evaluation.splits, trials=args.trials, folder=folder)
             print(f"{game} {folder.name}: {time.perf_counter() - start:.0f} s", flush=True)
         compared = mage.compare(*(f"{folder.name}={folder}" for folder in folders))
         compared.write(args.out / f"{game}-compared", plots=False)

@@ -61,7 +61,7 @@ def test_a_copy_goes_on_with_weights_optimizer_and_counters_of_the_other() -> No
 
 
 def test_an_adapter_can_be_published_while_its_mind_sleeps() -> None:
-    first, second, third = batches(tiny_parts(*LORA))
+    first, second, _ = batches(tiny_parts(*LORA))
     minds = Minds(tiny_parts(*LORA).learner, dict.fromkeys("ab", learner_settings(tiny_config(*LORA))))
     minds.wake("a").update(first)
     minds.wake("b").update(second)
@@ -74,7 +74,6 @@ def test_an_adapter_can_be_published_while_its_mind_sleeps() -> None:
             assert torch.equal(asleep[name][module].b_OR, b)
             assert asleep[name][module].scaling == scaling
     assert any(not torch.equal(asleep["a"][module].b_OR, asleep["b"][module].b_OR) for module in asleep["a"])
-    assert third
 
 
 @pytest.mark.parametrize("how", [FULL, LORA], ids=["full", "lora"])

@@ -46,16 +46,13 @@ class Passes:
         """Take the rows that are not under way one step further, unless enough is under way already."""
         if len(self._under_way) >= _MOST_UNDER_WAY:
             return
+        idle = [row for row in self._scheduler.rows if not row.is_under_way]
         executor = self._executor
-        bursts = isinstance(executor, FlatExecutor)
-        idle: list[Row] = []
-        running: list[Row] = []
-        for row in self._scheduler.rows:
-            if not row.is_under_way:
-                (running if bursts and row.is_running_free else idle).append(row)
-        if running:
-            assert isinstance(executor, FlatExecutor)
-            self._begin(running, partial(self._take_burst, running, *self._burst(executor, running)))
+        if isinstance(executor, FlatExecutor):
+            running = [row for row in idle if row.is_running_free]
+            idle = [row for row in idle if not row.is_running_free]
+            if running:
+                self._begin(running, partial(self._take_burst, running, *self._burst(executor, running)))
         for rows in self._scheduler.groups(idle):
             for part in self._halves(rows):
                 self._begin(part, partial(self._take, part, self._read(part)))

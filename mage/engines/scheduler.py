@@ -10,7 +10,7 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from mage.engines.cache import Ids, PrefixCache
@@ -115,16 +115,16 @@ class Scheduler:
         """The passes that take rows one token further; rows of a pass are in order of their slots."""
         groups: list[list[Row]] = []
         size = widest = 0
-        is_padded = self._pass_cost is not None
-        for num_new, row in sorted([(row.num_new, row) for row in rows], key=itemgetter(0)):
+        for row in sorted(rows, key=attrgetter("num_new")):
             group = groups[-1] if groups else []
-            padded = (num_new - widest) * len(group)
-            size = num_new * (len(group) + 1) if is_padded else size + num_new
+            padded = (row.num_new - widest) * len(group)
+            is_padded = self._pass_cost is not None
+            size = row.num_new * (len(group) + 1) if is_padded else size + row.num_new
             if not group or size > self._pass_tokens or (self._pass_cost is not None and padded > self._pass_cost):
                 groups.append(group := [])
-                size = num_new
+                size = row.num_new
             group.append(row)
-            widest = num_new
+            widest = row.num_new
         return [sorted(group, key=attrgetter("slot")) for group in groups]
 
     def remember(self, row: Row) -> None:

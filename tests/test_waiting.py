@@ -1,0 +1,46 @@
+"""Waiting for a coroutine costs nothing beside the work itself."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from mage.waiting import finish
+
+
+class Result:
+    """Counts how often it is written out."""
+
+    times = 0
+
+    def __repr__(self) -> str:
+        Result.times += 1
+        return "result"
+
+
+async def work() -> list[Result]:
+    await asyncio.sleep(0)
+    return [Result()]
+
+
+async def failing() -> None:
+    raise LookupError("lost")
+
+
+def test_what_comes_back_is_not_written_out_on_the_way() -> None:
+    Result.times = 0
+    assert len(finish(work())) == 1
+    assert Result.times == 0
+
+
+def test_inside_a_running_loop_it_comes_back_too() -> None:
+    async def outer() -> int:
+        return len(finish(work()))
+
+    assert asyncio.run(outer()) == 1
+
+
+def test_an_error_comes_through() -> None:
+    with pytest.raises(LookupError, match="lost"):
+        finish(failing())
