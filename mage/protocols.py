@@ -66,7 +66,7 @@ class Seating(Protocol):
     def __call__(self, task: Task, sibling: int) -> Agent: ...
 
 
-class Sampling(msgspec.Struct, frozen=True):
+class Sampling(msgspec.Struct, frozen=True, gc=False):
     """How to sample one reply. Temperature only: top-p and top-k bias importance ratios."""
 
     temperature: float

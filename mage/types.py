@@ -79,7 +79,7 @@ class AlarmAction(StrEnum):
     ROLLBACK = "rollback"
 
 
-class Observation(msgspec.Struct, frozen=True):
+class Observation(msgspec.Struct, frozen=True, gc=False):
     """What one seat may know when it must act, and nothing else."""
 
     seat: int
@@ -98,7 +98,7 @@ class Observation(msgspec.Struct, frozen=True):
     """Structured facts (board, card, betting) for scripted players and viewers."""
 
 
-class Sampled(msgspec.Struct, frozen=True):
+class Sampled(msgspec.Struct, frozen=True, gc=False):
     """What an engine returns for one prompt."""
 
     tokens: tuple[int, ...]
@@ -111,7 +111,7 @@ class Sampled(msgspec.Struct, frozen=True):
     """True when the token limit came before the end of the turn."""
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, gc=False):
     """One model call: `stream` and `start` locate its prompt, `trial.streams[stream][:start]`.
 
     Calls of a model in another seat point into streams of its own, which the trial does not hold.
@@ -124,7 +124,7 @@ class Call(msgspec.Struct, frozen=True):
     """Why the reply could not be used, or None."""
 
 
-class Reply(msgspec.Struct, frozen=True):
+class Reply(msgspec.Struct, frozen=True, gc=False):
     """What a player answers. An action of None is a forfeit."""
 
     action: str | None
@@ -133,7 +133,7 @@ class Reply(msgspec.Struct, frozen=True):
     calls: tuple[Call, ...]
 
 
-class Turn(msgspec.Struct, frozen=True):
+class Turn(msgspec.Struct, frozen=True, gc=False):
     """One decision of one seat. A reflection is a turn whose action is its text."""
 
     phase: Phase
@@ -145,7 +145,7 @@ class Turn(msgspec.Struct, frozen=True):
     """What this seat gained between this decision and its next one."""
 
 
-class Result(msgspec.Struct, frozen=True):
+class Result(msgspec.Struct, frozen=True, gc=False):
     """How a game ended, for every seat."""
 
     returns: tuple[float, ...]
@@ -157,14 +157,14 @@ class Result(msgspec.Struct, frozen=True):
     """Everything, hidden cards included: for viewers, never for players."""
 
 
-class Episode(msgspec.Struct, frozen=True):
+class Episode(msgspec.Struct, frozen=True, gc=False):
     """One game from deal to end, with every seat's turns in order of play."""
 
     turns: tuple[Turn, ...]
     result: Result
 
 
-class Task(msgspec.Struct, frozen=True):
+class Task(msgspec.Struct, frozen=True, gc=False):
     """What is played. Trials of equal tasks may be compared."""
 
     game: str
@@ -182,7 +182,7 @@ class Task(msgspec.Struct, frozen=True):
     """An episode longer than this is truncated."""
 
 
-class AgentInfo(msgspec.Struct, frozen=True):
+class AgentInfo(msgspec.Struct, frozen=True, gc=False):
     """Who sat in the task's seat, and how it played."""
 
     name: str
@@ -192,7 +192,7 @@ class AgentInfo(msgspec.Struct, frozen=True):
     """How a model was prompted; None where there is no model, or where nobody wrote it down yet."""
 
 
-class Trial(msgspec.Struct, frozen=True, tag="trial"):
+class Trial(msgspec.Struct, frozen=True, gc=False, tag="trial"):
     """The episodes of one task with memory carried between them."""
 
     task: Task
@@ -212,7 +212,7 @@ class Trial(msgspec.Struct, frozen=True, tag="trial"):
         return tuple(e.result.returns[self.task.seat] for e in self.episodes)
 
 
-class Failure(msgspec.Struct, frozen=True, tag="failure"):
+class Failure(msgspec.Struct, frozen=True, gc=False, tag="failure"):
     """A trial that could not be played, and why."""
 
     task: Task
@@ -221,7 +221,7 @@ class Failure(msgspec.Struct, frozen=True, tag="failure"):
     message: str
 
 
-class Group(msgspec.Struct, frozen=True):
+class Group(msgspec.Struct, frozen=True, gc=False):
     """Sibling trials of one task: the unit in which advantages are computed."""
 
     task: Task
@@ -229,7 +229,7 @@ class Group(msgspec.Struct, frozen=True):
     failures: tuple[Failure, ...]
 
 
-class Sample(msgspec.Struct, frozen=True):
+class Sample(msgspec.Struct, frozen=True, gc=False):
     """One trainable token sequence: a stream, and which of its tokens are trained and how.
 
     All fields but `tokens` and `version` are aligned with `positions`.
