@@ -5,7 +5,7 @@ python benchmarks/judge.py rps-cost tokens=8000000   what a level costs: three m
 python benchmarks/judge.py rps-league           a league beside one agent and the same scripts; kuhn-league likewise
 python benchmarks/judge.py rps-llm kuhn-llm     on a GPU, with smollm2; two at a time, so --minutes may have to be more
 
-Each set of recipes is one or two sweeps under runs/judge (or --out DIR), and a comparison of them beside.
+Each set of recipes is a few sweeps under runs/judge (or --out DIR), and a comparison of them beside.
 KEY=VALUE overrides go for all recipes.
 """
 
@@ -18,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from string import ascii_lowercase
 from typing import NamedTuple
 
 MAGE = (sys.executable, "-c", "from mage.cli import main; main()")
@@ -59,9 +60,9 @@ SETS = {
     "rps-cost": Set(sweeps=(("rps-mage",), ("rps-grpo", "rps-lamer")), minutes=10.0),
     "rps-league": Set(sweeps=(("rps-league",), ("rps-league-fixed", "rps-league-no-scaling")), minutes=15.0),
     "kuhn-league": Set(sweeps=(("kuhn-league",), ("kuhn-league-fixed", "kuhn-league-no-scaling")), minutes=15.0),
-    "rps-llm": Set(sweeps=(("rps-llm-mage", "rps-llm-grpo"), ("rps-llm-lamer", "rps-llm-gigpo")), minutes=3.0),
+    "rps-llm": Set(sweeps=(("rps-llm-mage",), ("rps-llm-grpo",), ("rps-llm-lamer",), ("rps-llm-gigpo",)), minutes=3.0),
     "kuhn-llm": Set(
-        sweeps=(("kuhn-llm-mage", "kuhn-llm-grpo"), ("kuhn-llm-lamer", "kuhn-llm-gigpo")), minutes=6.0, seeds=1
+        sweeps=(("kuhn-llm-mage",), ("kuhn-llm-grpo",), ("kuhn-llm-lamer",), ("kuhn-llm-gigpo",)), minutes=6.0, seeds=1
     ),
 }
 
@@ -134,7 +135,7 @@ def run(job: Job) -> int:
 
 
 def _folders(name: str, out: Path) -> list[Path]:
-    return [out / f"{name}-{letter}" for letter, _ in zip("ab", SETS[name].sweeps, strict=False)]
+    return [out / f"{name}-{letter}" for letter, _ in zip(ascii_lowercase, SETS[name].sweeps, strict=False)]
 
 
 if __name__ == "__main__":

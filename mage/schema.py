@@ -114,6 +114,9 @@ class AgentConfig(FrozenModel):
     """How often an answer that cannot be used is asked for again before it is a forfeit."""
     context: Positive = 4096
     """Most tokens that a prompt and its answer may have together."""
+    slots: Count = 0
+    """How many calls the engine runs together, each of which takes the memory of a full context; 0 is what a share of
+    the memory that is free allows. Fewer leave room for others on the same card, and change no token."""
 
 
 class BatchConfig(FrozenModel):

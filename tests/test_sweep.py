@@ -263,6 +263,17 @@ def test_a_bench_lends_one_engine_and_a_model_that_nobody_has_trained() -> None:
     assert another is not engine
 
 
+def test_slots_are_as_many_as_a_config_asks_for() -> None:
+    bench = Bench()
+    _, engine = bench.lend(tiny_config("agent.slots=3"))
+    assert engine._executor.num_slots == 3
+    _, same = bench.lend(tiny_config("agent.slots=3"))
+    _, usual = bench.lend(tiny_config())
+    assert same is engine
+    assert usual is not engine
+    assert usual._executor.num_slots > 3
+
+
 def test_what_a_run_left_behind_is_let_go_of_before_the_next_begins(tmp_path: Path) -> None:
     bench = Bench()
     path, parts = begin(tiny_config("steps=1"), tmp_path / "run", "tiny", bench)

@@ -38,10 +38,10 @@ class LowRanks(NamedTuple):
     b_FK: Tensor
 
     def add_to(self, y_TF: Tensor, x_TD: Tensor, owned_TK: Tensor) -> Tensor:
-        """Add what each token's adapter makes of `x` to `y`."""
+        """Add what each token's adapter makes of `x` to `y`, in place."""
         times = self.a_KD.shape[0] // owned_TK.shape[1]
         inner_TK = functional.linear(x_TD, self.a_KD) * owned_TK.repeat(1, times)
-        return torch.addmm(y_TF, inner_TK, self.b_FK.t())
+        return y_TF.addmm_(inner_TK, self.b_FK.t())
 
 
 class _Place(NamedTuple):

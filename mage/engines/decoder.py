@@ -6,7 +6,6 @@ copied into the model by name arrive here without another copy.
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from mage.engines.adapters import Adapters, LowRanks, Room
+from mage.engines.ops import ops_for
 from mage.engines.plan import Plan, Shape
 
 MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")
@@ -53,7 +53,7 @@ class Decoder:
         )
         self.device: torch.device = weight.device
         self.dtype: torch.dtype = weight.dtype
-        self._ops = _ops_for(weight.device)
+        self._ops = ops_for(weight.device)
         self._embedding = weight
         self.adapters = Adapters(room, weight) if room is not None else None
         named = enumerate(model.model.layers)
@@ -154,9 +154,9 @@ def _logits(x_RD: Tensor, head: Linear) -> Tensor:
 
 
 def _added(x_TD: Tensor, y_TF: Tensor, linear: Linear, owned_TK: Tensor | None) -> Tensor:
-    """The residual stream with a projection added to it."""
+    """The residual stream with a projection added to it, in place."""
     weight, bias, low = linear
-    x_TD = torch.addmm(x_TD if bias is None else x_TD + bias, y_TF, weight.t())
+    x_TD = (x_TD if bias is None else x_TD.add_(bias)).addmm_(y_TF, weight.t())
     return x_TD if low is None or owned_TK is None else low.add_to(x_TD, y_TF, owned_TK)
 
 
@@ -168,13 +168,3 @@ def _rotation(model: Any, length: int) -> tuple[Tensor, Tensor]:
     cosine, sine = model.model.rotary_emb(weight[:1, None], positions)
     half = cosine.shape[-1] // 2
     return cosine[0, :, :half].contiguous(), sine[0, :, :half].contiguous()
-
-
-def _ops_for(device: torch.device) -> ModuleType:
-    if device.type == "cuda":
-        from mage.engines import kernels
-
-        return kernels
-    from mage.engines import plain_ops
-
-    return plain_ops

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mage.engines.jobs import Ask, Draw
+from mage.engines.ops import ops_for
 from mage.engines.transfer import Fetched, upload
 from mage.errors import EngineError
 
@@ -35,7 +36,8 @@ class Draws:
             rows = [row for row, ask in enumerate(asks) if (ask.allowed is None) is is_free]
             if rows:
                 of_these = logits_RV if len(rows) == len(asks) else logits_RV[torch.tensor(rows)]
-                self._found.append((rows, Fetched(_picked(of_these, [asks[row] for row in rows]))))
+                pick = _picked_freely if is_free else _picked
+                self._found.append((rows, Fetched(pick(of_these, [asks[row] for row in rows]))))
 
     def read(self) -> list[Draw]:
         """The tokens, in the order of the asks."""
@@ -57,22 +59,20 @@ def pick_free(logits_RV: Tensor, heat_R: Tensor, points_R: Tensor) -> tuple[Tens
     logits are not finite gets a log-probability that is not finite either.
     """
     is_greedy_R1 = heat_R[:, None] == 0
-    scaled_RV = logits_RV / torch.where(is_greedy_R1, 1.0, heat_R[:, None])
-    top_R1, likeliest_R1 = scaled_RV.max(dim=1, keepdim=True)
-    weights_RV = (scaled_RV - top_R1).exp_()
-    vocabulary = weights_RV.shape[1]
-    if vocabulary % _BLOCK:
-        weights_RV = torch.nn.functional.pad(weights_RV, (0, -vocabulary % _BLOCK))
-    weights_RBW = weights_RV.view(len(weights_RV), -1, _BLOCK)
-    upto_RB = weights_RBW.sum(dim=2, dtype=torch.float64).cumsum(dim=1)
+    heat_R1 = torch.where(is_greedy_R1, 1.0, heat_R[:, None])
+    top_R1, likeliest_R1 = logits_RV.max(dim=1, keepdim=True)
+    upto_RB = ops_for(logits_RV.device).block_sums(logits_RV, heat_R1, top_R1, _BLOCK).cumsum(dim=1)
     total_R1 = upto_RB[:, -1:].contiguous()
     target_R1 = points_R[:, None] * total_R1
     block_R1 = _first_above(upto_RB, target_R1)
-    inside_RW = weights_RBW.gather(1, block_R1[:, :, None].expand(-1, -1, _BLOCK))[:, 0]
+    columns_RW = block_R1 * _BLOCK + torch.arange(_BLOCK, device=logits_RV.device)
+    last = logits_RV.shape[1] - 1
+    near_RW = logits_RV.gather(1, columns_RW.clamp(max=last)).masked_fill_(columns_RW > last, -torch.inf)
+    inside_RW = ((near_RW - top_R1) / heat_R1).exp_().cumsum(dim=1, dtype=torch.float64)
     before_R1 = torch.where(block_R1 > 0, upto_RB.gather(1, (block_R1 - 1).clamp(min=0)), 0.0)
-    index_R1 = _first_above(inside_RW.cumsum(dim=1, dtype=torch.float64) + before_R1, target_R1)
-    token_R1 = torch.where(is_greedy_R1, likeliest_R1, (block_R1 * _BLOCK + index_R1).clamp_(max=vocabulary - 1))
-    logprob_R1 = scaled_RV.gather(1, token_R1) - top_R1 - total_R1.log().float()
+    index_R1 = _first_above(inside_RW + before_R1, target_R1)
+    token_R1 = torch.where(is_greedy_R1, likeliest_R1, (block_R1 * _BLOCK + index_R1).clamp_(max=last))
+    logprob_R1 = (logits_RV.gather(1, token_R1) - top_R1) / heat_R1 - total_R1.log().float()
     return token_R1[:, 0], torch.where(is_greedy_R1 & logprob_R1.isfinite(), 0.0, logprob_R1)[:, 0]
 
 
@@ -84,9 +84,17 @@ def _first_above(cumulated_RA: Tensor, target_R1: Tensor) -> Tensor:
     return torch.minimum(index_R1, last_R1).clamp_(max=cumulated_RA.shape[1] - 1)
 
 
+def _picked_freely(logits_RV: Tensor, asks: Sequence[Ask]) -> Tensor:
+    """Which token each row draws, its log-probability, and the same again, finite where the logits are."""
+    heat_R = upload(np.array([ask.temperature for ask in asks], dtype=np.float32), logits_RV.device)
+    points_R = upload(np.array([ask.point for ask in asks]), logits_RV.device)
+    tokens_R, logprobs_R = pick_free(logits_RV, heat_R, points_R)
+    return torch.stack((tokens_R.double(), logprobs_R.double(), logprobs_R.double()), dim=1)
+
+
 def _picked(logits_RV: Tensor, asks: Sequence[Ask]) -> Tensor:
-    """Which column each row draws, its log-probability, the sum of the distribution, and all log-probabilities
-    where columns are chosen from: (R, 3 + A) in float64."""
+    """Which of its columns each row draws, its log-probability, the sum of the distribution, and the
+    log-probabilities of all its columns: (R, 3 + A) in float64."""
     width = max(len(ask.allowed or ()) for ask in asks)
     table = np.zeros((len(asks), 4 + width))
     for row, ask in enumerate(asks):
@@ -94,15 +102,14 @@ def _picked(logits_RV: Tensor, asks: Sequence[Ask]) -> Tensor:
         table[row, : 4 + len(ids)] = (ask.point, ask.temperature or 1.0, ask.temperature == 0, len(ids), *ids)
     table_RN = upload(table, logits_RV.device)
     point_R1, heat_R1, is_greedy_R1 = table_RN[:, :1], table_RN[:, 1:2].float(), table_RN[:, 2:3] > 0
-    logits_RA = _only(logits_RV, table_RN[:, 4:].long(), table_RN[:, 3:4]) if width else logits_RV
+    logits_RA = _only(logits_RV, table_RN[:, 4:].long(), table_RN[:, 3:4])
     logprobs_RA = torch.log_softmax(logits_RA / heat_R1, dim=1)
     cumulated_RA = logprobs_RA.exp().cumsum(dim=1, dtype=torch.float64)
     total_R1 = cumulated_RA[:, -1:].contiguous()
     index_R1 = _first_above(cumulated_RA, point_R1 * total_R1)
     index_R1 = torch.where(is_greedy_R1, logits_RA.argmax(dim=1, keepdim=True), index_R1)
     chosen_R1 = logprobs_RA.gather(1, index_R1).masked_fill_(is_greedy_R1, 0.0)
-    found = (index_R1, chosen_R1, total_R1, logprobs_RA[:, :width])
-    return torch.cat([part.double() for part in found], dim=1)
+    return torch.cat([part.double() for part in (index_R1, chosen_R1, total_R1, logprobs_RA)], dim=1)
 
 
 def _only(logits_RV: Tensor, ids_RA: Tensor, sizes_R1: Tensor) -> Tensor:

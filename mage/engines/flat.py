@@ -93,12 +93,28 @@ class FlatExecutor:
 
     @torch.inference_mode()
     def sample(self, works: Sequence[Work], burst: Burst) -> BurstDraws:
-        """Go on freely from rows that have one new token each."""
-        sizes = rounded(Sizes(len(works), len(works), len(works), DECODE_BLOCK))
+        """Read what is new of each row and go on freely, without the host in between."""
+        if sizes_of(works).tokens == len(works):
+            return self._sampler(len(works)).run(table_of(works, self._singles(len(works)), self.num_slots), burst)
+        device = self._decoder.device
+        points_R, heat_R = upload(burst.points_RK[:, 0], device), upload(burst.heat_R, device)
+        first = pick_free(self.forward(works), heat_R, points_R)
+        rest = Burst(burst.points_RK[:, 1:], burst.heat_R)
+        # The token that was drawn is on the device alone: the table has a zero in its place.
+        drawn = [work._replace(start=len(work.ids), ids=(*work.ids, 0)) for work in works]
+        return self._sampler(len(works)).run(table_of(drawn, self._singles(len(works)), self.num_slots), rest, first)
+
+    def _sampler(self, num_rows: int) -> _Sampler:
+        sizes = self._singles(num_rows)
         if sizes.rows not in self._bursts:
             with self._capturing():
                 self._bursts[sizes.rows] = _Sampler(self._decoder, sizes, self.num_slots, self.burst, self._pool)
-        return self._bursts[sizes.rows].run(table_of(works, sizes, self.num_slots), burst)
+        return self._bursts[sizes.rows]
+
+    @staticmethod
+    def _singles(num_rows: int) -> Sizes:
+        """The sizes of a pass over rows with one new token each."""
+        return rounded(Sizes(num_rows, num_rows, num_rows, DECODE_BLOCK))
 
     @contextmanager
     def _capturing(self) -> Iterator[None]:
@@ -163,10 +179,13 @@ class _Sampler:
         if device.type == "cuda":
             self._capture(pool)
 
-    def run(self, table: np.ndarray[Any, Any], burst: Burst) -> BurstDraws:
+    def run(self, table: np.ndarray[Any, Any], burst: Burst, first: tuple[Tensor, Tensor] | None = None) -> BurstDraws:
+        """A burst that goes on from the tokens of the table, or from those drawn first, which then begin it."""
         num_rows, count = burst.points_RK.shape
         device = self._heat_R.device
         self._table.copy_(upload(table, device))
+        if first is not None:
+            self._plan.ids_T[:num_rows] = first[0]
         self._points_KR[:count, :num_rows] = upload(burst.points_RK, device).t()
         self._heat_R[:num_rows] = upload(burst.heat_R, device)
         self._at.zero_()
@@ -175,12 +194,12 @@ class _Sampler:
                 self._step()
             else:
                 self._graph.replay()
-        tokens_KR, logprobs_KR = self._tokens_KR[:count, :num_rows], self._logprobs_KR[:count, :num_rows]
+        found = [numbers_KR[:count, :num_rows].t() for numbers_KR in (self._tokens_KR, self._logprobs_KR)]
+        if first is not None:
+            found = [torch.cat((one_R[:, None], rest_RK), dim=1) for one_R, rest_RK in zip(first, found, strict=True)]
         # A copy of their own, contiguous as transfers need it: the next burst may begin before they are read.
-        return BurstDraws(
-            Fetched(tokens_KR.t().clone(memory_format=torch.contiguous_format)),
-            Fetched(logprobs_KR.t().clone(memory_format=torch.contiguous_format)),
-        )
+        tokens_RK, logprobs_RK = (Fetched(t.clone(memory_format=torch.contiguous_format)) for t in found)
+        return BurstDraws(tokens_RK, logprobs_RK)
 
     def _step(self) -> None:
         plan = self._plan

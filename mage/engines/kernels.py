@@ -15,6 +15,9 @@ from torch import Tensor
 
 from mage.engines.plan import Plan, Shape
 
+_TOKENS = 8
+"""Tokens that one program turns: with one each, a pass of many tokens spends its time on starting programs."""
+
 
 def rms_norm(x_TD: Tensor, weight_D: Tensor, eps: float) -> Tensor:
     """Root-mean-square normalisation of each row."""
@@ -45,7 +48,8 @@ def rotate_and_store(
 ) -> None:
     """Turn queries and keys by their positions, queries in place; put keys and values into the cache."""
     q_norm, k_norm = norms or (qkv_TX, qkv_TX)
-    _rotate_and_store[(qkv_TX.shape[0], shape.query_heads + 2 * shape.key_heads)](
+    num_tokens = qkv_TX.shape[0]
+    _rotate_and_store[(triton.cdiv(num_tokens, _TOKENS), shape.query_heads + 2 * shape.key_heads)](
         qkv_TX,
         tables[0],
         tables[1],
@@ -55,6 +59,7 @@ def rotate_and_store(
         values_SLX,
         plan.slots_T,
         plan.positions_T,
+        num_tokens,
         eps,
         keys_SLX.stride(0),
         keys_SLX.stride(1),
@@ -63,8 +68,20 @@ def rotate_and_store(
         KEY_HEADS=shape.key_heads,
         HALF=shape.head_dim // 2,
         HAS_NORM=norms is not None,
+        TOKENS=_TOKENS,
         num_warps=1,
     )
+
+
+def block_sums(logits_RV: Tensor, heat_R1: Tensor, top_R1: Tensor, block: int) -> Tensor:
+    """Sums over blocks of columns of exp((logit - top) / heat): (R, B) in float64."""
+    rows, width = logits_RV.shape
+    num_blocks, blocks = triton.cdiv(width, block), 8
+    sums_RB = torch.empty(rows, num_blocks, dtype=torch.float64, device=logits_RV.device)
+    _block_sums[(rows, triton.cdiv(num_blocks, blocks))](
+        logits_RV, heat_R1, top_R1, sums_RB, width, num_blocks, logits_RV.stride(0), BLOCK=block, BLOCKS=blocks
+    )
+    return sums_RB
 
 
 def attend(qkv_TX: Tensor, keys_SLX: Tensor, values_SLX: Tensor, plan: Plan, shape: Shape) -> Tensor:
@@ -130,6 +147,7 @@ def _rotate_and_store(
     values,
     slots,
     positions,
+    num_tokens,
     eps,
     slot_stride,
     place_stride,
@@ -138,33 +156,48 @@ def _rotate_and_store(
     KEY_HEADS: tl.constexpr,
     HALF: tl.constexpr,
     HAS_NORM: tl.constexpr,
+    TOKENS: tl.constexpr,
 ):
-    token = tl.program_id(0).to(tl.int64)
+    token = tl.program_id(0).to(tl.int64) * TOKENS + tl.arange(0, TOKENS)
     head = tl.program_id(1)
+    inside = token < num_tokens
+    is_real = inside[:, None]
     half = tl.arange(0, HALF)
-    source = qkv + token * row_stride + head * 2 * HALF
-    low = tl.load(source + half).to(tl.float32)
-    high = tl.load(source + HALF + half).to(tl.float32)
-    slot = tl.load(slots + token).to(tl.int64)
-    position = tl.load(positions + token).to(tl.int64)
-    place = slot * slot_stride + position * place_stride
+    source = qkv + token[:, None] * row_stride + head * 2 * HALF + half[None, :]
+    low = tl.load(source, mask=is_real, other=0.0).to(tl.float32)
+    high = tl.load(source + HALF, mask=is_real, other=0.0).to(tl.float32)
+    slot = tl.load(slots + token, mask=inside, other=0).to(tl.int64)
+    position = tl.load(positions + token, mask=inside, other=0).to(tl.int64)
+    place = (slot * slot_stride + position * place_stride)[:, None] + half[None, :]
     if head >= QUERY_HEADS + KEY_HEADS:
         target = values + place + (head - QUERY_HEADS - KEY_HEADS) * 2 * HALF
-        tl.store(target + half, low)
-        tl.store(target + HALF + half, high)
+        tl.store(target, low, mask=is_real)
+        tl.store(target + HALF, high, mask=is_real)
     else:
         if HAS_NORM:
-            scale = tl.rsqrt((tl.sum(low * low) + tl.sum(high * high)) / (2 * HALF) + eps)
+            squares = tl.sum(low * low, 1) + tl.sum(high * high, 1)
+            scale = tl.rsqrt(squares / (2 * HALF) + eps)[:, None]
             factors = q_norm if head < QUERY_HEADS else k_norm
-            low = low * scale * tl.load(factors + half).to(tl.float32)
-            high = high * scale * tl.load(factors + HALF + half).to(tl.float32)
-        cosine = tl.load(cosines + position * HALF + half).to(tl.float32)
-        sine = tl.load(sines + position * HALF + half).to(tl.float32)
+            low = low * scale * tl.load(factors + half).to(tl.float32)[None, :]
+            high = high * scale * tl.load(factors + HALF + half).to(tl.float32)[None, :]
+        turn = position[:, None] * HALF + half[None, :]
+        cosine = tl.load(cosines + turn, mask=is_real, other=0.0).to(tl.float32)
+        sine = tl.load(sines + turn, mask=is_real, other=0.0).to(tl.float32)
         target = source
         if head >= QUERY_HEADS:
             target = keys + place + (head - QUERY_HEADS) * 2 * HALF
-        tl.store(target + half, low * cosine - high * sine)
-        tl.store(target + HALF + half, high * cosine + low * sine)
+        tl.store(target, low * cosine - high * sine, mask=is_real)
+        tl.store(target + HALF, high * cosine + low * sine, mask=is_real)
+
+
+@triton.jit
+def _block_sums(logits, heats, tops, sums, width, num_blocks, row_stride, BLOCK: tl.constexpr, BLOCKS: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    block = tl.program_id(1) * BLOCKS + tl.arange(0, BLOCKS)
+    columns = block[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
+    values = tl.load(logits + row * row_stride + columns, mask=columns < width, other=float("-inf"))
+    weights = tl.exp((values - tl.load(tops + row)) / tl.load(heats + row))
+    tl.store(sums + row * num_blocks + block, tl.sum(weights.to(tl.float64), 1), mask=block < num_blocks)
 
 
 @triton.jit

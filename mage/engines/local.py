@@ -118,7 +118,7 @@ class LocalEngine:
         check_request(ids, sampling, options, self.length)
         reply = Reply(ids, sampling, None if options is None else _trie(options), self._end)
         self._counts["calls"] += 1
-        sampled = reply.result(self._versions[adapter]) if reply.is_done else await self._run(reply, adapter)
+        sampled = reply.result(self._versions[adapter]) if reply.is_done else await self._queued(reply, adapter)
         assert isinstance(sampled, Sampled)
         self._counts["forced"] += reply.num_forced
         self._counts["sampled"] += len(sampled.tokens) - reply.num_forced
@@ -139,7 +139,7 @@ class LocalEngine:
         if temperature == 0:
             raise EngineError("at temperature 0 a choice is certain; ask for its log-probability at another one")
         decisions = list(_trie(options).decisions())
-        asked = [self._run(Question(ids + path, allowed, temperature), adapter) for path, allowed in decisions]
+        asked = [self._queued(Question(ids + path, allowed, temperature), adapter) for path, allowed in decisions]
         answers = await asyncio.gather(*asked)
         decided = {path: answer for (path, _), answer in zip(decisions, answers, strict=True)}
         return action_logprobs(options, decided)
@@ -198,7 +198,8 @@ class LocalEngine:
         """Count from zero."""
         self._counts.clear()
 
-    async def _run(self, job: Job, adapter: int) -> Any:
+    def _queued(self, job: Job, adapter: int) -> asyncio.Future[Any]:
+        """What a job will have found once the driver has run it."""
         loop = asyncio.get_running_loop()
         row = Row(job, loop.create_future(), adapter)
         if self._driver is None or self._driver.get_loop() is not loop:
@@ -207,7 +208,7 @@ class LocalEngine:
             self._driver = loop.create_task(self._drive())
             self._driver.add_done_callback(self._stopped)
         self._scheduler.add(row)
-        return await row.future
+        return row.future
 
     async def _drive(self) -> None:
         """Run passes while there are calls, each when no other task has anything to say."""

@@ -52,10 +52,13 @@ class Passes:
             running = [row for row in idle if row.is_running_free]
             idle = [row for row in idle if not row.is_running_free]
             if running:
-                self._begin(running, partial(self._take_burst, running, *self._burst(executor, running)))
+                self._begin(running, self._burst(executor, running))
         for rows in self._scheduler.groups(idle):
             for part in self._halves(rows):
-                self._begin(part, partial(self._take, part, self._read(part)))
+                if isinstance(executor, FlatExecutor) and all(row.job.free_tokens > 1 for row in part):
+                    self._begin(part, self._burst(executor, part))
+                else:
+                    self._begin(part, partial(self._take, part, self._read(part)))
 
     def land(self) -> None:
         """Wait for the oldest pass; for all of them where nothing is gained by leaving some under way."""
@@ -96,21 +99,26 @@ class Passes:
                 self._scheduler.remember(row)
             row.job.take(draw)
 
-    def _burst(self, executor: FlatExecutor, rows: Sequence[Row]) -> tuple[list[Reply], BurstDraws]:
-        """Several tokens of free text for each row, without the host in between."""
+    def _burst(self, executor: FlatExecutor, rows: Sequence[Row]) -> Callable[[], None]:
+        """Read rows and sample several tokens of free text for each, without the host in between; how to take them."""
         replies = [row.job for row in rows if isinstance(row.job, Reply)]
-        count = min(executor.burst, max(reply.free_tokens for reply in replies))
+        is_read = any(row.num_new > 1 for row in rows)  # which gives a token before the burst
+        count = min(executor.burst + is_read, max(reply.free_tokens for reply in replies))
         points = uniforms([r.sampling.seed for r in replies], [r.num_tokens for r in replies], count)
         heat = np.array([reply.sampling.temperature for reply in replies], dtype=np.float32)
         self._counts["passes"] += count
-        return replies, executor.sample([_work(row) for row in rows], Burst(points, heat))
+        draws = executor.sample([_work(row) for row in rows], Burst(points, heat))
+        return partial(self._take_burst, rows, replies, draws)
 
     def _take_burst(self, rows: Sequence[Row], replies: Sequence[Reply], draws: BurstDraws) -> None:
         for row, reply, tokens, logprobs in zip(rows, replies, *draws.read(), strict=True):
-            before = len(reply.ids)
+            before = row.filled
+            if row.kept == 0:
+                row.filled = len(reply.ids)
+                self._scheduler.remember(row)
             reply.take_free(tokens, logprobs)
             row.filled = len(reply.ids) - 1
-            self._counts["read"] += len(reply.ids) - before
+            self._counts["read"] += row.filled - before
 
 
 def _work(row: Row) -> Work:

@@ -41,6 +41,13 @@ def rotate_and_store(
     values_SLX[plan.slots_T, plan.positions_T] = value_THD.flatten(1)
 
 
+def block_sums(logits_RV: Tensor, heat_R1: Tensor, top_R1: Tensor, block: int) -> Tensor:
+    """Sums over blocks of columns of exp((logit - top) / heat): (R, B) in float64."""
+    weights_RV = ((logits_RV - top_R1) / heat_R1).exp_()
+    padded_RV = functional.pad(weights_RV, (0, -weights_RV.shape[1] % block))
+    return padded_RV.view(len(padded_RV), -1, block).sum(dim=2, dtype=torch.float64)
+
+
 def attend(qkv_TX: Tensor, keys_SLX: Tensor, values_SLX: Tensor, plan: Plan, shape: Shape) -> Tensor:
     """What each query of the new tokens finds among the keys of its row up to its own position."""
     query_THD = qkv_TX[:, : shape.query_heads * shape.head_dim].view(len(qkv_TX), -1, shape.head_dim)

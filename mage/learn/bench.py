@@ -24,10 +24,9 @@ _LEARNER_BYTES = 16
 class _Kept:
     """A model as it was read, which nobody trains, and an engine that any run with this model can publish to."""
 
-    model: str
-    placement: Placement
+    wanted: tuple[object, ...]
+    """What a config must ask for to be lent it."""
     seed: int
-    adapters: tuple[int, int, int]
     loaded: Loaded
     engine: LocalEngine
 
@@ -49,10 +48,11 @@ class Bench:
         gc.collect()
         placement = placed(config.device, config.dtype)
         kept, self._kept = self._kept, None
-        wanted = (config.agent.model, placement, config.agent.context, _adapters(config))
-        if kept is None or (kept.model, kept.placement, kept.engine.length, kept.adapters) != wanted:
+        agent = config.agent
+        wanted = (agent.model, placement, agent.context, agent.slots, _adapters(config))
+        if kept is None or kept.wanted != wanted:
             del kept  # before its successor is made
-            kept = _Kept(config.agent.model, placement, config.seed, _adapters(config), *model_and_engine(config))
+            kept = _Kept(wanted, config.seed, *model_and_engine(config))
         elif kept.seed != config.seed and is_random(config.agent.model):
             kept = replace(kept, seed=config.seed, loaded=_load(config, placement))
         kept.engine.reset_cache()
@@ -65,10 +65,10 @@ class Bench:
 def model_and_engine(config: Config) -> tuple[Loaded, LocalEngine]:
     """A config's model and an engine for it. What they depend on is what a bench tells configs apart by."""
     loaded = _load(config, placed(config.device, config.dtype))
-    rank, length = config.learner.lora_rank, config.agent.context
-    num_trained = 0 if rank else sum(p.numel() for p in loaded.model.parameters())
-    room = _room_for(config, loaded)
-    return loaded, LocalEngine(loaded, length=length, adapters=room, reserve=_LEARNER_BYTES * num_trained)
+    num_trained = 0 if config.learner.lora_rank else sum(p.numel() for p in loaded.model.parameters())
+    room, reserve = _room_for(config, loaded), _LEARNER_BYTES * num_trained
+    slots, length = config.agent.slots or None, config.agent.context
+    return loaded, LocalEngine(loaded, slots=slots, length=length, adapters=room, reserve=reserve)
 
 
 def served(config: Config) -> tuple[Loaded, LocalEngine]:
@@ -76,7 +76,7 @@ def served(config: Config) -> tuple[Loaded, LocalEngine]:
     placement = placed(config.device, config.dtype)
     settle(placement, config.threads)
     loaded = _load(config, placement)
-    return loaded, LocalEngine(loaded, length=config.agent.context)
+    return loaded, LocalEngine(loaded, slots=config.agent.slots or None, length=config.agent.context)
 
 
 def _adapters(config: Config) -> tuple[int, int, int]:

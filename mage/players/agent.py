@@ -234,12 +234,12 @@ class LanguageAgent:
         """Say something to the model, begin its answer, and keep the rest of it in the stream."""
         room = max_tokens if choices else max_tokens + 1  # a reply that is cut short gets its end as well
         self._context.say(episode, message, room, begun)
-        start = len(self._context.prompt)
+        prompt = tuple(self._context.prompt)
         sampling = Sampling(self._settings.temperature, max_tokens, seed)
-        sampled = await self._engine.complete(tuple(self._context.prompt), sampling, choices)
+        sampled = await self._engine.complete(prompt, sampling, choices)
         self._check(sampled, max_tokens, choices)
         self._context.answer(episode, sampled)
-        return Call(self._context.stream, start, sampled, None)
+        return Call(self._context.stream, len(prompt), sampled, None)
 
     def _check(self, sampled: Sampled, max_tokens: int, choices: Choices | None) -> None:
         """Refuse a reply that would spoil the stream it is appended to."""
