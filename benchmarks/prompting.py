@@ -37,6 +37,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=20, help="trials per member and seat")
     parser.add_argument("--tokens", type=int, default=32, help="most tokens of a thought or a note")
     parser.add_argument("--context", type=int, default=2048, help="most tokens of a prompt and its answer")
+    parser.add_argument("--slots", type=int, default=0, help="most calls that run together, where the card is shared")
     parser.add_argument("--device", default="auto")
     args = parser.parse_args()
     unknown = [name for name in args.games if name not in GAMES]
@@ -56,6 +57,7 @@ def main() -> None:
                 "agent.max_tokens": args.tokens,
                 "agent.reflection_tokens": args.tokens,
                 "agent.context": args.context,
+                "agent.slots": args.slots,
                 "trial.seats": trained.trial.seats,
                 "device": args.device,
             }
