@@ -59,6 +59,15 @@ class PrefixCache:
         """One tree for every adapter: what one has read is worth nothing to another."""
         self._node_by_slot: dict[int, _Node] = {}
 
+    @property
+    def num_free(self) -> int:
+        """How many slots are not leased."""
+        return len(self._free)
+
+    def is_warm(self, ids: Ids, adapter: int = -1) -> bool:
+        """Whether `ids` go on from what a slot holds that is not leased."""
+        return any(slot in self._free for slot in self.match(ids, adapter).slots)
+
     def match(self, ids: Ids, adapter: int = -1) -> Match:
         """What an adapter knows of `ids`, leaving one id at least to be read."""
         usable = len(ids) - 1

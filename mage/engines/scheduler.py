@@ -83,9 +83,19 @@ class Scheduler:
         self.num_added += 1
 
     def admit(self) -> tuple[list[Row], list[Copy]]:
-        """Give slots to queued rows in an order that does not depend on their arrival; say what is to be copied."""
-        self._queue += sorted(self._arrived, key=lambda row: (row.adapter, row.job.order))
+        """Give slots to queued rows in an order that does not depend on their arrival; say what is to be copied.
+
+        Where slots are scarce, streams that go on come before others, who would take from them what they have read: as
+        many trials as there are slots go on to their end, and the rest wait for them.
+        """
+        arrived = sorted(self._arrived, key=lambda row: (row.adapter, row.job.order))
         self._arrived = []
+        if len(self._queue) + len(arrived) > self._cache.num_free:
+            warm = [row for row in arrived if self._cache.is_warm(row.job.ids, row.adapter)]
+            chosen = set(map(id, warm))
+            self._queue = [*warm, *self._queue, *(row for row in arrived if id(row) not in chosen)]
+        else:
+            self._queue += arrived
         waiting: list[Row] = []
         admitted: list[Row] = []
         copies: list[tuple[int | None, int, int]] = []
