@@ -28,7 +28,7 @@ SCALED = {"credit.options"}
 """Where the base does not scale already."""
 CLONING = CREDIT | {"batch.groups", "batch.size", "learner.entropy_start", "learner.entropy_end"}
 
-LLM_BASE = {"tokens", "agent.reflection_tokens", "agent.context", "evaluation.splits"}
+LLM_BASE = {"batch.groups", "tokens", "agent.reflection_tokens", "agent.context", "evaluation.splits"}
 DIFFERENCES: dict[str, tuple[str, set[str]]] = {
     "rps-base": (
         "rps",
@@ -70,8 +70,7 @@ DIFFERENCES: dict[str, tuple[str, set[str]]] = {
         for game in ("rps", "kuhn")
         for name, keys in (("mage", MAGE), ("lamer", LAMER), ("grpo", PLAIN), ("gigpo", GIGPO))
     },
-    "rps-llm-base": ("rps-llm", {*LLM_BASE, "batch.groups"}),
-    "kuhn-llm-base": ("kuhn-llm", LLM_BASE),
+    **{f"{game}-llm-base": (f"{game}-llm", LLM_BASE) for game in ("rps", "kuhn")},
     **{f"{game}-league-fixed": (f"{game}-league", {"league.learners"}) for game in ("rps", "kuhn")},
     **{f"{game}-league-no-scaling": (f"{game}-league", {"credit.options"}) for game in ("rps", "kuhn")},
 }
