@@ -1,7 +1,7 @@
 """All training methods side by side: one command that can be killed and given again.
 
 python benchmarks/judge.py rps kuhn             on a CPU, three seeds; two processes where there are two cores
-python benchmarks/judge.py rps-cost tokens=8000000   what a level costs: three methods and room to reach it
+python benchmarks/judge.py rps-cost tokens=8000000 steps=1000    what a level costs: three methods, room to reach it
 python benchmarks/judge.py rps-league           a league beside one agent and the same scripts; kuhn-league likewise
 python benchmarks/judge.py rps-llm kuhn-llm     on a GPU, with smollm2; two at a time, so --minutes may have to be more
 
