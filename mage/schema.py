@@ -115,8 +115,9 @@ class AgentConfig(FrozenModel):
     context: Positive = 4096
     """Most tokens that a prompt and its answer may have together."""
     slots: Count = 0
-    """How many calls the engine runs together, each of which takes the memory of a full context; 0 is what a share of
-    the memory that is free allows. Fewer leave room for others on the same card, and change no token."""
+    """How many calls the engine runs together, each of which takes the memory of a full context. 0 is as many as there
+    is room for in a share of what is free on a GPU, or 1 GiB on a CPU, 1,024 at most. Fewer leave room for others on
+    the same card, and change nothing but rounding."""
 
 
 class BatchConfig(FrozenModel):

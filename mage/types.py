@@ -1,7 +1,8 @@
 """The nouns: what is played, what is written down, what is learned from.
 
 All are frozen and complete when built. They hold plain values only (no tensors, no arrays), so a transcript
-is these types as JSON and reads back equal. `CONTRIBUTING.md` has the glossary.
+is these types as JSON and reads back equal. `CONTRIBUTING.md` has the glossary. None can refer back to whoever
+holds it, so the garbage collector need not look at them: a rollout makes a hundred thousand.
 """
 
 from __future__ import annotations

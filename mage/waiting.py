@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _YOUNG = 200_000
-"""Objects that are made before the collector looks for cycles. Trials make millions and hardly a cycle: at Python's
-own figure a third of the time of a rollout goes into looking."""
+"""Objects that are made before the collector looks for cycles. Trials make many and hardly a cycle: at Python's own
+figure much of a rollout's time goes into looking."""
 
 
 def finish(work: Coroutine[Any, Any, T]) -> T:

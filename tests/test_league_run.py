@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 from signal import SIGKILL
+from typing import Any
 
 import msgspec
 import pytest
 
+import mage
 from mage.config import load_config
+from mage.engines.local import LocalEngine
 from mage.errors import ConfigError
+from mage.learn import bench, pool
 from mage.learn.league_progress import LeagueState
 from mage.learn.run import check_start
 from mage.population.members import Kind
@@ -105,6 +109,25 @@ def everything(folder: Path) -> dict[str, bytes]:
     names = [*LOGS, *(str(path.relative_to(folder)) for path in files)]
     final = msgspec.json.decode((folder / "evaluations" / "final.json").read_bytes())
     return {**{name: (folder / name).read_bytes() for name in names}, "final": msgspec.json.encode(final["reports"])}
+
+
+def test_every_engine_of_a_league_has_as_many_slots_as_asked_for(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int | None] = []
+
+    class Counted(LocalEngine):
+        def __init__(self, *args: Any, slots: int | None = None, **options: Any) -> None:
+            made.append(slots)
+            super().__init__(*args, slots=slots, **options)
+
+    monkeypatch.setattr(bench, "LocalEngine", Counted)
+    monkeypatch.setattr(pool, "LocalEngine", Counted)
+    mage.train(
+        str(recipe), {"agent.slots": 5, "steps": 1, "evaluation.splits": []}, folder=tmp_path / "run", quiet=True
+    )
+    assert len(made) >= 4, "one for whoever is judged, and one for each learner"
+    assert set(made) == {5}
 
 
 def test_the_run_of_these_tests_uses_what_they_are_about(unbroken: Path) -> None:

@@ -34,6 +34,18 @@ def test_runs_that_differ_by_their_seed_alone_are_one_method_whatever_they_are_c
     assert compared(first, f"after={second}").methods == ("first", "after")
 
 
+def test_how_many_slots_an_engine_had_makes_no_other_method(tmp_path: Path) -> None:
+    """Nor does a run of a version that did not know them."""
+    few = recipe(1, 1).model_copy(update={"agent": recipe(1).agent.model_copy(update={"slots": 64})})
+    first = made_run(tmp_path / "first", made_split(scores(0.5)), config=recipe(1, 0))
+    second = made_run(tmp_path / "second", made_split(scores(0.6)), config=few)
+    info = tmp_path / "first" / "run.json"
+    known = json.loads(info.read_bytes())
+    del known["config"]["agent"]["slots"]
+    info.write_text(json.dumps(known))
+    assert compared(first, second).methods == ("first",)
+
+
 def test_a_report_of_a_run_is_of_the_same_method(tmp_path: Path) -> None:
     run = made_run(tmp_path / "mine-seed0", made_split(scores(0.5)), config=recipe(1))
     extra = written(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
+import msgspec
 import pytest
 
+from mage import types
 from mage.waiting import finish
 
 
@@ -44,3 +47,10 @@ def test_inside_a_running_loop_it_comes_back_too() -> None:
 def test_an_error_comes_through() -> None:
     with pytest.raises(LookupError, match="lost"):
         finish(failing())
+
+
+def test_the_collector_does_not_look_at_what_trials_are_made_of() -> None:
+    nouns = [kind for kind in vars(types).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
+    assert {"Observation", "Turn", "Trial"} <= {noun.__name__ for noun in nouns}
+    assert [noun.__name__ for noun in nouns if noun.__struct_config__.gc] == []
+    assert not gc.is_tracked(types.Reply("rock", "rock", ()))

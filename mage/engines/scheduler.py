@@ -2,7 +2,7 @@
 
 All calls that are admitted run one pass at a time. Where rows are padded, calls with nearly as many new tokens
 share a pass, so little is padded. Of new calls that share a long beginning only the first is admitted; the others
-wait one pass and copy what it has read.
+wait one pass, or the burst that it begins, and copy what it has read.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Scheduler:
         """Give slots to queued rows in an order that does not depend on their arrival; say what is to be copied.
 
         Where slots are scarce, streams that go on come before others, who would take from them what they have read: as
-        many trials as there are slots go on to their end, and the rest wait for them.
+        many streams as there are slots go on to their end, and the rest wait for them.
         """
         arrived = sorted(self._arrived, key=lambda row: (row.adapter, row.job.order))
         self._arrived = []

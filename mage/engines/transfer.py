@@ -11,7 +11,7 @@ from torch import Tensor
 
 def upload(numbers: np.ndarray[Any, Any], device: torch.device) -> Tensor:
     """Numbers for work that is queued after this; the host does not wait until they have arrived."""
-    held = torch.from_numpy(numbers)
+    held = torch.from_numpy(np.ascontiguousarray(numbers))  # a copy with gaps would make the host wait
     return held.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else held
 
 

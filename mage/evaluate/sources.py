@@ -249,8 +249,9 @@ def _source(
 def _recipe(config: Mapping[str, Any]) -> str:
     """Equal for configs that differ only where one method may."""
     population = {**config["population"], "split": _trained_split(config)}
-    kept = {key: value for key, value in config.items() if key not in _FREE} | {"population": population}
-    return msgspec.json.encode(kept, order="sorted").decode()
+    agent = {key: value for key, value in config["agent"].items() if key != "slots"}  # how it is run, not who it is
+    kept = {key: value for key, value in config.items() if key not in _FREE}
+    return msgspec.json.encode(kept | {"agent": agent, "population": population}, order="sorted").decode()
 
 
 def _trained_split(config: Mapping[str, Any]) -> str:

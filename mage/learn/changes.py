@@ -32,6 +32,7 @@ MAY_CHANGE = (
     "learner.lr",
     "learner.entropy_*",
     "tokens",
+    "agent.slots",
 )
 """Settings that what has been done does not depend on, and the knobs that people turn on the way."""
 _SPLITS = "splits"

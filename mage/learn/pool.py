@@ -114,4 +114,6 @@ class Pool:
         await self._engines[name].publish(mind.weights, step)
 
     def _new_engine(self) -> LocalEngine:
-        return LocalEngine(self._parts.loaded, slots=_SLOTS, length=self._config.agent.context)
+        return LocalEngine(
+            self._parts.loaded, slots=self._config.agent.slots or _SLOTS, length=self._config.agent.context
+        )

@@ -289,7 +289,7 @@ def test_graphs_agree_with_eager_passes(dtype: torch.dtype, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("width", [5, 128, 300])
+@pytest.mark.parametrize("width", [5, 128, 300, 3000])
 def test_a_free_draw_follows_the_distribution_function_and_shows_what_is_not_finite(width: int, device: str) -> None:
     generator = torch.Generator().manual_seed(1)
     logits_RV = 3 * torch.randn(64, width, generator=generator)
