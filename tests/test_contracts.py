@@ -10,7 +10,7 @@ import pytest
 
 from mage.checks.engines import check_codec, check_engine
 from mage.checks.players import check_player, check_policy, observations_of
-from mage.engines.scripted import MODELS, ScriptedEngine, first
+from mage.engines.scripted import COUNT_ROUNDS, MODELS, ScriptedEngine, first
 from mage.errors import EngineError
 from mage.games.openspiel import load_game
 from mage.players.policy import certainly, evenly
@@ -37,6 +37,7 @@ NEXT = "\n<|assistant|>\nA note.\n<|user|>\nRound 1 of 1.\nActions: paper, rock"
     [
         ("first", ("rock", "I take the first action.", "paper")),
         ("counter", ("rock", "They play round 1: scissors.", "rock")),
+        ("latest", ("rock", "They play round 1: scissors.", "rock")),
     ],
 )
 def test_scripted_models_speak_both_ways(name: str, expected: tuple[str, str, str]) -> None:
@@ -46,9 +47,10 @@ def test_scripted_models_speak_both_ways(name: str, expected: tuple[str, str, st
     assert spoken == [expected[0], expected[2]]
 
 
-def test_the_counter_says_which_games_it_plays() -> None:
+@pytest.mark.parametrize("name", sorted(COUNT_ROUNDS))
+def test_who_counts_rounds_says_which_games_it_plays(name: str) -> None:
     with pytest.raises(EngineError, match="plays repeated games only"):
-        MODELS["counter"]("Your card: king.", ("pass", "bet"))
+        MODELS[name]("Your card: king.", ("pass", "bet"))
 
 
 def test_a_scripted_answer_must_be_one_of_the_choices() -> None:

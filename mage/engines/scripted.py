@@ -89,24 +89,46 @@ def counter(prompt: str, choices: tuple[str, ...]) -> str:
     For repeated games in which moves beat each other. It knows only what its prompt says: with memory `none`
     it plays every episode alike; with `reflections` it relies on its own notes.
     """
-    beaten_by = {loser: winner for winner, loser in _BEATS.findall(prompt)}
     seen: dict[int, Counter[str]] = {}
-    rounds = _ROUND.findall(prompt)
-    played = [(int(number) - 1, move) for number, _, move in rounds if move]
-    played += [(int(rounds[0][1]), move) for move in _LAST.findall(prompt)]
-    for number, move in [*played, *_NOTE.findall(prompt)]:
-        seen.setdefault(int(number), Counter())[move] += 1
-    expected = {number: moves.most_common(1)[0][0] for number, moves in seen.items()}
+    for number, move in _seen(prompt):
+        seen.setdefault(number, Counter())[move] += 1
+    return _beating({number: moves.most_common(1)[0][0] for number, moves in seen.items()}, prompt, choices)
+
+
+def latest(prompt: str, choices: tuple[str, ...]) -> str:
+    """Plays what beats the opponent's move in the same round of the episode before, and nothing cleverer.
+
+    What a trained agent scores above it is more than this one rule. It knows what `counter` knows.
+    """
+    return _beating(dict(_seen(prompt)), prompt, choices)
+
+
+def _seen(prompt: str) -> list[tuple[int, str]]:
+    """The opponent's moves with their rounds, as they were played or noted, in the order of the prompt."""
+    found: list[tuple[int, int, str]] = []
+    num_rounds = 0
+    for match in _ROUND.finditer(prompt):
+        number, num_rounds, move = int(match[1]), int(match[2]), match[3]
+        if move:
+            found.append((match.start(), number - 1, move))
+    found += [(match.start(), num_rounds, match[1]) for match in _LAST.finditer(prompt)]
+    found += [(match.start(), int(match[1]), match[2]) for match in _NOTE.finditer(prompt)]
+    return [(number, move) for _, number, move in sorted(found)]
+
+
+def _beating(expected: Mapping[int, str], prompt: str, choices: tuple[str, ...]) -> str:
+    """What beats the move that is expected in this round; as a note, what is expected in each."""
     if not choices:
         return "They play " + ", ".join(f"round {n}: {m}" for n, m in sorted(expected.items())) + "."
+    rounds = _ROUND.findall(prompt)
     if not rounds:
-        raise EngineError("the scripted model 'counter' plays repeated games only, such as rps(rounds=3)")
-    best: str = beaten_by.get(expected.get(int(rounds[-1][0]), ""), choices[0])
-    return best
+        raise EngineError("this scripted model plays repeated games only, such as rps(rounds=3)")
+    beaten_by: dict[str, str] = {loser: winner for winner, loser in _BEATS.findall(prompt)}
+    return beaten_by.get(expected.get(int(rounds[-1][0]), ""), choices[0])
 
 
-MODELS: Mapping[str, Answer] = {"first": in_words(first), "counter": in_words(counter)}
+MODELS: Mapping[str, Answer] = {"first": in_words(first), "counter": in_words(counter), "latest": in_words(latest)}
 """Scripted models by name."""
 
-COUNT_ROUNDS = frozenset({"counter"})
+COUNT_ROUNDS = frozenset({"counter", "latest"})
 """Those that play repeated games only."""

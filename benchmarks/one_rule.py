@@ -1,0 +1,55 @@
+"""How much of an agent's play at a repeated game is one rule: beat the move of the same round of the episode before.
+
+    mage evaluate AGENT --out FOLDER
+    python benchmarks/one_rule.py FOLDER
+
+Prints, by split, episode and round, the share of the agent's moves that the rule would have made too. The rule by
+itself is a player: `mage evaluate scripted:latest agent.memory=history`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from mage.evaluate.journal import Arm
+from mage.types import Failure, Trial
+
+BEATEN_BY = {"rock": "paper", "paper": "scissors", "scissors": "rock"}
+
+
+def by_the_rule(trial: Trial) -> Iterator[tuple[int, int, bool]]:
+    """Every move after the first episode: its episode and round, and whether it is the rule's."""
+    before: list[str | None] = []
+    for number, episode in enumerate(trial.episodes, 1):
+        mine, theirs = (
+            [turn.action for turn in episode.turns if (turn.observation.seat == trial.task.seat) is is_mine]
+            for is_mine in (True, False)
+        )
+        for index, (move, earlier) in enumerate(zip(mine, before, strict=False), 1):
+            yield number, index, move == BEATEN_BY.get(earlier or "")
+        before = theirs
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    arms = [msgspec.json.decode(line, type=Arm) for line in (folder / "arms.jsonl").read_bytes().splitlines()]
+    lines = (folder / "trials.jsonl").read_bytes().splitlines()
+    found: defaultdict[tuple[str, int, int], list[bool]] = defaultdict(list)
+    for arm, line in zip(arms, lines, strict=True):
+        trial = msgspec.json.decode(line, type=Trial | Failure)
+        if arm.arm == "agent" and isinstance(trial, Trial):
+            for episode, index, is_ruled in by_the_rule(trial):
+                found[arm.split, episode, index].append(is_ruled)
+    for (split, episode, index), moves in sorted(found.items()):
+        print(f"{split}, episode {episode}, round {index}: {sum(moves) / len(moves):.3f} of {len(moves)} moves")
+
+
+if __name__ == "__main__":
+    main()
