@@ -18,6 +18,7 @@ from mage.evaluate.report import CROSS_PLAY, REPORT, EvaluationReport, GameRepor
 from mage.evaluate.suite import SplitReport
 from mage.learn.plan import SWEEP, read_plan
 from mage.record.store import RUN, RunInfo, read_info
+from mage.schema import Config
 
 _EVALUATIONS = "evaluations"
 _LABELLED = re.compile(r"([^=/]+)=(.+)", re.DOTALL)
@@ -247,11 +248,13 @@ def _source(
 
 
 def _recipe(config: Mapping[str, Any]) -> str:
-    """Equal for configs that differ only where one method may."""
-    population = {**config["population"], "split": _trained_split(config)}
-    agent = {key: value for key, value in config["agent"].items() if key != "slots"}  # how it is run, not who it is
-    kept = {key: value for key, value in config.items() if key not in _FREE}
-    return msgspec.json.encode(kept | {"agent": agent, "population": population}, order="sorted").decode()
+    """Equal for configs that differ only where one method may; what a version did not know is what it is by default."""
+    usual = Config().model_dump(mode="json")
+    sections = {key: {**value, **config.get(key, {})} for key, value in usual.items() if isinstance(value, dict)}
+    kept = {key: value for key, value in {**usual, **config, **sections}.items() if key not in _FREE}
+    kept["population"]["split"] = _trained_split(config)
+    del kept["agent"]["slots"]  # how it is run, not who it is
+    return msgspec.json.encode(kept, order="sorted").decode()
 
 
 def _trained_split(config: Mapping[str, Any]) -> str:
