@@ -1,4 +1,4 @@
-"""How much of an agent's play at a repeated game is one rule: beat the move of the same round of the episode before.
+"""How much of an agent's rock-paper-scissors is one rule: beat the move of the same round of the episode before.
 
     mage evaluate AGENT --out FOLDER
     python benchmarks/one_rule.py FOLDER
@@ -14,10 +14,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
-from mage.evaluate.journal import Arm
-from mage.types import Failure, Trial
+from mage.evaluate.journal import arms_of
+from mage.record.store import RunReader
+from mage.types import Trial
 
 BEATEN_BY = {"rock": "paper", "paper": "scissors", "scissors": "rock"}
 
@@ -39,11 +38,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
-    arms = [msgspec.json.decode(line, type=Arm) for line in (folder / "arms.jsonl").read_bytes().splitlines()]
-    lines = (folder / "trials.jsonl").read_bytes().splitlines()
     found: defaultdict[tuple[str, int, int], list[bool]] = defaultdict(list)
-    for arm, line in zip(arms, lines, strict=True):
-        trial = msgspec.json.decode(line, type=Trial | Failure)
+    for arm, trial in zip(arms_of(folder), RunReader(folder).trials(), strict=True):
         if arm.arm == "agent" and isinstance(trial, Trial):
             for episode, index, is_ruled in by_the_rule(trial):
                 found[arm.split, episode, index].append(is_ruled)

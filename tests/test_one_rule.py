@@ -16,7 +16,6 @@ from mage.spec import parse_spec
 from mage.types import Memory, Trial
 from tests.seated import make_settings, make_task, play
 
-MOVES = ("rock", "paper", "scissors")
 SPLITS = Path(mage.__file__).parent / "splits"
 EPISODES, ROUNDS = 4, 3
 
@@ -26,10 +25,10 @@ def by_hand(opponent: str) -> list[float]:
     how = parse_spec(opponent).named
     scores, plan = [], [0] * ROUNDS
     for _ in range(EPISODES):
-        theirs: list[int] = []
-        for at in range(ROUNDS):
-            heard = plan[at - 1] if str(how["on"]) == "them" else theirs[at - 1] if at else 0
-            theirs.append(int(how["map"][heard]) if at else int(how["first"]))
+        theirs = [int(how["first"])]
+        for at in range(1, ROUNDS):
+            heard = plan if str(how["on"]) == "them" else theirs
+            theirs.append(int(how["map"][heard[at - 1]]))
         gains = [(0, 1, -1)[(mine - other) % 3] for mine, other in zip(plan, theirs, strict=True)]
         scores.append(sum(gains) / ROUNDS)
         plan = [(other + 1) % 3 for other in theirs]

@@ -79,28 +79,14 @@ class Adapters:
         """Put an adapter into its place. Modules that it leaves out get nothing added."""
         assert 0 <= number < self.room.places
         self._check(factors)
-        places = self._views(number)
-        given = {name: places[name] for name in factors}
-        for name, views in places.items():
-            if name not in factors or len(factors[name].a_RI) < self.room.rank:
-                torch._foreach_zero_(list(views))
-        if not given:
-            return
-        # All at once: a model has hundreds of them, and each is small.
-        ranks = [len(factors[name].a_RI) for name in given]
-        a_views = [a_RD[:rank] for (a_RD, _), rank in zip(given.values(), ranks, strict=True)]
-        b_views = [b_FR[:, :rank] for (_, b_FR), rank in zip(given.values(), ranks, strict=True)]
-        scaled = torch._foreach_mul([factors[name].b_OR for name in given], [factors[n].scaling for n in given])
-        torch._foreach_copy_(a_views, [factors[name].a_RI for name in given])
-        torch._foreach_copy_(b_views, list(scaled))
-
-    def _views(self, number: int) -> dict[str, tuple[Tensor, Tensor]]:
-        """Where the matrices of an adapter go, by module."""
-        rank, found = self.room.rank, dict[str, tuple[Tensor, Tensor]]()
-        for name, (low, part, first, num_out) in self._places.items():
-            start = (part * self.room.places + number) * rank
-            found[name] = low.a_KD[start : start + rank], low.b_FK[first : first + num_out, start : start + rank]
-        return found
+        for name, place in self._places.items():
+            found = factors.get(name)
+            start = (place.part * self.room.places + number) * self.room.rank
+            a_RD = place.low.a_KD[start : start + self.room.rank].zero_()
+            b_FR = place.low.b_FK[place.first : place.first + place.num_out, start : start + self.room.rank].zero_()
+            if found is not None:
+                a_RD[: len(found.a_RI)] = found.a_RI
+                b_FR[:, : len(found.a_RI)] = found.scaling * found.b_OR
 
     def _check(self, factors: Mapping[str, LowRank]) -> None:
         for name, (a_RI, b_OR, _) in factors.items():
@@ -114,7 +100,6 @@ class Adapters:
             found, needed = (a_RI.shape[1], len(b_OR)), (place.low.a_KD.shape[1], place.num_out)
             if found != needed:
                 raise EngineError(f"the adapter goes from {found[0]} to {found[1]} numbers in {name}, not {needed}")
-        largest = torch._foreach_norm([t for f in factors.values() for t in f[:2]], ord=torch.inf) if factors else ()
-        if factors and not torch.stack(list(largest)).isfinite().all():
+        if factors and not torch.stack([t.isfinite().all() for f in factors.values() for t in f[:2]]).all():
             # Masked by a product with zero, they would reach the rows of everybody else.
             raise EngineError("the adapter's numbers are not all finite; its training may have diverged")

@@ -111,6 +111,19 @@ def test_the_place_of_an_adapter_that_is_dropped_is_taken_by_the_next(device: st
         assert float((gap - torch.tensor(sampled.logprobs)).abs().max()) < 1e-4, name
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_nothing_of_a_place_s_last_adapter_is_left(device: str) -> None:
+    model = loaded("llama", device)
+    engine = LocalEngine(model, slots=4, adapters=Room(1, 8))
+    (prompt,) = prompts(model, 1)
+    asyncio.run(engine.publish_adapter("one", drawn(model.model, 1, rank=8)))
+    less = drawn(model.model, 2, rank=3, projections=("q_proj", "up_proj"))
+    asyncio.run(engine.publish_adapter("one", less))
+    sampled = asyncio.run(engine.adapter("one").complete(prompt, Sampling(1.0, 6, 0), None))
+    expected = plain_logprobs(merged(model.model, less), prompt, sampled, 1.0)
+    assert float((expected - torch.tensor(sampled.logprobs)).abs().max()) < 1e-4
+
+
 def test_what_does_not_fit_is_refused() -> None:
     model = loaded("llama", "cpu")
     engine = LocalEngine(model, slots=4, adapters=Room(1, 4))
