@@ -94,12 +94,12 @@ def sampler_of(config: Config) -> Sampler:
 
 
 def met_by(config: Config, league: League, learner: Member) -> list[Member]:
-    """Whom a learner may meet: anchors, snapshots, and other learners; itself where nobody else learns."""
+    """Whom a learner may meet: anchors, snapshots, and other learners, or `itself` where nobody else plays with it."""
     is_alone = config.league.alone or len(league.learners) == 1
     own = (learner.id, *(m.id for m in league.snapshots if m.family == learner.family))
     return [
         member
-        for member in league.opponents_of(learner.id, with_itself=is_alone)
+        for member in league.opponents_of(learner.id, with_itself=is_alone and config.league.itself)
         if member.kind is Kind.ANCHOR or not is_alone or member.id in own
     ]
 

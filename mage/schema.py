@@ -60,6 +60,8 @@ class LeagueConfig(FrozenModel):
     """Where two learners meet, both learn, each from its own seat."""
     alone: bool = False
     """Learners meet the population and their own line alone (themselves and their snapshots), not each other."""
+    itself: bool = True
+    """A learner that keeps to its own line, because of `alone` or as the only one, meets itself too."""
     snapshot_every: Count = 25
     """Steps between snapshots of every learner that is well; 0 takes none on schedule."""
     lead: Annotated[float, Field(ge=0)] = 0.0

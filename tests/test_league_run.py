@@ -130,6 +130,31 @@ def test_every_engine_of_a_league_has_as_many_slots_as_asked_for(
     assert set(made) == {5}
 
 
+def test_one_learner_against_the_population_alone_needs_one_engine_and_never_meets_itself(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[LocalEngine] = []
+
+    class Counted(LocalEngine):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            made.append(self)
+            super().__init__(*args, **options)
+
+    monkeypatch.setattr(bench, "LocalEngine", Counted)
+    monkeypatch.setattr(pool, "LocalEngine", Counted)
+    alone = {"league.learners": 1, "league.itself": False, "league.snapshot_every": 0, "league.exploit_every": 0}
+    hard = {"league.sampler": "prioritised", "league.options": {"kind": "hard"}}
+    short = {"steps": 3, "evaluation.splits": [], "league.nashconv_every": 0}
+    folder = tmp_path / "run"
+    mage.train(str(recipe), alone | hard | short, folder=folder, quiet=True)
+    assert len(made) == 1
+    met = standing(folder).league.payoffs.row("learner-0")
+    assert set(met) == {"conservative", "aggressive", "intermediate"}
+    assert sum(cell.count for cell in met.values()) == 3 * 12, "every group was against one of them"
+    entropies = [line["entropy/play"] for line in read_lines(folder / "metrics.jsonl")]
+    assert len(set(entropies)) == 3, "it plays with what it has learned"
+
+
 def test_the_run_of_these_tests_uses_what_they_are_about(unbroken: Path) -> None:
     found = standing(unbroken)
     events = [event for event in read_lines(unbroken / "events.jsonl") if "league" in event]

@@ -1,7 +1,7 @@
 """Who in a league has weights, learners and their snapshots, and the engines that play with them.
 
 Adapters on one base share an engine, which plays with all of them in the same batches. Whole models, which are small
-ones, have an engine each.
+ones, have an engine each; one that is alone for ever plays with the engine that it is judged by.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Pool:
         self._parts = parts
         self._shared = parts.engine if parts.engine.room is not None else None
         self._engines: dict[str, LocalEngine] = {}
-        self._spare: list[LocalEngine] = []
+        keeps_no_past = not (config.league.snapshot_every or config.league.lead)
+        self._spare = [parts.engine] if len(names) == 1 and keeps_no_past else []
         self.minds = Minds(parts.learner, dict.fromkeys(names, self._settings({})))
 
     def configured(self, hyper: Mapping[str, float]) -> Config:
