@@ -206,6 +206,10 @@ class LearnerConfig(FrozenModel):
     """Entropy bonus at the last step."""
     entropy_reflect: Annotated[float, Field(ge=0)] = 0.0
     """What the entropy of a reflection's tokens counts for, relative to that of play turns."""
+    entropy_even: Annotated[float, Field(ge=0)] = 0.0
+    """What evenness counts for beside entropy in the bonus, for choices: minus the divergence of an even choice from
+    the policy. Entropy hardly pulls where one move has all the probability; evenness pulls there as hard as anywhere,
+    so that every move goes on being tried now and then."""
     entropy_floor: Share = 0.0
     """The bonus is raised while the normalised entropy of play turns is under this; 0 is off."""
     entropy_rate: Annotated[float, Field(gt=0)] = 0.1

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from mage.learn.batch import MicroBatch, micro_batches
 from mage.learn.forward import Policy
-from mage.learn.head import SMALL_VOCABULARY, Head
+from mage.learn.head import SMALL_VOCABULARY, Head, Reading
 from mage.learn.losses import read_logits
 from mage.types import Weight
 from tests.made import VOCABULARY, made_model, made_samples
@@ -24,21 +24,22 @@ def one_batch(**changes: Any) -> MicroBatch:
     return batch
 
 
-def plainly(model: Any, batch: MicroBatch) -> tuple[Tensor, Tensor]:
-    """Log-probabilities and entropies from all logits of a plain forward pass."""
+def plainly(model: Any, batch: MicroBatch) -> Reading:
+    """Log-probabilities, entropies and evenness from all logits of a plain forward pass."""
     logits_BTV = model(input_ids=batch.tokens_BT, use_cache=False).logits.float()
     return read_logits(logits_BTV[batch.rows_N, batch.before_N] / TEMPERATURE, batch.targets_N, batch.allowed_NK)
 
 
-def through_head(model: Any, batch: MicroBatch, chunk_bytes: int) -> tuple[Tensor, Tensor]:
+def through_head(model: Any, batch: MicroBatch, chunk_bytes: int) -> Reading:
     head = Head(model, TEMPERATURE, compiled=False, chunk_bytes=chunk_bytes)
     return head.read(Policy(model, TEMPERATURE, compiled=False).hidden(batch), batch)
 
 
-def gradients(model: Any, logprobs_N: Tensor, entropy_N: Tensor) -> dict[str, Tensor]:
+def gradients(model: Any, logprobs_N: Tensor, entropy_N: Tensor, evenness_N: Tensor) -> dict[str, Tensor]:
     model.zero_grad()
     mixed_N = torch.linspace(-1.0, 2.0, len(logprobs_N))
-    ((logprobs_N * mixed_N).sum() + (entropy_N * mixed_N.flip(0)).sum()).backward()  # type: ignore[no-untyped-call]
+    summed = (logprobs_N * mixed_N).sum() + ((entropy_N + 0.3 * evenness_N) * mixed_N.flip(0)).sum()
+    summed.backward()  # type: ignore[no-untyped-call]
     return {name: p.grad.clone() for name, p in model.named_parameters()}
 
 
@@ -48,7 +49,7 @@ def test_rows_and_chunks_of_the_head_equal_a_plain_forward(tied: bool, chunk_byt
     assert VOCABULARY > SMALL_VOCABULARY
     model, batch = made_model(tie_word_embeddings=tied), one_batch()
     plain, found = plainly(model, batch), through_head(model, batch, chunk_bytes)
-    for name, expected, value in zip(("logprobs", "entropy"), plain, found, strict=True):
+    for name, expected, value in zip(("logprobs", "entropy", "evenness"), plain, found, strict=True):
         torch.testing.assert_close(value, expected, atol=1e-6, rtol=1e-6, msg=name)
     wanted = gradients(model, *plain)
     for name, value in gradients(model, *through_head(model, batch, chunk_bytes)).items():
@@ -89,9 +90,9 @@ def test_bfloat16_logits_are_not_rounded() -> None:
         model.model.norm.weight.mul_(8.0)  # logits of tens, as trained models have them
         hidden_ND = Policy(model, TEMPERATURE, compiled=False).hidden(batch)
         exact_NV = hidden_ND.double() @ model.lm_head.weight.double().T / TEMPERATURE
-        exact, _ = read_logits(exact_NV, batch.targets_N, batch.allowed_NK)
-        found, _ = through_head(model, batch, 2**29)
-        rounded, _ = plainly(model, batch)
+        exact, _, _ = read_logits(exact_NV, batch.targets_N, batch.allowed_NK)
+        found, _, _ = through_head(model, batch, 2**29)
+        rounded, _, _ = plainly(model, batch)
     assert found.dtype is torch.float32
     assert (found - exact).abs().max() < 1e-4
     assert (rounded - exact).abs().max() > 0.01, "as a plain forward pass has them"

@@ -69,6 +69,20 @@ def test_the_entropy_bonus_raises_entropy_where_it_counts(notes: tuple[Parts, li
     assert changes[1.0][Phase.REFLECT] > changes[0.0][Phase.REFLECT] + 0.01
 
 
+def test_evenness_brings_back_a_policy_that_has_become_certain(notes: tuple[Parts, list[Sample]]) -> None:
+    parts, samples = notes
+    neutral = [with_advantage(s, 0.0) for s in samples]
+    found = {}
+    for even in (0.0, 1.0):
+        overrides = ("learner.entropy_start=0.1", "learner.entropy_end=0.1", f"learner.entropy_even={even}")
+        learner = fresh(parts, *overrides, "learner.lr=0.003")
+        with torch.no_grad():
+            learner.model.model.norm.weight.mul_(300.0)
+        found[even] = [learner.update(neutral)["entropy/play"] for _ in range(20)]
+    assert found[0.0][0] == found[1.0][0] < 0.1
+    assert found[1.0][-1] > found[0.0][-1] + 0.05
+
+
 def test_the_entropy_bonus_goes_from_start_to_end(notes: tuple[Parts, list[Sample]]) -> None:
     parts, samples = notes
     learner = fresh(parts, "steps=3", "learner.entropy_start=0.4", "learner.entropy_end=0.1")

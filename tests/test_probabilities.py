@@ -11,8 +11,8 @@ from mage.baselines.table import METHODS
 from mage.checks.odds import check_open_agent
 from mage.engines.local import LocalEngine
 from mage.engines.scripted import ScriptedEngine, first
-from mage.errors import ConfigError, PlayError
-from mage.evaluate.probabilities import Dictated, Odds, OpenAgent, information_states, odds_at, policy_of
+from mage.errors import ConfigError
+from mage.evaluate.probabilities import Odds, OpenAgent, information_states, odds_at, policy_of
 from mage.games.openspiel import load_game
 from mage.models.load import load_model
 from mage.players.agent import AgentSettings, LanguageAgent
@@ -21,7 +21,7 @@ from mage.players.table import make_player
 from mage.prompts.plain import PlainCodec
 from mage.protocols import Agent, Engine
 from mage.rollout.trial import play_trial
-from mage.types import Memory, Observation, ReplyMode, Task
+from mage.types import Memory, Observation, Reply, ReplyMode, Task
 from tests.open_engines import WeighingEngine, constantly, kuhn_equilibrium, kuhn_place
 from tests.seated import WORLD, RandomEngine, make_settings, make_task, newest_message, play
 
@@ -106,27 +106,35 @@ def test_a_dictated_move_leaves_the_same_tokens_as_a_sampled_one(method: str, me
         assert streams_of(kind, how, is_dictated=True) == streams_of(kind, how, is_dictated=False)
 
 
+class Dictated:
+    """An agent that always bets, because it is told to."""
+
+    def __init__(self, agent: OpenAgent) -> None:
+        self.info = agent.info
+        self._agent = agent
+
+    async def act(self, observation: Observation) -> Reply:
+        self._agent.dictate(observation, "bet")
+        return Reply("bet", "", ())
+
+    async def reflect(self, outcome: Observation) -> Reply | None:
+        return await self._agent.reflect(outcome)
+
+    def memory(self) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
+        return self._agent.memory()
+
+
 def streams_of(kind: type[LanguageAgent], how: AgentSettings, *, is_dictated: bool) -> object:
     """The streams of a trial in which the agent always bets: because it wants to, or because it is told to."""
     engine = WeighingEngine(constantly(1.0, 0.0) if is_dictated else constantly(0.0, 1.0))
 
     def seat(task: Task, sibling: int) -> Agent:
         agent = kind(engine, PlainCodec(), how, WORLD.rules(task), task, sibling)
-        return Dictated(agent, make_player("always:bet", KUHN, 0, 0)) if is_dictated else agent
+        return Dictated(agent) if is_dictated else agent
 
     trial = asyncio.run(play_trial(WORLD, make_task("kuhn_poker", opponents=("always:pass",)), 0, seat))
     assert {turn.action for episode in trial.episodes for turn in episode.turns[::2]} == {"bet"}
     return trial.streams
-
-
-def test_giving_up_cannot_be_dictated() -> None:
-    async def seat_and_act() -> None:
-        await Dictated(kuhn_agent(RandomEngine()), kuhn_agent(RandomEngine(["no"]), reply=ReplyMode.TEXT)).act(
-            information_states(KUHN)[0][0].observation
-        )
-
-    with pytest.raises(PlayError, match="told to give up"):
-        asyncio.run(seat_and_act())
 
 
 def test_where_the_engine_does_not_say_replies_are_sampled_and_counted() -> None:

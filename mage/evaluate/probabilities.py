@@ -13,12 +13,12 @@ from typing import NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import msgspec
 
-from mage.errors import ConfigError, PlayError
+from mage.errors import ConfigError
 from mage.games.openspiel import Game
 from mage.games.words.base import State
 from mage.players.solver import MAX_STATES
-from mage.protocols import Agent, Player
-from mage.types import Observation, Reply
+from mage.protocols import Agent
+from mage.types import Observation
 
 T = TypeVar("T")
 Step = tuple[str, str] | None
@@ -58,28 +58,6 @@ class Place(NamedTuple):
     observation: Observation
     before: Step
     """How its seat came here."""
-
-
-class Dictated:
-    """An agent whose moves another player chooses; in its memory they are its own."""
-
-    def __init__(self, agent: OpenAgent, chooser: Player) -> None:
-        self.info = agent.info
-        self._agent = agent
-        self._chooser = chooser
-
-    async def act(self, observation: Observation) -> Reply:
-        chosen = await self._chooser.act(observation)
-        if chosen.action is None:
-            raise PlayError(f"seat {observation.seat} is told to give up, which cannot be dictated")
-        self._agent.dictate(observation, chosen.action)
-        return Reply(chosen.action, "", ())
-
-    async def reflect(self, outcome: Observation) -> Reply | None:
-        return await self._agent.reflect(outcome)
-
-    def memory(self) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
-        return self._agent.memory()
 
 
 def information_states(game: Game, episode: int = 0) -> list[list[Place]]:

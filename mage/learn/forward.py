@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mage.errors import ConfigError
 from mage.learn.batch import MicroBatch
-from mage.learn.head import Head
+from mage.learn.head import Head, Reading
 
 _MAX_KINDS = 32
 
@@ -46,8 +46,8 @@ class Policy:
         rows_P, before_P = batch.text_rows_P, batch.text_before_P
         return self._head.predict(states_BTD[rows_P, before_P], batch.tokens_BT[rows_P, before_P + 1])
 
-    def read(self, hidden_ND: Tensor, batch: MicroBatch) -> tuple[Tensor, Tensor]:
-        """Log-probabilities of the trained tokens and entropies, both over the ids that were allowed."""
+    def read(self, hidden_ND: Tensor, batch: MicroBatch) -> Reading:
+        """Log-probabilities of the trained tokens, entropies and evenness, all over the ids that were allowed."""
         return self._head.read(hidden_ND, batch)
 
 

@@ -24,7 +24,9 @@ _CHUNK_BYTES = 2**29
 SMALL_VOCABULARY = 4096
 """Up to this size the whole head costs less than picking rows of it."""
 
-Read = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+Reading = tuple[Tensor, Tensor, Tensor]
+"""Log-probabilities, entropies and evenness, aligned with tokens; `read_logits` says what they are."""
+Read = Callable[[Tensor, Tensor, Tensor], Reading]
 
 
 class Head:
@@ -39,8 +41,8 @@ class Head:
         self._is_small = model.config.vocab_size <= SMALL_VOCABULARY
         self._read_all: Read = torch.compile(read_all, dynamic=True) if compiled else read_all
 
-    def read(self, hidden_ND: Tensor, batch: MicroBatch) -> tuple[Tensor, Tensor]:
-        """Log-probabilities of the targets and entropies, both over the ids that were allowed."""
+    def read(self, hidden_ND: Tensor, batch: MicroBatch) -> Reading:
+        """Log-probabilities of the targets, entropies and evenness, all over the ids that were allowed."""
         if not self._is_plain:
             # Something follows the head, a cap or a scale, that only the model's own forward pass knows.
             logits_BTV = self._model(input_ids=batch.tokens_BT, use_cache=False).logits
@@ -48,14 +50,13 @@ class Head:
             return read_logits(self._cooled(logits_NV), batch.targets_N, batch.allowed_NK)
         if self._is_small or not self._has_rows:
             return self._in_chunks(read_logits, self._whole, hidden_ND, batch.targets_N, batch.allowed_NK)
-        logprobs_N = hidden_ND.new_zeros(len(hidden_ND), dtype=torch.float32)
-        entropy_N = torch.zeros_like(logprobs_N)
+        found_N = [hidden_ND.new_zeros(len(hidden_ND), dtype=torch.float32) for _ in range(3)]
         for rows_M, read in ((batch.chosen_M, self._read_chosen), (batch.free_M, self._read_free)):
             if len(rows_M):
-                found = read(hidden_ND[rows_M], batch.targets_N[rows_M], batch.allowed_NK[rows_M], batch.ids_U)
-                logprobs_N = logprobs_N.index_copy(0, rows_M, found[0])
-                entropy_N = entropy_N.index_copy(0, rows_M, found[1])
-        return logprobs_N, entropy_N
+                read_M = read(hidden_ND[rows_M], batch.targets_N[rows_M], batch.allowed_NK[rows_M], batch.ids_U)
+                found_N = [old_N.index_copy(0, rows_M, new_M) for old_N, new_M in zip(found_N, read_M, strict=True)]
+        logprobs_N, entropy_N, evenness_N = found_N
+        return logprobs_N, entropy_N, evenness_N
 
     def predict(self, hidden_PD: Tensor, targets_P: Tensor) -> Tensor:
         """Log-probabilities of tokens out of the whole vocabulary."""
@@ -64,9 +65,7 @@ class Head:
         ids_P0 = targets_P.new_zeros(len(targets_P), 0)
         return self._in_chunks(self._read_all, self._whole, hidden_PD, targets_P, ids_P0)[0]
 
-    def _read_chosen(
-        self, hidden_MD: Tensor, targets_M: Tensor, allowed_MK: Tensor, ids_U: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _read_chosen(self, hidden_MD: Tensor, targets_M: Tensor, allowed_MK: Tensor, ids_U: Tensor) -> Reading:
         """Tokens chosen from some ids: only those that some row of the micro-batch allows have logits."""
         head = self._model.lm_head
         weight_UD = head.weight.index_select(0, ids_U)
@@ -76,9 +75,7 @@ class Head:
         logits = partial(_product, weight_VD=weight_UD, bias_V=bias_U)
         return self._in_chunks(read_allowed, logits, hidden_MD, columns_M, columns_MK, len(ids_U))
 
-    def _read_free(
-        self, hidden_MD: Tensor, targets_M: Tensor, allowed_MK: Tensor, ids_U: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _read_free(self, hidden_MD: Tensor, targets_M: Tensor, allowed_MK: Tensor, ids_U: Tensor) -> Reading:
         """Tokens chosen from all ids."""
         return self._in_chunks(self._read_all, self._whole, hidden_MD, targets_M, allowed_MK)
 
@@ -95,10 +92,10 @@ class Head:
         targets_M: Tensor,
         ids_MK: Tensor,
         width: int | None = None,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Reading:
         """Read rows whose logits have `width` columns, or one for each id, as many at a time as may be."""
 
-        def piece(hidden_CD: Tensor, targets_C: Tensor, ids_CK: Tensor) -> tuple[Tensor, Tensor]:
+        def piece(hidden_CD: Tensor, targets_C: Tensor, ids_CK: Tensor) -> Reading:
             return read(self._cooled(logits(hidden_CD)), targets_C, ids_CK)
 
         size = max(1, self._chunk_bytes // (4 * (width or self._model.config.vocab_size)))
@@ -108,7 +105,8 @@ class Head:
             checkpoint(piece, *rows, use_reentrant=False, preserve_rng_state=False)
             for rows in zip(*(torch.split(rows, size) for rows in (hidden_MD, targets_M, ids_MK)), strict=True)
         ]
-        return torch.cat([logprobs_C for logprobs_C, _ in found]), torch.cat([entropy_C for _, entropy_C in found])
+        logprobs_M, entropy_M, evenness_M = (torch.cat(pieces) for pieces in zip(*found, strict=True))
+        return logprobs_M, entropy_M, evenness_M
 
     def _cooled(self, logits_NV: Tensor) -> Tensor:
         return logits_NV.float() / self.temperature

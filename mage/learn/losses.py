@@ -10,40 +10,42 @@ from torch import Tensor
 from mage.types import Divergence
 
 
-def read_logits(logits_NV: Tensor, targets_N: Tensor, allowed_NK: Tensor) -> tuple[Tensor, Tensor]:
-    """The targets' log-probabilities and the entropies, both over the ids that were allowed.
+def read_logits(logits_NV: Tensor, targets_N: Tensor, allowed_NK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The targets' log-probabilities, the entropies and the evenness, all over the ids that were allowed.
 
-    Entropy is divided by the logarithm of the number of allowed ids: 1 is uniform, 0 is certain. A row of
-    `allowed_NK` that is -1 throughout allows the whole vocabulary.
+    Entropy is divided by the logarithm of the number of allowed ids: 1 is uniform, 0 is certain. Evenness is minus the
+    divergence of the policy from the uniform choice, KL(uniform || policy): 0 is uniform, and there is no end below. A
+    row of `allowed_NK` that is -1 throughout allows the whole vocabulary, of which no even choice is wanted: it has 0.
     """
     constrained_N = (allowed_NK >= 0).any(dim=1)
-    logprobs_N = logits_NV.new_zeros(len(targets_N))
-    entropy_N = logits_NV.new_zeros(len(targets_N))
+    found_N = [logits_NV.new_zeros(len(targets_N)) for _ in range(3)]
     for rows_M, read in ((constrained_N, read_allowed), (~constrained_N, read_all)):
         index_M = rows_M.nonzero().squeeze(1)
         if len(index_M):
-            found = read(logits_NV[index_M], targets_N[index_M], allowed_NK[index_M])
-            logprobs_N = logprobs_N.index_copy(0, index_M, found[0])
-            entropy_N = entropy_N.index_copy(0, index_M, found[1])
-    return logprobs_N, entropy_N
+            read_M = read(logits_NV[index_M], targets_N[index_M], allowed_NK[index_M])
+            found_N = [old_N.index_copy(0, index_M, new_M) for old_N, new_M in zip(found_N, read_M, strict=True)]
+    logprobs_N, entropy_N, evenness_N = found_N
+    return logprobs_N, entropy_N, evenness_N
 
 
-def read_all(logits_MV: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> tuple[Tensor, Tensor]:
+def read_all(logits_MV: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The same where every id was allowed, whatever `allowed_MK` holds."""
     logprobs_MV = logits_MV.log_softmax(dim=1)
     entropy_M = -(logprobs_MV.exp() * logprobs_MV).sum(dim=1) / math.log(logits_MV.shape[1])
-    return logprobs_MV.gather(1, targets_M[:, None]).squeeze(1), entropy_M
+    return logprobs_MV.gather(1, targets_M[:, None]).squeeze(1), entropy_M, torch.zeros_like(entropy_M)
 
 
-def read_allowed(logits_MV: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> tuple[Tensor, Tensor]:
+def read_allowed(logits_MV: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The same where every row has some allowed ids; -1 fills the rows up."""
     absent_MK = allowed_MK < 0
     logits_MK = logits_MV.gather(1, allowed_MK.clamp(min=0)).masked_fill(absent_MK, -torch.inf)
     # 0 * -inf is nan, in the gradient too: absent entries become 0 before the product.
     logprobs_MK = logits_MK.log_softmax(dim=1).masked_fill(absent_MK, 0.0)
-    entropy_M = -(logprobs_MK.exp() * logprobs_MK).sum(dim=1) / (~absent_MK).sum(dim=1).clamp(min=2).log()
+    num_M = (~absent_MK).sum(dim=1)
+    entropy_M = -(logprobs_MK.exp() * logprobs_MK).sum(dim=1) / num_M.clamp(min=2).log()
+    evenness_M = logprobs_MK.sum(dim=1) / num_M + num_M.log()
     column_M = (allowed_MK == targets_M[:, None]).int().argmax(dim=1)
-    return logprobs_MK.gather(1, column_M[:, None]).squeeze(1), entropy_M
+    return logprobs_MK.gather(1, column_M[:, None]).squeeze(1), entropy_M, evenness_M
 
 
 def policy_loss(

@@ -45,6 +45,8 @@ class LearnerSettings(msgspec.Struct, frozen=True):
     """The entropy bonus goes from start to end over the run."""
     entropy_reflect: float
     """What a reflection's entropy counts for, relative to that of play turns."""
+    entropy_even: float
+    """What evenness counts for, relative to entropy."""
     entropy_floor: float
     """The bonus is raised while the normalised entropy of play turns is under this; 0 is off."""
     entropy_rate: float

@@ -42,6 +42,7 @@ BOUNDS: Mapping[str, Perturbation] = {
     "credit.turn": DISCOUNT,
     "learner.divergence_weight": Perturbation(),
     "learner.entropy_end": Perturbation(),
+    "learner.entropy_even": Perturbation(),
     "learner.entropy_floor": Perturbation(highest=1.0),
     "learner.entropy_reflect": Perturbation(),
     "learner.entropy_start": Perturbation(),
