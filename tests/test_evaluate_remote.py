@@ -99,7 +99,9 @@ def test_few_trials_are_under_way_with_a_remote_opponent_too(server: ChatServer)
     spent = evaluate("uniform", "--game", "rps(rounds=1)", "--opponents", server.agent, "--trials", "40", "--seat", "0",
                      "--episodes", "2", "--max-calls", "45", "-o", "out")  # fmt: skip
     assert str(spent.exception) == "the budget of 45 remote calls is spent"
-    assert count_lines(Path("out") / "trials.jsonl") > 10, "and not all forty half-way"
+    # Sixteen under way have sent two calls each at most, which leaves seven that are done. Of forty at once, all would
+    # have sent one before any sends its second: two could be done.
+    assert count_lines(Path("out") / "trials.jsonl") > 5, "and not all forty half-way"
 
 
 def test_a_budget_that_is_spent_ends_it_and_it_goes_on_to_the_same_report(server: ChatServer) -> None:
