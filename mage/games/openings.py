@@ -28,6 +28,17 @@ def without_opening(spec: Spec) -> Spec:
     return Spec(spec.name, spec.args, tuple((name, value) for name, value in spec.kwargs if name != OPENING))
 
 
+def with_opening(spec: Spec, opening: int) -> Spec:
+    """The game with so many drawn moves, whatever its spec says of them.
+
+    >>> from mage.spec import parse_spec
+    >>> [str(with_opening(parse_spec("tic_tac_toe(opening=1)"), opening)) for opening in (0, 2)]
+    ['tic_tac_toe', 'tic_tac_toe(opening=2)']
+    """
+    usual = without_opening(spec)
+    return Spec(usual.name, usual.args, tuple(sorted([*usual.kwargs, (OPENING, opening)]))) if opening else usual
+
+
 def opening_of(spec: Spec) -> int:
     """How many moves a spec wants drawn; 0 where it says nothing of it.
 

@@ -7,9 +7,11 @@ trial is a token stream like any other, and only who decided differs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
+from itertools import product
 
-from mage.build import draw_tasks, language_seating, members_of
+import msgspec
+
+from mage.build import draw_tasks, games_of, language_seating, members_of
 from mage.engines.trie import Trie
 from mage.errors import ConfigError, EngineError
 from mage.evaluate.exact import BayesSeating, Objective, bayes_optimal
@@ -99,7 +101,7 @@ def teacher_of(config: Config, spec: str) -> Seating:
         check_opponent(spec, game, seat)
 
     def seat_player(task: Task, sibling: int) -> Agent:
-        return Guest(make_player(spec, game, task.seat, derive(task.seed, "teacher", sibling)), spec)
+        return Guest(make_player(spec, load_game(task.game), task.seat, derive(task.seed, "teacher", sibling)), spec)
 
     return seat_player
 
@@ -111,9 +113,10 @@ def _bayes(config: Config) -> Seating:
     pool = list(zip(members, weights, strict=True))
     seating = BayesSeating(pool, Objective.LAST)
     try:
-        for task in islice(draw_tasks(config, "teacher"), len(config.trial.seats)):
-            seating(task, 0)
-            bayes_optimal(task.game, pool, task.seat, task.episodes, Objective.LAST)
+        some = next(draw_tasks(config, "teacher"))
+        for game, seat in product(games_of(config), config.trial.seats):
+            seating(msgspec.structs.replace(some, game=game, seat=seat), 0)
+            bayes_optimal(game, pool, seat, some.episodes, Objective.LAST)
     except InexactError as error:
         raise ConfigError(f"{_ESTIMATOR}: there is no exact plan against this population: {error}") from None
     return seating
