@@ -40,6 +40,8 @@ def check(config: Config) -> None:
                 check_opponent(member, game, other)
     for opened in games_of(config):
         load_game(opened)
+    if config.batch.revisit and config.credit.estimator == "cloning":
+        raise ConfigError(f"batch.revisit = {config.batch.revisit}: a teacher's scores do not say what the agent lacks")
     if not config.trial.seats:
         raise ConfigError("trial.seats = []: name at least one seat")
     check_agent(config.agent)

@@ -71,6 +71,8 @@ def check_league(config: Config) -> None:
         raise ConfigError(f"batch.groups = {config.batch.groups}: must be shared out among {league.learners} learners")
     if config.batch.replacements:
         raise ConfigError(f"batch.replacements = {config.batch.replacements}: a league replaces no groups; set it to 0")
+    if config.batch.revisit:
+        raise ConfigError(f"batch.revisit = {config.batch.revisit}: a league meets no task again; set it to 0")
     if config.credit.estimator == "cloning" or config.agent.tutor:
         raise ConfigError(
             "league.learners: nobody is taught in a league; leave out credit.estimator cloning and tutors"

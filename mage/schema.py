@@ -133,6 +133,8 @@ class BatchConfig(FrozenModel):
     """Sibling trials per task: they are compared with each other."""
     replacements: Count = 1
     """How often dead groups, whose siblings all scored alike, are replaced by new tasks within a step."""
+    revisit: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """The share of a step's tasks that were played before: those that went worse than others of their kind."""
     least: Share = 0.0
     """The share of groups to train on at least. Where fewer are live, dead ones fill up: they carry no advantage, but
     the entropy bonus, without which a policy that has become sure of everything stays so."""

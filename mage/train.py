@@ -17,9 +17,11 @@ from mage.evaluate.splits import Split
 from mage.evaluate.suite import SplitReport, evaluation_tasks, judge
 from mage.learn.parts import Parts
 from mage.learn.progress import Progress
+from mage.learn.revisits import Met, draw_again
 from mage.learn.samples import to_samples
 from mage.record.figures import of_teacher, step_figures
 from mage.schema import Config
+from mage.seeds import derive
 from mage.types import Failure, Group, Sample, Task, Trial
 
 
@@ -28,7 +30,7 @@ async def train(config: Config, parts: Parts, progress: Progress) -> None:
     if progress.step == 0:
         progress.keep(await showcase(parts, 0))
     while not (progress.is_finished or progress.is_stopped):
-        groups, figures = await collect(config, parts, progress.step, progress.stats)
+        groups, figures = await collect(config, parts, progress.step, progress.stats, progress.met)
         credited = parts.credit(groups)
         advantages, stats = parts.estimator.estimate(credited, progress.stats)
         live, dead = split_dead(advantages)
@@ -49,19 +51,24 @@ async def train(config: Config, parts: Parts, progress: Progress) -> None:
         progress.finish(await evaluate(config, parts, progress.step, config.evaluation.final_trials))
 
 
-async def collect(config: Config, parts: Parts, step: int, stats: Stats) -> tuple[list[Group], dict[str, float]]:
-    """Play a step's groups. Dead ones are replaced, within a bound, by tasks from a stream of their own."""
+async def collect(
+    config: Config, parts: Parts, step: int, stats: Stats, met: Sequence[Met] = ()
+) -> tuple[list[Group], dict[str, float]]:
+    """Play a step's groups, new tasks and some met again. Dead ones are replaced, within a bound, by further tasks."""
     batch = config.batch
     await parts.publish(step)
-    drawn = await parts.play(parts.tasks(batch.groups, "tasks", step), batch.size, step)
-    groups, latest = list(drawn), drawn
+    again = draw_again(met, int(batch.revisit * batch.groups), derive(config.seed, "revisits", step))
+    drawn = parts.tasks(batch.groups - len(again), "tasks", step)
+    first = [*(0 for _ in drawn), *(known.siblings for known in again)]
+    latest = await parts.play([*drawn, *(known.task for known in again)], batch.size, step, first)
+    groups = list(latest)
     for number in range(batch.replacements):
         dead = split_dead(parts.estimator.estimate(parts.credit(latest), stats)[0])[1]
         if not dead:
             break
         latest = await parts.play(parts.tasks(len(dead), "replacements", step, number), batch.size, step)
         groups += latest
-    figures = step_figures(drawn, groups)
+    figures = step_figures(groups[: len(drawn)], groups, len(again))
     return groups, figures if parts.teacher is None else of_teacher(figures)
 
 

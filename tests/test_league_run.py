@@ -270,6 +270,7 @@ def test_adapters_of_one_base_are_a_league_too(mage: Mage, recipe: Path, tmp_pat
     [
         ("batch.groups=13", "must be shared out among 3 learners"),
         ("batch.replacements=1", "a league replaces no groups"),
+        ("batch.revisit=0.5", "a league meets no task again"),
         ("league.sampler=fair", "unknown sampler 'fair'"),
         ('league.explore=["learner.epochs"]', "'learner.epochs' cannot be explored"),
         ("credit.estimator=cloning", "nobody is taught in a league"),

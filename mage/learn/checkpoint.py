@@ -26,6 +26,7 @@ from mage.alarms import Watch
 from mage.credit.stats import Stats
 from mage.errors import RecordError
 from mage.learn.learner import Learner
+from mage.learn.revisits import Met
 from mage.models.load import Loaded
 from mage.record.files import write_atomically
 
@@ -49,6 +50,8 @@ class TrainState(msgspec.Struct, frozen=True):
     """The step of the checkpoint that an alarm goes back to."""
     watch: Watch
     rollbacks: int
+    met: tuple[Met, ...] = ()
+    """The tasks that may be met again."""
 
 
 def save_checkpoint(

@@ -77,14 +77,19 @@ class Parts:
         """Whether a tutor keeps the agent's notes in a task of a step of the training."""
         return uniform(task.seed, "tutor") < tutored_share(self.config.agent, step)
 
-    async def play(self, tasks: Sequence[Task], size: int, step: int | None = None) -> list[Group]:
+    async def play(
+        self, tasks: Sequence[Task], size: int, step: int | None = None, first: Sequence[int] = ()
+    ) -> list[Group]:
         """Siblings of every task. A trial may fail, but not all of them: then nothing could be learned.
 
-        With the `step` of a training a teacher plays, or a tutor is there, where the config asks for one.
+        With the `step` of a training a teacher plays, or a tutor is there, where the config asks for one. `first` has
+        the numbers of the tasks' first siblings.
         """
         seating = self.seating if step is None else self._training(step)
         with self.vitals.playing():
-            groups = await play_groups(self.world, tasks, size, seating, concurrency=self.config.batch.concurrency)
+            groups = await play_groups(
+                self.world, tasks, size, seating, concurrency=self.config.batch.concurrency, first=first
+            )
         self.refuse_failed(groups)
         return groups
 

@@ -24,6 +24,7 @@ from mage.learn.checkpoint import (
     save_checkpoint,
 )
 from mage.learn.parts import Parts
+from mage.learn.revisits import Met, remember
 from mage.learn.transcripts import Transcripts
 from mage.record.credit import CREDIT
 from mage.record.files import JsonLines, count_lines, cut_lines, write_atomically
@@ -62,6 +63,8 @@ class Progress:
         self._max_s = None if max_minutes is None else 60 * max_minutes
         self.step = 0
         self.stats: Stats = EMPTY
+        self.met: tuple[Met, ...] = ()
+        """The tasks that may be met again."""
         self._watch: Watch = NOTHING_SEEN
         self._best: tuple[float, int] | None = None
         """The best mean score of the last episode over all splits, and its step."""
@@ -107,6 +110,8 @@ class Progress:
             self._trials.unpaid(self.step, failure)
         self.step += 1
         self.stats = stats
+        if self._config.batch.revisit:
+            self.met = remember(self.met, groups, self._config.batch.size)
         self._trackers.log(self.step, figures)
         timings = self._time(figures)
         self._display.step(self.step, figures, timings)
@@ -261,6 +266,7 @@ class Progress:
             healthy=self._healthy,
             watch=self._watch,
             rollbacks=self._rollbacks,
+            met=self.met,
         )
         loaded = self._parts.loaded
         card = model_card(self._config, self.step, loaded.name)
@@ -285,7 +291,7 @@ class Progress:
             state = load_checkpoint(saved[-1], self._parts.learner)
             self.step, self.stats, self._watch = state.step, state.stats, state.watch
             self._best, self._healthy = state.best, state.healthy
-            self._rollbacks, lines = state.rollbacks, state.lines
+            self._rollbacks, self.met, lines = state.rollbacks, state.met, state.lines
             self._load_more(saved[-1])
         self._prune()
         if self.is_judged and not self.is_finished:  # It was told to go on.

@@ -11,11 +11,14 @@ from mage.players.table import family
 from mage.types import Ending, Group, Trial
 
 
-def step_figures(drawn: Sequence[Group], groups: Sequence[Group]) -> dict[str, float]:
-    """Figures of the groups first drawn; `groups` also has the replacements of dead ones."""
+def step_figures(drawn: Sequence[Group], groups: Sequence[Group], num_again: int = 0) -> dict[str, float]:
+    """Figures of the groups first drawn; `groups` also has those met again and the replacements of dead ones."""
     trials = [trial for group in drawn for trial in group.trials]
     num_failed = sum(len(group.failures) for group in groups)
-    figures = {"play/failed_trials": float(num_failed), "groups/replacements": float(len(groups) - len(drawn))}
+    num_replaced = len(groups) - len(drawn) - num_again
+    figures = {"play/failed_trials": float(num_failed), "groups/replacements": float(num_replaced)}
+    if num_again:
+        figures["groups/revisited"] = float(num_again)
     if not trials:
         return figures
     return {**figures, **_scores(trials), **_health(trials), **_cost(groups), **_shares(drawn, groups)}
@@ -56,7 +59,7 @@ def _health(trials: Sequence[Trial]) -> dict[str, float]:
 
 
 def _cost(groups: Sequence[Group]) -> dict[str, float]:
-    """What was played is what it cost: replacements are counted too."""
+    """What was played is what it cost: replacements and tasks met again are counted too."""
     trials = [trial for group in groups for trial in group.trials]
     calls = [call for trial in trials for turn in agent_turns(trial) for call in turn.calls]
     return {
@@ -66,7 +69,7 @@ def _cost(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def _shares(drawn: Sequence[Group], groups: Sequence[Group]) -> dict[str, float]:
-    """How the mixture of opponents moved because dead groups were replaced."""
+    """How the mixture of opponents moved because dead groups were replaced and tasks met again."""
     before, after = (Counter(family(o) for g in some for o in g.task.opponents) for some in (drawn, groups))
     shares: dict[str, float] = {}
     for name in sorted(after):

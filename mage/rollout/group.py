@@ -48,10 +48,17 @@ async def outcomes_of(
 
 
 async def play_groups(
-    world: World, tasks: Sequence[Task], size: int, seating: Seating, *, concurrency: int = 1000
+    world: World,
+    tasks: Sequence[Task],
+    size: int,
+    seating: Seating,
+    *,
+    concurrency: int = 1000,
+    first: Sequence[int] = (),
 ) -> list[Group]:
-    """Play `size` siblings of each task."""
-    jobs = [(task, sibling) for task in tasks for sibling in range(size)]
+    """Play `size` siblings of each task, numbered from `first` of the task on; from 0 where that is empty."""
+    starts = zip(tasks, first or [0] * len(tasks), strict=True)
+    jobs = [(task, start + sibling) for task, start in starts for sibling in range(size)]
     outcomes = [outcome async for outcome in play_trials(world, jobs, seating, concurrency=concurrency)]
     return [_group(task, outcomes[i * size : (i + 1) * size]) for i, task in enumerate(tasks)]
 
