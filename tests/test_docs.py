@@ -189,7 +189,7 @@ def keys_of(values: Any) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Four small runs that together write everything there is to write."""
+    """Five small runs that together write everything there is to write."""
     folder = tmp_path_factory.mktemp("runs")
     common: dict[str, object] = {
         **SMALL,
@@ -220,11 +220,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     }
     exploding = {"steps": 1, "learner.lr": 1e30, "learner.epochs": 2}
     cloning = {"steps": 1, "credit.estimator": "cloning"}
+    revisiting = {"batch.groups": 8, "batch.revisit": 0.2, "population.split": "", "population.members": ["uniform"]}
     special: dict[str, Mapping[str, object]] = {
         "everything": everything,
         "collapsing": collapsing,
         "exploding": exploding,
         "cloning": cloning,
+        "revisiting": revisiting,
     }
     made: list[Path] = []
     for name, values in special.items():
