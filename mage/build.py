@@ -128,7 +128,7 @@ def task_of(config: Config, opponents: tuple[str, ...], index: int, seed: int) -
     """The task of an index in a stream, against these opponents: a config's trials take its seats in turn."""
     games = games_of(config)
     return Task(
-        game=games[pick_index((1.0,) * len(games), uniform(seed, "opening"))],
+        game=games[int(uniform(seed, "opening") * len(games))],
         opponents=opponents,
         seat=config.trial.seats[index % len(config.trial.seats)],
         seed=seed,

@@ -253,6 +253,23 @@ def test_a_teacher_plays_whatever_opening_a_task_has(teacher: str) -> None:
             assert task.game == f"tic_tac_toe(opening={len(drawn)})"
 
 
+def test_a_teacher_who_plans_has_a_plan_for_every_opening_and_seat(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[tuple[str, int]] = []
+
+    def plan(game: str, pool: object, seat: int, *_: object) -> None:
+        planned.append((game, seat))
+
+    monkeypatch.setattr("mage.learn.teacher.bayes_optimal", plan)
+    others = (
+        "population.split=",
+        'population.members=["preferred:edges"]',
+        "population.weights=[]",
+        "trial.episodes=1",
+    )
+    teacher_of(load_config("tictactoe-llm", ("trial.openings=[0,1]", *others)), "bayes-optimal")
+    assert planned == [(game, seat) for game in ("tic_tac_toe", ONE) for seat in (0, 1)]
+
+
 def test_shipped_splits_from_drawn_moves_have_the_same_players() -> None:
     for name, usual in (("tictactoe-openings", "tictactoe-weak"), ("tictactoe-minimax-openings", "tictactoe-minimax")):
         assert load_split(name).members == load_split(usual).members

@@ -11,7 +11,7 @@ from typing import Any
 
 from mage.errors import ConfigError
 from mage.games.words.base import State
-from mage.spec import Spec, whole
+from mage.spec import Spec, make_spec, whole
 
 OPENING = "opening"
 MAX_LINES = 20_000
@@ -36,7 +36,7 @@ def with_opening(spec: Spec, opening: int) -> Spec:
     ['tic_tac_toe', 'tic_tac_toe(opening=2)']
     """
     usual = without_opening(spec)
-    return Spec(usual.name, usual.args, tuple(sorted([*usual.kwargs, (OPENING, opening)]))) if opening else usual
+    return make_spec(usual.name, *usual.args, **{**usual.named, OPENING: opening}) if opening else usual
 
 
 def opening_of(spec: Spec) -> int:

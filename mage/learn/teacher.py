@@ -101,7 +101,7 @@ def teacher_of(config: Config, spec: str) -> Seating:
         check_opponent(spec, game, seat)
 
     def seat_player(task: Task, sibling: int) -> Agent:
-        return Guest(make_player(spec, load_game(task.game), task.seat, derive(task.seed, "teacher", sibling)), spec)
+        return Guest(make_player(spec, game, task.seat, derive(task.seed, "teacher", sibling)), spec)
 
     return seat_player
 
