@@ -16,7 +16,7 @@ from time import perf_counter
 
 from tests.guard.compare import Compared, compare_folders
 from tests.guard.scenarios import SCENARIOS, Scenario
-from tests.guard.trees import ROOT, GuardError, fill_cache, resolved, run_scenario
+from tests.guard.trees import ROOT, GuardError, Tree, fill_cache, resolved
 
 BASE = "761d273"
 _SHOWN = 8
@@ -27,15 +27,21 @@ _ROW = "{:<16} {:>6} {:>8} {:>9} {:>8}  {}"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the scenarios, print a table, and return the exit code: 1 where something differs."""
     options = _parser().parse_args(arguments)
+    unknown = set(options.scenarios) - set(options.names)
+    if unknown:
+        print(
+            f"guard: unknown scenario {', '.join(sorted(unknown))}; known: {', '.join(options.names)}", file=sys.stderr
+        )
+        return 2
     wanted = [scenario for scenario in SCENARIOS if not options.scenarios or scenario.name in options.scenarios]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the worktree is removed then too
     try:
         commit = resolved(options.base)
         print(f"base {commit[:12]}, present tree {ROOT}\n")
         print(_ROW.format("scenario", "files", "tensors", "values", "seconds", "verdict"), flush=True)
-        with tempfile.TemporaryDirectory(prefix="mage-guard-") as scratch:
+        with tempfile.TemporaryDirectory(prefix="mage-guard-") as scratch, Tree(ROOT, is_base=False) as tree:
             verdicts = [
-                _judge(scenario, base, Path(scratch), options.keep) for scenario, base in fill_cache(wanted, commit)
+                _judge(scenario, base, tree, Path(scratch) / scenario.name, options.keep)
+                for scenario, base in fill_cache(wanted, commit)
             ]
     except GuardError as error:
         print(f"guard: {error}", file=sys.stderr)
@@ -57,14 +63,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _judge(scenario: Scenario, base: Path, scratch: Path, keep: Path | None) -> bool:
+def _judge(scenario: Scenario, base: Path, tree: Tree, present: Path, keep: Path | None) -> bool:
     """Run a scenario with the present tree, compare, and print a row; whether all is equal."""
     begun = perf_counter()
-    present = scratch / scenario.name
     problems: list[str] = []
     compared = Compared()
     try:
-        run_scenario(scenario, ROOT, present, is_base=False)
+        tree.run(scenario, present)
         compared = compare_folders(base, present)
         problems = compared.differences
         verdict = f"{len(problems)} differences" if problems else "equal"
@@ -83,4 +88,5 @@ def _judge(scenario: Scenario, base: Path, scratch: Path, keep: Path | None) -> 
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the worktree is removed then too
     sys.exit(main())

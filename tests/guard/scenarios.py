@@ -16,6 +16,14 @@ _KEPT = "checkpoint.every=2 checkpoint.transcripts=1 evaluation.trials=1 evaluat
 _TINY = f"agent.model={_MODEL} agent.context=512 batch.groups=2 batch.size=4 steps=3 {_KEPT}"
 _SEVEN = "evaluation.splits='[\"rps-seven\"]'"
 
+_TWO = 'population.split= population.members=\'["copy","beat-last"]\''
+_ROCKS = _TWO.replace("copy", "always:rock").replace("beat-last", "memory-one(first=1,map=[0,0,0],on=them)")
+_TERMS = (
+    "learner.epochs=2 learner.minibatches=2 learner.decay=true learner.divergence=k3 learner.divergence_weight=0.1"
+    " learner.weight=token learner.entropy_floor=0.9999 learner.entropy_rate=1.0 learner.warmup=2"
+)
+_PROMPTING = (("react", "both"), ("reflexion", "reflections"), ("linked-notes", "reflections"), ("cases", "history"))
+
 
 @dataclass(frozen=True)
 class Scenario:
@@ -65,6 +73,14 @@ SCENARIOS = (
         ),
     ),
     Scenario(
+        "league-exploit",
+        (
+            f"train rps-league {_TINY} {_SEVEN} {_ROCKS} batch.groups=6 steps=4 league.learners=2"
+            " league.exploit_every=2 league.snapshot_every=3 league.factor=30 league.options.share=0.9 learner.lr=0.01 seed=2",
+            "league run",
+        ),
+    ),
+    Scenario(
         "rps-notes",
         (
             f"train rps-notes {_TINY} batch.groups=4 steps=5 agent.tutor_steps=2 agent.tutor_fade=2",
@@ -80,10 +96,60 @@ SCENARIOS = (
         ),
     ),
     Scenario(
-        "lora",
+        "rps-text",
         (
-            f"train rps {_TINY} {_SEVEN} learner.lora_rank=2",
-            "export-model run --out model",
+            f"train rps {_TINY} {_SEVEN} agent.reply=text agent.memory=both agent.prefill='<action>' agent.max_tokens=8"
+            " agent.reflection_tokens=4 credit.invalid_penalty=0.1 credit.cut_penalty=0.05 credit.length_penalty=0.01",
+        ),
+    ),
+    Scenario("lora", (f"train rps {_TINY} {_SEVEN} learner.lora_rank=2", "export-model run --out model")),
+    Scenario(
+        "kuhn-selfplay",
+        (
+            f"train kuhn-selfplay {_TINY} batch.groups=4 league.nashconv_every=1",
+            "nashconv run --game kuhn_poker --trials 2 --out nashconv",
+        ),
+    ),
+    Scenario("rps-cloning", (f"train rps-cloning {_TINY} {_SEVEN}",)),
+    Scenario("rps-ppo", (f"train rps-ppo {_TINY} {_SEVEN} learner.epochs=2 learner.minibatches=2",)),
+    Scenario("rps-revisit", (f"train rps {_TINY} {_SEVEN} {_TWO} batch.groups=4 batch.revisit=0.25 steps=5",)),
+    Scenario(
+        "tictactoe-even",
+        (
+            f"train tictactoe-llm {_TINY} device=cpu agent.model={_MODEL.replace('512', '1280')} agent.context=1280"
+            " evaluation.splits='[\"tictactoe-weak\"]' evaluation.final_trials=1",
+        ),
+    ),
+    Scenario(
+        "resumed",
+        (
+            f"train rps {_TINY} {_SEVEN} steps=2 {_TERMS}",
+            "train --resume run steps=4",
+            "train --resume run steps=5 learner.lr=1e-4",
+        ),
+    ),
+    Scenario(
+        "methods",
+        (
+            *(f"train rps-{name} {_TINY} {_SEVEN} --run {name}" for name in ("grpo", "gigpo", "rloo", "lamer", "mage")),
+            f"train rps {_TINY} {_SEVEN} --run reinforce credit.estimator=reinforce credit.options={{}}",
+            "compare grpo gigpo rloo lamer mage reinforce --out compared --no-plots",
+            "cross-play grpo mage uniform copy --game rps(rounds=3) --trials 2 --episodes 2 --out crossplay",
+        ),
+    ),
+    Scenario("sweep", (f"sweep rps-grpo rps-ppo {_TINY} {_SEVEN} --seeds 2", "compare run --out compared --no-plots")),
+    Scenario(
+        "players",
+        (
+            "duel minimax mcts:20 --game tic_tac_toe --trials 4 --run search",
+            "duel cfr best-response:conservative --game kuhn_poker --trials 8 --episodes 2 --run solvers",
+            "evaluate bayes-optimal --game kuhn_poker --opponents kuhn-scripts --trials 4 --out bayes",
+            "cross-play cfr uniform aggressive --game kuhn_poker --trials 4 --out crossplay",
+            *(
+                f"evaluate scripted:counter --method {method} --memory {memory} --opponents rps-seven --trials 2"
+                f" --out {method}"
+                for method, memory in _PROMPTING
+            ),
         ),
     ),
 )
