@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from time import perf_counter
 
@@ -19,8 +20,8 @@ from tests.guard.scenarios import SCENARIOS, Scenario
 from tests.guard.trees import ROOT, GuardError, Tree, fill_cache, resolved
 
 BASE = "761d273"
-_SHOWN = 8
-"""Differences named for each scenario."""
+_SHOWN, _SHOWN_OF_A_FILE = 10, 2
+"""Differences named for each scenario, and for each of its files."""
 _ROW = "{:<16} {:>6} {:>8} {:>9} {:>8}  {}"
 
 
@@ -38,10 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         commit = resolved(options.base)
         print(f"base {commit[:12]}, present tree {ROOT}\n")
         print(_ROW.format("scenario", "files", "tensors", "values", "seconds", "verdict"), flush=True)
-        with tempfile.TemporaryDirectory(prefix="mage-guard-") as scratch, Tree(ROOT, is_base=False) as tree:
+        with (
+            tempfile.TemporaryDirectory(prefix="mage-guard-") as scratch,
+            Tree(ROOT, is_base=False) as tree,
+            closing(fill_cache(wanted, commit)) as bases,
+        ):
             verdicts = [
-                _judge(scenario, base, tree, Path(scratch) / scenario.name, options.keep)
-                for scenario, base in fill_cache(wanted, commit)
+                _judge(scenario, base, tree, Path(scratch) / scenario.name, options.keep) for scenario, base in bases
             ]
     except GuardError as error:
         print(f"guard: {error}", file=sys.stderr)
@@ -78,13 +82,21 @@ def _judge(scenario: Scenario, base: Path, tree: Tree, present: Path, keep: Path
     took_s = f"{perf_counter() - begun:.1f}"
     counts = (compared.num_files, compared.num_tensors, compared.num_values)
     print(_ROW.format(scenario.name, *counts, took_s, verdict), flush=True)
-    for problem in problems[: _SHOWN if compared.num_files else None]:
+    for problem in _first(problems) if compared.num_files else problems:
         print(f"    {problem}", flush=True)
     if keep is not None:
         for name, folder in (("base", base), ("present", present)):
             shutil.copytree(folder, keep / scenario.name / name, dirs_exist_ok=True)
     shutil.rmtree(present, ignore_errors=True)
     return not problems
+
+
+def _first(differences: Sequence[str]) -> list[str]:
+    """A few differences, from as many files as possible."""
+    by_file: dict[str, list[str]] = {}
+    for difference in differences:
+        by_file.setdefault(difference.partition(": ")[0], []).append(difference)
+    return [told for found in by_file.values() for told in found[:_SHOWN_OF_A_FILE]][:_SHOWN]
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ class Tensor:
     data: bytes
 
     def __repr__(self) -> str:
-        return f"{self.dtype}{list(self.shape)} {self.data[:16].hex()}…"
+        return f"{self.dtype}{list(self.shape)}"
 
 
 @dataclass
@@ -66,7 +66,7 @@ def _compare_file(name: str, old: _Side, new: _Side, result: Compared) -> None:
         else:
             result.num_values += 1
         if not _is_same(left, right):
-            result.differences.append(f"{name}: {key}: {_shown(left)} became {_shown(right)}")
+            result.differences.append(f"{name}: {key}: {_shown(left)} became {_shown(right)}{_changed(left, right)}")
 
 
 def _is_same(left: object, right: object) -> bool:
@@ -74,6 +74,14 @@ def _is_same(left: object, right: object) -> bool:
     if isinstance(left, Tensor):
         return left == right
     return type(left) is type(right) and repr(left) == repr(right)
+
+
+def _changed(left: object, right: object) -> str:
+    """How much of a tensor changed, where only its numbers did."""
+    if not isinstance(left, Tensor) or not isinstance(right, Tensor) or len(left.data) != len(right.data):
+        return ""
+    places = [place for place, (old, new) in enumerate(zip(left.data, right.data, strict=True)) if old != new]
+    return f" with {len(places)} of {len(left.data)} bytes changed, the first at {places[0]}" if places else ""
 
 
 def _shown(value: object) -> str:

@@ -75,8 +75,9 @@ SCENARIOS = (
     Scenario(
         "league-exploit",
         (
-            f"train rps-league {_TINY} {_SEVEN} {_ROCKS} batch.groups=6 steps=4 league.learners=2"
-            " league.exploit_every=2 league.snapshot_every=3 league.factor=30 league.options.share=0.9 learner.lr=0.01 seed=2",
+            f"train rps-league {_TINY} {_SEVEN} {_ROCKS} batch.groups=6 steps=4 seed=2"
+            " league.learners=2 league.exploit_every=2 league.options.share=0.9 league.snapshot_every=3"
+            " league.factor=30 learner.lr=0.01",
             "league run",
         ),
     ),

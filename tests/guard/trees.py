@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
@@ -172,7 +172,7 @@ def cached(scenario: Scenario, commit: str) -> Path:
     return root / "mage-guard" / f"{scenario.name}-{key}"
 
 
-def fill_cache(scenarios: Sequence[Scenario], commit: str) -> Iterator[tuple[Scenario, Path]]:
+def fill_cache(scenarios: Sequence[Scenario], commit: str) -> Generator[tuple[Scenario, Path]]:
     """Each scenario with the base's output, which is made where there is none yet."""
     if all(cached(scenario, commit).is_dir() for scenario in scenarios):
         yield from ((scenario, cached(scenario, commit)) for scenario in scenarios)
