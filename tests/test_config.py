@@ -58,18 +58,27 @@ def named_in(page: Path) -> set[str]:
     """Recipes that commands of a page train, sweep or play by, and compositions that stand in its text."""
     text = page.read_text(encoding="utf-8")
     shipped = "|".join(sorted((r.name for r in shipped_recipes() if r.kind.is_whole), key=len, reverse=True))
-    words = {w for line in re.findall(r"mage (?:train|sweep|trials) ([^\n`#]*)", text) for w in line.split()[:2]}
-    names = {word for word in words if re.fullmatch(r"[a-z][a-z0-9+-]*", word)} | set(
-        re.findall(rf"`((?:{shipped})(?:\+[a-z0-9-]+)+)", text)
-    )
-    return names - {"runs", "kills", "makes", "goes"}
+    words = [word for line in re.findall(r"mage (?:train|sweep|trials) ([^\n`#]*)", text) for word in line.split()[:2]]
+    composed = re.findall(rf"`((?:{shipped})(?:\+[a-z0-9-]+)+)", text)
+    return {*(word for word in words if re.fullmatch(r"[a-z][a-z0-9+-]*", word)), *composed}
 
 
 def test_every_recipe_named_in_the_documentation_resolves_and_builds() -> None:
-    found = {page.name: named_in(page) for page in PAGES}
-    assert {"rps-llm+hard", "kuhn-llm"} <= found["README.md"] | found["llm.md"]
-    for name in set().union(*found.values()):
+    names = set().union(*map(named_in, PAGES))
+    assert {"rps-llm+hard", "rps-base+mage", "kuhn-llm", "rps+smollm2+grpo"} <= names
+    for name in names:
         check(load_config(name))
+
+
+def test_every_new_spelling_of_an_earlier_recipe_resolves_and_builds() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    moved = dict(re.findall(r"^  \| `(\S+)` \| `([^`]+)` \|$", text, re.MULTILINE))
+    assert len(moved) == 41
+    for before, now in moved.items():
+        recipe, *overrides = now.split()
+        check(load_config(recipe, overrides))
+        with pytest.raises(ConfigError, match=rf"unknown recipe '{before}'|'{before}' is no whole recipe"):
+            load_config(before)
 
 
 def test_a_recipe_extends_another_and_overrides_come_last(tmp_path: Path) -> None:

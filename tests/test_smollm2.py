@@ -39,7 +39,6 @@ def packaged() -> bool:
 
 
 CHOOSING = {
-    **{f"{game}+smollm2": () for game in ("rps", "kuhn", "tictactoe")},
     **{f"{game}-llm": () for game in ("rps", "kuhn", "tictactoe")},
     **{f"{game}-llm-base+{name}": () for game in ("rps", "kuhn") for name in ("mage", "lamer", "grpo", "gigpo")},
     **{"rps-llm+hard": (), "rps-llm+league": (), "rps-llm+reflections": (), "kuhn-llm+reflections": ()},
