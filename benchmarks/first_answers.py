@@ -1,6 +1,6 @@
 """How many first answers in free text can be used, by a model as it comes: with and without an answer that is begun.
 
-    python benchmarks/first_answers.py [--trials 120] [--temperature 1.0 0.7] [rps-llm-text kuhn-llm-text …]
+    python benchmarks/first_answers.py [--trials 120] [--temperature 1.0 0.7] [rps-llm+text kuhn-llm+text …]
 
 Each trial is asked once, at its first decision, against a player who moves at random. Prints a line for each recipe,
 each prefill (the recipe's own and none) and each temperature, with the actions that were named and some answers.
@@ -23,7 +23,7 @@ from mage.protocols import Seating
 from mage.types import Reply, Task
 
 WORLD = OpenSpielWorld()
-RECIPES = ("rps-llm-text", "kuhn-llm-text", "tictactoe-llm-text")
+RECIPES = ("rps-llm+text", "kuhn-llm+text", "tictactoe-llm+text")
 SHOWN = 3
 
 

@@ -5,8 +5,8 @@ python benchmarks/judge.py rps-cost tokens=8000000 steps=1000    what a level co
 python benchmarks/judge.py rps-league           a league beside one agent and the same scripts; kuhn-league likewise
 python benchmarks/judge.py rps-llm kuhn-llm     on a GPU, with smollm2; two at a time, so --minutes may have to be more
 
-Each set of recipes is a few sweeps under runs/judge (or --out DIR), and a comparison of them beside.
-KEY=VALUE overrides go for all recipes.
+Each arm of a set is a sweep under runs/judge/SET (or --out DIR), and a comparison of them stands beside.
+KEY=VALUE overrides go for all arms.
 """
 
 from __future__ import annotations
@@ -18,52 +18,70 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from string import ascii_lowercase
 from typing import NamedTuple
 
 MAGE = (sys.executable, "-c", "from mage.cli import main; main()")
 
 
 class Set(NamedTuple):
-    """Recipes that are compared with each other, in sweeps that can run side by side."""
+    """Arms that are compared with each other: each is named, and is a recipe with overrides."""
 
-    sweeps: tuple[tuple[str, ...], ...]
+    arms: dict[str, str]
     minutes: float
     """Most training time of one run."""
     seeds: int = 3
 
 
+LESS = {
+    "mage-no-scaling": "rps-base+mage credit.options.scale=none",
+    "mage-no-last-episode": "rps-base+mage credit.objective=cumulative credit.to_go=false",
+    "mage-no-population": "rps-base+mage population.split=rps-seven",
+    "mage-no-reflections": "rps-base+mage agent.memory=history",
+    "mage-no-history": "rps-base+mage agent.memory=reflections",
+    "mage-as-published": "rps-base+mage credit.to_go=false",
+}
+"""MAGE less one thing at a time."""
+
+
+def with_methods(base: str, *methods: str) -> dict[str, str]:
+    """Each method on top of one recipe.
+
+    >>> with_methods("rps-base", "grpo")
+    {'grpo': 'rps-base+grpo'}
+    """
+    return {method: f"{base}+{method}" for method in methods}
+
+
+def with_controls(league: str) -> dict[str, str]:
+    """A league, one agent in its place, and the league without agent-specific normalisation."""
+    return {
+        "league": league,
+        "league-fixed": f"{league} league.learners=0",
+        "league-no-scaling": f"{league} credit.options.scale=none",
+    }
+
+
 SETS = {
     "rps": Set(
-        sweeps=(
-            (
-                "rps-mage",
-                "rps-grpo",
-                "rps-ppo",
-                "rps-cloning",
-                "rps-mage-no-scaling",
-                "rps-mage-no-last-episode",
-                "rps-mage-no-population",
-            ),
-            (
-                "rps-lamer",
-                "rps-gigpo",
-                "rps-rloo",
-                "rps-mage-as-published",
-                "rps-mage-no-reflections",
-                "rps-mage-no-history",
-            ),
-        ),
+        arms={
+            **with_methods("rps-base", "mage", "lamer", "grpo", "gigpo", "ppo", "rloo"),
+            "cloning": "rps-base+cloning batch.groups=32 batch.size=2",
+            **LESS,
+        },
         minutes=1.5,
     ),
-    "kuhn": Set(sweeps=(("kuhn-mage", "kuhn-lamer"), ("kuhn-grpo", "kuhn-mage-no-scaling")), minutes=3.0),
-    "rps-cost": Set(sweeps=(("rps-mage",), ("rps-grpo", "rps-lamer")), minutes=10.0),
-    "rps-league": Set(sweeps=(("rps-league",), ("rps-league-fixed", "rps-league-no-scaling")), minutes=15.0),
-    "kuhn-league": Set(sweeps=(("kuhn-league",), ("kuhn-league-fixed", "kuhn-league-no-scaling")), minutes=15.0),
-    "rps-llm": Set(sweeps=(("rps-llm-mage",), ("rps-llm-grpo",), ("rps-llm-lamer",), ("rps-llm-gigpo",)), minutes=3.0),
-    "kuhn-llm": Set(
-        sweeps=(("kuhn-llm-mage",), ("kuhn-llm-grpo",), ("kuhn-llm-lamer",), ("kuhn-llm-gigpo",)), minutes=6.0, seeds=1
+    "kuhn": Set(
+        arms={
+            **with_methods("kuhn-base", "mage", "grpo", "lamer"),
+            "mage-no-scaling": "kuhn-base+mage credit.options.scale=none",
+        },
+        minutes=3.0,
     ),
+    "rps-cost": Set(arms=with_methods("rps-base", "mage", "grpo", "lamer"), minutes=10.0),
+    "rps-league": Set(arms=with_controls("rps-league"), minutes=15.0),
+    "kuhn-league": Set(arms=with_controls("kuhn-league"), minutes=15.0),
+    "rps-llm": Set(arms=with_methods("rps-llm-base", "mage", "grpo", "lamer", "gigpo"), minutes=3.0),
+    "kuhn-llm": Set(arms=with_methods("kuhn-llm-base", "mage", "grpo", "lamer", "gigpo"), minutes=6.0, seeds=1),
 }
 
 
@@ -72,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("given", nargs="+", metavar="SET|KEY=VALUE", help=f"sets: {', '.join(SETS)}")
     parser.add_argument("--out", type=Path, default=Path("runs/judge"))
-    parser.add_argument("--seeds", type=int, help="seeds of each recipe, instead of the set's own number")
+    parser.add_argument("--seeds", type=int, help="seeds of each arm, instead of the set's own number")
     parser.add_argument("--minutes", type=float, help="most training time of one run, instead of the set's own")
     parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1))
     options = parser.parse_args(arguments)
@@ -102,20 +120,22 @@ class Job(NamedTuple):
 def sweeps_of(
     name: str, out: Path, overrides: Sequence[str], seeds: int | None = None, minutes: float | None = None
 ) -> list[Job]:
-    """The sweeps of a set: new ones, or those that have begun."""
+    """The sweeps of a set, one for each arm: new ones, or those that have begun."""
     jobs: list[Job] = []
-    for folder, recipes in zip(_folders(name, out), SETS[name].sweeps, strict=True):
-        new = (*recipes, *overrides, "--seeds", str(seeds or SETS[name].seeds))
+    for arm, recipe in SETS[name].arms.items():
+        folder = out / name / arm
+        new = (*recipe.split(), *overrides, "--seeds", str(seeds or SETS[name].seeds))
         new = (*new, "--max-minutes", str(minutes or SETS[name].minutes), "--run", str(folder))
         begun = ("--resume", str(folder))
-        jobs.append(Job(folder.with_suffix(".log"), ("sweep", *(begun if (folder / "sweep.json").exists() else new))))
+        log = out / f"{name}-{arm}.log"
+        jobs.append(Job(log, ("sweep", *(begun if (folder / "sweep.json").exists() else new))))
     return jobs
 
 
 def comparison_of(name: str, out: Path) -> Job:
-    """The comparison of a set's sweeps."""
-    folders = [str(folder) for folder in _folders(name, out)]
-    return Job(out / f"{name}-compare.log", ("compare", *folders, "-o", str(out / name)))
+    """The comparison of a set's arms, each under its name."""
+    arms = [f"{arm}={out / name / arm}" for arm in SETS[name].arms]
+    return Job(out / f"{name}-compare.log", ("compare", *arms, "-o", str(out / f"{name}-compared")))
 
 
 def run(job: Job) -> int:
@@ -132,10 +152,6 @@ def run(job: Job) -> int:
     if done.returncode:
         print(f"mage {job.arguments[0]} ended with {done.returncode}; {job.log} says why", flush=True)
     return done.returncode
-
-
-def _folders(name: str, out: Path) -> list[Path]:
-    return [out / f"{name}-{letter}" for letter, _ in zip(ascii_lowercase, SETS[name].sweeps, strict=False)]
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python benchmarks/league_speed.py --out FOLDER [--steps 12] [--device cpu --tiny]
 
-Both are whole trainings by `rps-llm-league` against the population alone, in one process, one after the other and the
+Both are whole trainings by `rps-llm+league` against the population alone, in one process, one after the other and the
 first once more at the end. A step is playing, credit and update. That every token was sampled by its own learner's
 adapter shows in the gap between the engine's and the learner's log-probabilities, which stays what rounding makes it
 though the adapters are far apart. Writes `league_speed.json` and `league_speed.md`.
@@ -41,6 +41,8 @@ def settings(learners: int, args: argparse.Namespace) -> dict[str, Any]:
         "league.exploit_every": 0,
         "learner.entropy_end": 0.2,
         "learner.decay": False,
+        "learner.lr": 2e-4,
+        "learner.lora_rank": 16,
         "evaluation.splits": [],
         "checkpoint.every": 1000,
         "checkpoint.transcripts": 0,
@@ -57,7 +59,7 @@ def settings(learners: int, args: argparse.Namespace) -> dict[str, Any]:
 def measure(learners: int, args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Figures of one training: medians over the steps after the first few."""
     shutil.rmtree(folder, ignore_errors=True)
-    mage.train("rps-llm-league", settings(learners, args), folder=folder, quiet=True)
+    mage.train("rps-llm+league", settings(learners, args), folder=folder, quiet=True)
     config = json.loads((folder / "run.json").read_text())["config"]["batch"]
     timings = list(read_lines(folder / "timings.jsonl"))[WARM_UP:]
     metrics = [line for line in read_lines(folder / "metrics.jsonl") if "gap/mean_difference" in line][WARM_UP:]

@@ -46,7 +46,7 @@ def train(
     max_minutes: float | None = None,
     quiet: bool = False,
 ) -> Run:
-    """Train by a recipe, shipped or the path of a TOML file, and return the run.
+    """Train by a recipe, shipped or the path of a TOML file, or by several as in `rps+grpo`, and return the run.
 
     `overrides` are dotted keys and values. `folder` is a new directory, under `runs/` by default. `max_minutes` ends
     the run cleanly after the step that passes it; `open_run(folder).resume()` goes on. In a notebook it works too.

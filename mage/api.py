@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from mage.compose import label_of
 from mage.config import load_config, replaced
 from mage.errors import RecordError
 from mage.extras import require
@@ -164,7 +165,7 @@ def train(
     require("train", "training needs")
     from mage.learn.run import begin, go
 
-    path, parts = begin(config, None if folder is None else Path(folder), Path(recipe).stem)
+    path, parts = begin(config, None if folder is None else Path(folder), label_of(recipe))
     go(path, plain_console(quiet=quiet), max_minutes, parts=parts)
     return open_run(path)
 
@@ -274,7 +275,7 @@ def sweep(
     from mage.learn.sweep import make_sweep, plan_sweep
 
     plan = plan_sweep([(recipe, config_with(recipe, overrides)) for recipe in recipes], seeds, max_minutes)
-    path = fresh_path("sweep", "-".join(Path(r).stem for r in recipes)) if folder is None else Path(folder)
+    path = fresh_path("sweep", "-".join(map(label_of, recipes))) if folder is None else Path(folder)
     make_sweep(path, plan)
     return open_sweep(path).resume(quiet=quiet)
 

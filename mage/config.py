@@ -1,7 +1,7 @@
 """Configuration: a recipe becomes a frozen value; below `build.py` nobody sees it.
 
-A recipe is a TOML file, shipped in `mage/recipes` or the user's own, that may extend another. Overrides are
-dotted keys: `learner.lr=1e-5`. Unknown keys are errors. `schema.py` has the keys.
+`compose.py` reads recipes, `schema.py` has their keys. Overrides are dotted keys: `learner.lr=1e-5`. Unknown keys are
+errors.
 """
 
 from __future__ import annotations
@@ -9,23 +9,22 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from mage.compose import resolved
 from mage.errors import ConfigError, listing
 from mage.schema import Config
 
 
 def load_config(recipe: str, overrides: Sequence[str] = ()) -> Config:
-    """The config of a recipe with dotted overrides applied.
+    """The config of a recipe, or of several with `+` between their names, with dotted overrides applied.
 
     >>> load_config("demo", ["trial.episodes=5"]).trial.episodes
     5
     """
-    values = _resolve(recipe, ())
+    values = resolved(recipe)
     for key, value in map(parse_override, overrides):
         _put(values, key, value)
     return validated(values, recipe)
@@ -77,13 +76,6 @@ def validated(values: Mapping[str, Any], source: str) -> Config:
         raise ConfigError(f"{source}: {_first_problem(error)}") from None
 
 
-def recipe_names() -> list[tuple[str, str]]:
-    """Shipped recipes with their descriptions."""
-    folder = resources.files("mage") / "recipes"
-    names = sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml"))
-    return [(name, str(_resolve(name, ()).get("description", ""))) for name in names]
-
-
 def to_toml(config: Config) -> str:
     """The config as TOML that reads back equal: what `--dry-run` prints."""
     values = config.model_dump(mode="json", exclude_none=True)
@@ -101,52 +93,6 @@ def _toml(value: object) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + "}"
     return json.dumps(value, ensure_ascii=False)
-
-
-def _resolve(recipe: str, seen: tuple[str, ...]) -> dict[str, Any]:
-    """The values of a recipe on top of those it extends."""
-    if recipe in seen:
-        raise ConfigError(f"recipes extend each other in a circle: {' -> '.join((*seen, recipe))}")
-    values = _read(recipe)
-    parent = values.pop("extends", None)
-    if parent is None:
-        return values
-    if not isinstance(parent, str):
-        raise ConfigError(f"{recipe}: extends takes the name of one recipe, not {parent!r}")
-    # A description is about its own recipe.
-    return _merged({**_resolve(parent, (*seen, recipe)), "description": ""}, values)
-
-
-def _read(recipe: str) -> dict[str, Any]:
-    if recipe.endswith(".toml"):
-        path: Any = Path(recipe)
-        known = "give the path of a TOML file that exists"
-    else:
-        folder = resources.files("mage") / "recipes"
-        path = folder / f"{recipe}.toml"
-        known = f"known: {listing(f.name[:-5] for f in folder.iterdir() if f.name.endswith('.toml'))}; or a path.toml"
-    if not path.is_file():
-        raise ConfigError(f"unknown recipe {recipe!r}; {known}")
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{recipe} is not valid TOML: {error}") from None
-
-
-def _merged(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables are merged, everything else is replaced, and so are an estimator's options: they belong to it alone.
-
-    >>> _merged({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}})
-    {'a': {'x': 1, 'y': 3}}
-    """
-    result = dict(base)
-    for key, value in top.items():
-        old = result.get(key)
-        if isinstance(old, dict) and isinstance(value, dict) and key != "options":
-            result[key] = _merged(old, value)
-        else:
-            result[key] = value
-    return result
 
 
 def _put(values: dict[str, Any], key: str, value: object) -> None:

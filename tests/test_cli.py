@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import shlex
 import signal
@@ -60,7 +61,10 @@ def test_lists() -> None:
     assert "leduc_poker" not in games
     assert "leduc_poker" in CliRunner().invoke(app, ["list", "games", "--all"]).stdout
     assert "mcts  simulations=100" in CliRunner().invoke(app, ["list", "opponents"]).stdout
-    assert "demo" in CliRunner().invoke(app, ["list", "recipes"]).stdout
+    recipes = CliRunner().invoke(app, ["list", "recipes"]).stdout
+    assert re.findall(r"^(\w+): ", recipes, re.MULTILINE) == ["Worlds", "Models", "Methods", "Variants", "Tuned"]
+    assert "rps  CPU, 3 to 4 minutes\n" in recipes
+    assert "smollm2  GPU\n" in recipes
     splits = CliRunner().invoke(app, ["list", "splits"]).stdout
     assert "Unseen families" in splits
     assert "rps-switching" in splits

@@ -169,7 +169,11 @@ def test_the_page_about_comparing_on_a_real_sweep(tmp_path: Path, monkeypatch: p
     names: dict[str, Any] = {}
     exec(compile(code, "compare.md", "exec"), names)
     (table,) = names["made"].comparison.tables
-    assert [(row.method, row.seeds) for row in table.rows] == [("rps", (0, 1)), ("grpo", (0, 1)), ("bayes-optimal", ())]
+    assert [(row.method, row.seeds) for row in table.rows] == [
+        ("rps", (0, 1)),
+        ("rps+grpo", (0, 1)),
+        ("bayes-optimal", ()),
+    ]
     assert (table.rows[2].scores[2].value, table.rows[2].figures["regret"].estimate.value) == pytest.approx((1.0, 0.0))
     assert [found.of for found in table.costs[0].reached.values()] == [2, 2]
     timings = list(read_lines(Path("sweep") / "rps-seed0" / "timings.jsonl"))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from mage.build import check, draw_tasks, members_of, settings
-from mage.config import load_config, recipe_names, to_toml, validated
+from mage.compose import Shipped, label_of, parts_of, resolved, shipped_recipes
+from mage.config import load_config, to_toml, validated
 from mage.errors import ConfigError
 from mage.types import Memory, Thoughts
+from tests.tree import ROOT
 
 
 def write(folder: Path, name: str, text: str) -> str:
@@ -19,12 +22,63 @@ def write(folder: Path, name: str, text: str) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("name", [name for name, _ in recipe_names()])
-def test_every_shipped_recipe_is_whole(name: str) -> None:
-    config = load_config(name)
+@pytest.mark.parametrize("shipped", shipped_recipes(), ids=lambda shipped: shipped.name)
+def test_every_shipped_recipe_can_be_run_alone_or_after_a_world(shipped: Shipped) -> None:
+    config = load_config(shipped.name if shipped.kind.is_whole else f"rps+{shipped.name}")
     check(config)
-    assert config.description, "a recipe says what it is"
+    assert shipped.description, "a recipe says what it is"
+    assert config.description.endswith(shipped.description)
     assert validated(tomllib.loads(to_toml(config)), "printed") == config, "--dry-run prints what can be run"
+    assert (shipped.device == "GPU") == (shipped.device != "" and config.device == "auto")
+
+
+def test_shipped_names_are_unique_and_found_in_the_folder_of_their_kind() -> None:
+    files = list((ROOT / "mage" / "recipes").rglob("*.toml"))
+    assert sorted((r.kind.value, r.name) for r in shipped_recipes()) == sorted((f.parent.name, f.stem) for f in files)
+    assert len({file.stem for file in files}) == len(files)
+
+
+WORLDS = ("rps", "rps-wide", "kuhn", "tictactoe")
+METHODS = ("mage", "lamer", "grpo", "gigpo", "rloo", "ppo")
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("first", [*WORLDS, *(f"{world}+smollm2" for world in WORLDS), "rps-llm", "kuhn-league"])
+def test_methods_compose_with_worlds_and_models(first: str, method: str) -> None:
+    config = load_config(f"{first}+{method}")
+    check(config)
+    assert config.credit.estimator == load_config(f"rps+{method}").credit.estimator
+    assert config.agent.model == ("smollm2" if "smollm2" in first or "llm" in first else "nano")
+
+
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "benchmarks").glob("*.md")), ROOT / "README.md"]
+
+
+def named_in(page: Path) -> set[str]:
+    """Recipes that commands of a page train, sweep or play by, and compositions that stand in its text."""
+    text = page.read_text(encoding="utf-8")
+    shipped = "|".join(sorted((r.name for r in shipped_recipes() if r.kind.is_whole), key=len, reverse=True))
+    words = [word for line in re.findall(r"mage (?:train|sweep|trials) ([^\n`#]*)", text) for word in line.split()[:2]]
+    composed = re.findall(rf"`((?:{shipped})(?:\+[a-z0-9-]+)+)", text)
+    return {*(word for word in words if re.fullmatch(r"[a-z][a-z0-9+-]*", word)), *composed}
+
+
+def test_every_recipe_named_in_the_documentation_resolves_and_builds() -> None:
+    names = set().union(*map(named_in, PAGES))
+    assert {"rps-llm+hard", "rps-base+mage", "kuhn-llm", "rps+smollm2+grpo"} <= names
+    for name in names:
+        check(load_config(name))
+
+
+def test_every_new_spelling_of_an_earlier_recipe_resolves_and_builds() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    moved = dict(re.findall(r"^  \| `(\S+)` \| `([^`]+)` \|$", text, re.MULTILINE))
+    assert len(moved) == 41
+    for before, now in moved.items():
+        recipe, *overrides = now.split()
+        check(load_config(recipe, overrides))
+        with pytest.raises(ConfigError, match=rf"unknown recipe '{before}'|'{before}' is no whole recipe"):
+            load_config(before)
 
 
 def test_a_recipe_extends_another_and_overrides_come_last(tmp_path: Path) -> None:
@@ -64,13 +118,82 @@ def test_bad_recipes_are_one_line(tmp_path: Path) -> None:
         load_config(str(tmp_path / "missing.toml"))
     with pytest.raises(ConfigError, match=r"is not valid TOML"):
         load_config(write(tmp_path, "broken", "seed = ="))
-    with pytest.raises(ConfigError, match=r"extends takes the name of one recipe, not 3"):
-        load_config(write(tmp_path, "odd", "extends = 3"))
+    for odd in ("3", "[]", '["rps", 3]', "{ rps = 1 }"):
+        with pytest.raises(ConfigError, match=r"odd.toml: extends takes the name of a recipe or a list of names, not"):
+            load_config(write(tmp_path, "odd", f"extends = {odd}"))
+    with pytest.raises(ConfigError, match=r"twice.toml: extends names 'rps' twice"):
+        load_config(write(tmp_path, "twice", 'extends = ["rps", "grpo", "rps"]'))
+    with pytest.raises(ConfigError, match=r"minutes takes text, as in \"3 to 4\", not 3"):
+        load_config(write(tmp_path, "hurried", "minutes = 3"))
+    with pytest.raises(ConfigError, match=r"unknown key 'kind'"):
+        load_config(write(tmp_path, "kind", 'kind = "world"'))
     first, second = str(tmp_path / "first.toml"), str(tmp_path / "second.toml")
     write(tmp_path, "first", f'extends = "{second}"')
     write(tmp_path, "second", f'extends = "{first}"')
     with pytest.raises(ConfigError, match=r"in a circle: .*first.toml -> .*second.toml -> .*first.toml"):
         load_config(first)
+
+
+def test_later_ones_win_and_the_file_itself_wins_over_all(tmp_path: Path) -> None:
+    low = write(tmp_path, "low", 'game = "pd"\nsteps = 1\nseed = 1\ntokens = 1\n[trial]\nepisodes = 1\nmax_turns = 7\n')
+    high = write(tmp_path, "high", "steps = 2\nseed = 2\n[trial]\nepisodes = 2\n")
+    top = write(tmp_path, "top", f'extends = ["{low}", "{high}"]\nseed = 3\ndescription = "top"\nminutes = "1"\n')
+    config = load_config(top)
+    assert (config.game, config.tokens, config.steps, config.seed) == ("pd", 1, 2, 3)
+    assert (config.trial.episodes, config.trial.max_turns, config.description) == (2, 7, "top")
+    assert load_config(f"{low}+{high}", ["seed=3", "description=top"]) == config
+    assert load_config(f"{high}+{low}").steps == 1
+    whole = write(tmp_path, "whole", f'extends = "{low}+{high}"\nseed = 3\ndescription = "top"\n')
+    assert load_config(whole) == config
+
+
+def test_what_is_reached_twice_is_applied_once_and_before_all_that_extend_it(tmp_path: Path) -> None:
+    base = write(tmp_path, "base", 'game = "pd"\nsteps = 1\nseed = 1\n')
+    left = write(tmp_path, "left", f'extends = "{base}"\nsteps = 2\n')
+    right = write(tmp_path, "right", f'extends = "{base}"\nseed = 2\n')
+    for name in (f"{left}+{right}", f"{right}+{left}", write(tmp_path, "both", f'extends = ["{left}", "{right}"]')):
+        config = load_config(name)
+        assert (config.game, config.steps, config.seed) == ("pd", 2, 2)
+    assert load_config("rps-llm+tictactoe-llm").agent.model == "smollm2", "the model comes after both worlds"
+
+
+def test_descriptions_of_what_is_composed_stand_side_by_side() -> None:
+    rps, grpo = (next(r for r in shipped_recipes() if r.name == name) for name in ("rps", "grpo"))
+    assert load_config("rps+grpo").description == f"{rps.description} + {grpo.description}"
+    assert "minutes" not in resolved("rps"), "what is only listed is no setting"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "says"),
+    [
+        ("", r"cannot read the recipe ''; write names with \+ between them"),
+        ("rps+", r"cannot read the recipe 'rps\+'"),
+        ("+grpo", r"cannot read the recipe '\+grpo'"),
+        ("rps++grpo", r"cannot read the recipe 'rps\+\+grpo'"),
+        ("rps+rps", r"the recipe 'rps\+rps' names 'rps' twice"),
+        ("rps+nope", r"unknown recipe 'nope'; known: .*grpo"),
+        ("rps-mage", r"unknown recipe 'rps-mage'; .*composes them, as in rps\+grpo"),
+        ("rps+nope.toml", r"unknown recipe 'nope.toml'; give the path"),
+        ("grpo", r"'grpo' is no whole recipe; .*as in rps\+grpo"),
+        ("grpo+text", r"'grpo\+text' is no whole recipe"),
+        ("grpo+rps", r"'grpo\+rps' has 'rps' after 'grpo', and later ones win; put it first"),
+        ("rps-llm+rps", r"rps-llm\+rps: no order of rps, rps-llm suits all; leave out"),
+        ("rps-llm+smollm2", r"no order of rps-llm, smollm2 suits all"),
+    ],
+)
+def test_what_does_not_compose_is_refused_in_one_line(recipe: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        load_config(recipe)
+    assert "\n" not in str(caught.value)
+
+
+def test_paths_compose_and_a_file_may_have_a_plus_in_its_path(tmp_path: Path) -> None:
+    (tmp_path / "a+b").mkdir()
+    own = write(tmp_path / "a+b", "own", 'extends = "rps"\nsteps = 7\n')
+    assert (parts_of(own), label_of(own), load_config(own).steps) == ((own,), "own", 7)
+    more = write(tmp_path, "more", "steps = 8\n")
+    assert load_config(f"rps+grpo+{more}").steps == 8
+    assert label_of(f"rps+grpo+{more}") == "rps+grpo+more"
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
 
-from benchmarks.judge import SETS
+from benchmarks.judge import LESS, SETS
 from mage.build import check, check_splits
-from mage.config import load_config, recipe_names
+from mage.compose import Kind, Shipped, shipped_recipes
+from mage.config import load_config
 from mage.credit.dead import split_dead
 from mage.credit.stats import EMPTY
 from mage.learn.parts import build_parts
@@ -44,38 +46,47 @@ DIFFERENCES: dict[str, tuple[str, set[str]]] = {
             "learner.entropy_end",
         },
     ),
-    "rps-ppo": ("rps-base", PLAIN),
-    "rps-rloo": ("rps-base", PLAIN),
-    "rps-grpo": ("rps-base", PLAIN),
-    "rps-gigpo": ("rps-base", GIGPO),
-    "rps-lamer": ("rps-base", LAMER),
-    "rps-mage": ("rps-base", MAGE),
-    "rps-cloning": ("rps-base", CLONING),
-    "rps-mage-as-published": ("rps-mage", {"credit.to_go"}),
-    "rps-mage-no-population": ("rps-mage", {"population.split"}),
-    "rps-mage-no-scaling": ("rps-mage", {"credit.options"}),
-    "rps-mage-no-reflections": ("rps-mage", {"agent.memory"}),
-    "rps-mage-no-history": ("rps-mage", {"agent.memory"}),
-    "rps-mage-no-last-episode": ("rps-mage", {"credit.objective", "credit.to_go"}),
+    "rps-base+ppo": ("rps-base", PLAIN),
+    "rps-base+rloo": ("rps-base", PLAIN),
+    "rps-base+grpo": ("rps-base", PLAIN),
+    "rps-base+gigpo": ("rps-base", GIGPO),
+    "rps-base+lamer": ("rps-base", LAMER),
+    "rps-base+mage": ("rps-base", MAGE),
+    "rps-base+cloning batch.groups=32 batch.size=2": ("rps-base", CLONING),
+    "rps-base+mage credit.to_go=false": ("rps-base+mage", {"credit.to_go"}),
+    "rps-base+mage population.split=rps-seven": ("rps-base+mage", {"population.split"}),
+    "rps-base+mage credit.options.scale=none": ("rps-base+mage", {"credit.options"}),
+    "rps-base+mage agent.memory=history": ("rps-base+mage", {"agent.memory"}),
+    "rps-base+mage agent.memory=reflections": ("rps-base+mage", {"agent.memory"}),
+    "rps-base+mage credit.objective=cumulative credit.to_go=false": (
+        "rps-base+mage",
+        {"credit.objective", "credit.to_go"},
+    ),
     "kuhn-base": (
         "kuhn",
         {"steps", "tokens", "agent.model", "agent.reflection_tokens", "batch.groups", "batch.replacements"},
     ),
-    "kuhn-grpo": ("kuhn-base", PLAIN),
-    "kuhn-lamer": ("kuhn-base", LAMER),
-    "kuhn-mage": ("kuhn-base", MAGE | SCALED),
-    "kuhn-mage-no-scaling": ("kuhn-mage", {"credit.options"}),
+    "kuhn-base+grpo": ("kuhn-base", PLAIN),
+    "kuhn-base+lamer": ("kuhn-base", LAMER),
+    "kuhn-base+mage": ("kuhn-base", MAGE | SCALED),
+    "kuhn-base+mage credit.options.scale=none": ("kuhn-base+mage", {"credit.options"}),
     **{
-        f"{game}-llm-{name}": (f"{game}-llm-base", keys)
+        f"{game}-llm-base+{name}": (f"{game}-llm-base", keys)
         for game in ("rps", "kuhn")
         for name, keys in (("mage", MAGE), ("lamer", LAMER), ("grpo", PLAIN), ("gigpo", GIGPO))
     },
     **{f"{game}-llm-base": (f"{game}-llm", LLM_BASE) for game in ("rps", "kuhn")},
-    **{f"{game}-league-fixed": (f"{game}-league", {"league.learners"}) for game in ("rps", "kuhn")},
-    **{f"{game}-league-no-scaling": (f"{game}-league", {"credit.options"}) for game in ("rps", "kuhn")},
+    **{f"{game}-league league.learners=0": (f"{game}-league", {"league.learners"}) for game in ("rps", "kuhn")},
+    **{f"{game}-league credit.options.scale=none": (f"{game}-league", {"credit.options"}) for game in ("rps", "kuhn")},
 }
-"""By recipe: what it is compared with, and the settings in which alone it differs."""
+"""By recipe with overrides: what it is compared with, and the settings in which alone it differs."""
 METHODS = [name for name in DIFFERENCES if not name.endswith("-base")]
+
+
+def config_of(arm: str, more: Sequence[str] = ()) -> Config:
+    """The config of an arm, a recipe with overrides after it."""
+    recipe, *overrides = arm.split()
+    return load_config(recipe, [*overrides, *more])
 
 
 def flat(config: Config) -> dict[str, Any]:
@@ -85,22 +96,20 @@ def flat(config: Config) -> dict[str, Any]:
     return plain | {f"{k}.{n}": v for k, table in values.items() if isinstance(table, dict) for n, v in table.items()}
 
 
-@pytest.mark.parametrize("recipe", DIFFERENCES)
-def test_the_difference_is_the_method(recipe: str) -> None:
-    base, keys = DIFFERENCES[recipe]
-    mine, theirs = flat(load_config(recipe)), flat(load_config(base))
-    assert {key for key in mine if mine[key] != theirs[key]} == keys | {"description"}
-    check(load_config(recipe))
-    check_splits(load_config(recipe))
+@pytest.mark.parametrize("arm", DIFFERENCES)
+def test_the_difference_is_the_method(arm: str) -> None:
+    base, keys = DIFFERENCES[arm]
+    mine, theirs = flat(config_of(arm)), flat(load_config(base))
+    assert {key for key in mine if mine[key] != theirs[key]} - {"description"} == keys
+    check(config_of(arm))
+    check_splits(config_of(arm))
 
 
-def test_every_method_of_a_set_is_listed_and_trains_on_equally_much() -> None:
-    names = {name for name, _ in recipe_names()}
-    compared = [recipe for chosen in SETS.values() for sweep in chosen.sweeps for recipe in sweep]
-    assert sorted(set(compared) - {"rps-league", "kuhn-league"}) == sorted(METHODS)
-    assert set(DIFFERENCES) <= names
+def test_every_arm_of_a_set_is_listed_and_trains_on_equally_much() -> None:
+    compared = {arm for chosen in SETS.values() for arm in chosen.arms.values()}
+    assert sorted(compared - {"rps-league", "kuhn-league"}) == sorted(METHODS)
     for chosen in SETS.values():
-        configs = [load_config(recipe) for sweep in chosen.sweeps for recipe in sweep]
+        configs = [config_of(arm) for arm in chosen.arms.values()]
         shared = {
             (c.tokens, c.steps, c.agent.model, c.batch.groups * c.batch.size, c.evaluation.model_dump_json(), c.game)
             for c in configs
@@ -110,24 +119,28 @@ def test_every_method_of_a_set_is_listed_and_trains_on_equally_much() -> None:
 
 
 def test_the_methods_are_what_their_names_say() -> None:
-    mage, lamer = load_config("rps-mage"), load_config("rps-lamer")
+    mage, lamer = load_config("rps-base+mage"), load_config("rps-base+lamer")
     assert (mage.credit.objective, lamer.credit.objective) == ("differential", "cumulative")
     assert (mage.credit.turn, mage.credit.episode) == (lamer.credit.turn, lamer.credit.episode) == (0.95, 0.6)
     assert mage.agent.memory == lamer.agent.memory == "both"
     assert mage.credit.options["scale"] == "agent"
-    assert load_config("rps-mage-no-scaling").credit.options["scale"] == "none"
-    assert load_config("rps-mage-no-history").agent.memory == "reflections"
-    assert load_config("rps-mage-no-reflections").agent.memory == "history"
+    assert config_of(LESS["mage-no-scaling"]).credit.options == {"scale": "none", "unit": "turn"}
+    assert config_of(LESS["mage-no-history"]).agent.memory == "reflections"
+    assert config_of(LESS["mage-no-reflections"]).agent.memory == "history"
     for name in ("ppo", "rloo", "grpo", "gigpo", "cloning"):
-        config = load_config(f"rps-{name}")
+        config = load_config(f"rps-base+{name}")
         assert (config.credit.estimator, config.credit.objective, config.agent.memory) == (name, "single", "history")
 
 
-@pytest.mark.parametrize("name", ["grpo", "gigpo", "lamer", "mage"])
-def test_a_method_is_the_same_at_the_length_of_the_demo(name: str) -> None:
-    long, short, demo = load_config(name), load_config(f"rps-{name}"), load_config("rps")
-    assert (long.credit, long.agent.memory) == (short.credit, short.agent.memory)
-    assert (long.steps, long.learner, long.batch) == (demo.steps, demo.learner, demo.batch)
+@pytest.mark.parametrize("recipe", [r for r in shipped_recipes() if r.kind is Kind.METHOD], ids=lambda r: r.name)
+def test_a_method_is_memory_and_credit_wherever_it_is_put(recipe: Shipped) -> None:
+    for world in ("rps", "kuhn", "tictactoe", "rps-llm"):
+        before, after = load_config(world), load_config(f"{world}+{recipe.name}")
+        changed = {key for key, value in flat(after).items() if flat(before)[key] != value} - {"description"}
+        own = {"learner.entropy_start", "learner.entropy_end"} if recipe.name == "cloning" else set()
+        assert {key for key in changed if not key.startswith("credit.")} <= {"agent.memory"} | own
+        assert after.credit.estimator == load_config(f"rps+{recipe.name}").credit.estimator
+        assert after.credit.options == load_config(f"rps+{recipe.name}").credit.options
 
 
 SMALL = (
@@ -142,9 +155,9 @@ SMALL = (
 )
 
 
-@pytest.mark.parametrize("recipe", METHODS)
-def test_one_step_of_every_method_changes_the_weights(recipe: str) -> None:
-    parts = build_parts(load_config(recipe, SMALL))
+@pytest.mark.parametrize("arm", METHODS)
+def test_one_step_of_every_method_changes_the_weights(arm: str) -> None:
+    parts = build_parts(config_of(arm, SMALL))
     before = copied(parts.learner.weights())
     groups, figures = asyncio.run(collect(parts.config, parts, 0, EMPTY))
     credited = parts.credit(groups)
@@ -155,9 +168,10 @@ def test_one_step_of_every_method_changes_the_weights(recipe: str) -> None:
     assert parts.learner.num_tokens == report["learner/tokens"] > 0
     moved = [name for name, weight in parts.learner.weights().items() if not torch.equal(weight, before[name])]
     assert len(moved) == len(before)
+    is_cloned = arm.startswith("rps-base+cloning")
     writes = parts.config.agent.memory in ("both", "reflections")
     assert ("entropy/reflect" in report) == writes
-    assert ("learner/value_error" in report) == (recipe == "rps-ppo")
-    assert ("learner/imitation_loss" in report) == (recipe == "rps-cloning") == ("gap/mean_ratio" not in report)
-    if recipe != "rps-cloning":
+    assert ("learner/value_error" in report) == arm.startswith("rps-base+ppo")
+    assert ("learner/imitation_loss" in report) == is_cloned == ("gap/mean_ratio" not in report)
+    if not is_cloned:
         assert report["gap/mean_difference"] < 1e-4

@@ -103,7 +103,7 @@ def test_scores_of_training_are_the_teachers_and_those_of_judging_the_agents(tmp
 
 def test_the_recipe_knows_all_eighty_and_the_plan_is_made_in_seconds() -> None:
     small = ("agent.model=nano(hidden=16,layers=1,heads=2)", "evaluation.splits=[]", "batch.groups=40", "batch.size=2")
-    parts = build_parts(load_config("rps-cloning", small))
+    parts = build_parts(load_config("rps-base+cloning", small))
     groups = taught(parts)
     scores = [trial.scores[-1] for group in groups for trial in group.trials]
     assert len(scores) == 80

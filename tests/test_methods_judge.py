@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from benchmarks.judge import SETS, Set, comparison_of, main, sweeps_of
+from benchmarks.judge import SETS, Set, comparison_of, main, sweeps_of, with_methods
 from mage.learn.plan import read_plan
 from mage.learn.sweep import summarise
 
@@ -21,17 +22,18 @@ TINY = (
 
 
 def test_the_commands_are_those_of_a_new_sweep_or_of_one_that_has_begun(tmp_path: Path) -> None:
-    first, second = sweeps_of("kuhn", tmp_path, ["seed=5"], minutes=2.0)
+    first, *_, last = sweeps_of("kuhn", tmp_path, ["seed=5"], minutes=2.0)
     assert first.arguments == (
-        *("sweep", "kuhn-mage", "kuhn-lamer", "seed=5", "--seeds", "3", "--max-minutes", "2.0"),
-        *("--run", str(tmp_path / "kuhn-a")),
+        *("sweep", "kuhn-base+mage", "seed=5", "--seeds", "3", "--max-minutes", "2.0"),
+        *("--run", str(tmp_path / "kuhn" / "mage")),
     )
-    assert second.log == tmp_path / "kuhn-b.log"
-    (tmp_path / "kuhn-a").mkdir()
-    (tmp_path / "kuhn-a" / "sweep.json").touch()
-    assert sweeps_of("kuhn", tmp_path, [])[0].arguments == ("sweep", "--resume", str(tmp_path / "kuhn-a"))
-    folders = [str(tmp_path / name) for name in ("kuhn-a", "kuhn-b")]
-    assert comparison_of("kuhn", tmp_path).arguments == ("compare", *folders, "-o", str(tmp_path / "kuhn"))
+    assert last.arguments[1:4] == ("kuhn-base+mage", "credit.options.scale=none", "seed=5")
+    assert last.log == tmp_path / "kuhn-mage-no-scaling.log"
+    (tmp_path / "kuhn" / "mage").mkdir(parents=True)
+    (tmp_path / "kuhn" / "mage" / "sweep.json").touch()
+    assert sweeps_of("kuhn", tmp_path, [])[0].arguments == ("sweep", "--resume", str(tmp_path / "kuhn" / "mage"))
+    arms = [f"{arm}={tmp_path / 'kuhn' / arm}" for arm in ("mage", "grpo", "lamer", "mage-no-scaling")]
+    assert comparison_of("kuhn", tmp_path).arguments == ("compare", *arms, "-o", str(tmp_path / "kuhn-compared"))
 
 
 def test_every_set_keeps_the_time_it_was_given() -> None:
@@ -48,15 +50,15 @@ def test_an_unknown_set_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_set_is_trained_and_compared_and_then_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SETS, "kuhn", Set(sweeps=(("kuhn-mage", "kuhn-grpo"),), minutes=3.0))
+    monkeypatch.setitem(SETS, "kuhn", Set(arms=with_methods("kuhn-base", "mage", "grpo"), minutes=3.0))
     given = ["kuhn", *TINY, "--seeds", "1", "--out", str(tmp_path)]
     assert main(given) == 0
-    assert [run.name for run in read_plan(tmp_path / "kuhn-a").runs] == ["kuhn-mage-seed0", "kuhn-grpo-seed0"]
-    assert summarise(tmp_path / "kuhn-a").is_done
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("kuhn-a/*/checkpoints/*/model.safetensors")}
+    for arm in ("mage", "grpo"):
+        assert [run.name for run in read_plan(tmp_path / "kuhn" / arm).runs] == [f"kuhn-base+{arm}-seed0"]
+        assert summarise(tmp_path / "kuhn" / arm).is_done
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("kuhn/*/*/checkpoints/*/model.safetensors")}
     assert len(before) == 2
-    table = next((tmp_path / "kuhn").glob("*.md")).read_text(encoding="utf-8")
-    assert "kuhn-mage" in table
-    assert "kuhn-grpo" in table
+    table = (tmp_path / "kuhn-compared" / "table.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| (mage|grpo) \|", table, re.MULTILINE) == ["mage", "grpo"] * 2
     assert main(given) == 0
     assert {path: path.stat().st_mtime_ns for path in before} == before

@@ -114,7 +114,7 @@ def test_a_remote_model_that_is_judged_is_refused_too() -> None:
         subject_of("remote:http://localhost:1/v1#m", {"agent.prefill": "<action>"})
 
 
-@pytest.mark.parametrize("recipe", ["rps-llm-text", "kuhn-llm-text", "tictactoe-llm-text"])
+@pytest.mark.parametrize("recipe", ["rps-llm+text", "kuhn-llm+text", "tictactoe-llm+text"])
 def test_text_recipes_begin_answers_and_fine_what_cannot_be_used(recipe: str) -> None:
     config = load_config(recipe, ())
     assert (config.agent.reply, config.agent.prefill) == (ReplyMode.TEXT, "<action>")

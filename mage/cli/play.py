@@ -86,7 +86,13 @@ def duel(
 
 
 def trials(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A shipped recipe or the path of a TOML file.")],
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE",
+            help="A shipped recipe, the path of a TOML file, or several with + between them, as in rps+grpo.",
+        ),
+    ],
     overrides: Overrides = None,
     run: Run = None,
     dry_run: DryRun = False,

@@ -36,10 +36,34 @@ def opponents() -> RenderableType:
 
 
 def recipes() -> RenderableType:
-    """Recipes by name."""
-    from mage.config import recipe_names
+    """Shipped recipes by kind, with where they run and for how long where that was measured."""
+    from mage.compose import Kind, shipped_recipes
 
-    return entries("Recipes", [Entry(name, "", about) for name, about in recipe_names()])
+    shipped = shipped_recipes()
+    parts: list[RenderableType] = []
+    for kind in Kind:
+        rows = [Entry(r.name, _where(r.device, r.minutes), r.description) for r in shipped if r.kind is kind]
+        parts += [entries(f"{kind.capitalize()}: {_KINDS[kind]}", rows), Text()]
+    how = "Compose with +, where later ones win: mage train rps-base+mage. Minutes are those of training, as measured."
+    return Group(*parts, Text(how, "dim"))
+
+
+_KINDS = {
+    "worlds": "game, population and splits; each runs as it is",
+    "models": "after a world",
+    "methods": "memory and credit; after a world or a tuned recipe",
+    "variants": "after a world or a tuned recipe",
+    "tuned": "combinations with numbers of their own; each runs as it is",
+}
+
+
+def _where(device: str, minutes: str) -> str:
+    """Where a recipe runs and how long.
+
+    >>> _where("CPU", "3 to 4"), _where("GPU", "")
+    ('CPU, 3 to 4 minutes', 'GPU')
+    """
+    return ", ".join(filter(None, (device, minutes and f"{minutes} minutes")))
 
 
 def _game(name: str) -> Entry:

@@ -9,6 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from mage.compose import label_of
 from mage.config import load_config
 from mage.evaluate.metrics import Estimate
 from mage.evaluate.table import interval
@@ -33,7 +34,7 @@ def new_sweep(
     recipes = [argument for argument in arguments if "=" not in argument]
     overrides = [argument for argument in arguments if "=" in argument]
     plan = plan_sweep([(recipe, load_config(recipe, overrides)) for recipe in recipes], num_seeds, max_minutes)
-    path = fresh_path("sweep", "-".join(Path(recipe).stem for recipe in recipes)) if folder is None else folder
+    path = fresh_path("sweep", "-".join(map(label_of, recipes))) if folder is None else folder
     make_sweep(path, plan)
     return resume_sweep(path, console)
 

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import msgspec
 from rich.console import Console
 
+from mage.compose import label_of
 from mage.config import validated
 from mage.errors import ConfigError, MageError, RecordError
 from mage.evaluate.report import evaluation_report, to_json
@@ -51,7 +52,7 @@ def plan_sweep(recipes: Sequence[tuple[str, Config]], num_seeds: int, max_minute
     """Every recipe with `num_seeds` seeds from its own on; all are checked before the first begins."""
     if not recipes or num_seeds < 1:
         raise ConfigError("a sweep needs at least one recipe and one seed")
-    names = [Path(recipe).stem for recipe, _ in recipes]
+    names = [label_of(recipe) for recipe, _ in recipes]
     if len(set(names)) < len(names):
         raise ConfigError(f"recipes of a sweep need different names, not {', '.join(names)}")
     runs: list[Planned] = []

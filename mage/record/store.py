@@ -276,7 +276,7 @@ def refuse_used(path: Path) -> None:
 
 def fresh_path(kind: str, subject: str, base: Path = Path("runs")) -> Path:
     """A new, empty directory such as `runs/20260131-235959-duel-kuhn_poker`, unique even among runs started at once."""
-    stem = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{kind}-{re.sub(r'[^A-Za-z0-9_.-]+', '_', subject)}"
+    stem = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{kind}-{re.sub(r'[^A-Za-z0-9_.+-]+', '_', subject)}"
     for n in count(1):
         path = base / (stem if n == 1 else f"{stem}-{n}")
         try:
