@@ -34,8 +34,6 @@ class TrialConfig(FrozenModel):
     """End a trial after its first episode with a positive score."""
     max_turns: Positive = 1000
     """Moves after which an episode is truncated."""
-    openings: tuple[Count, ...] = ()
-    """How many first moves are drawn, one of these numbers for each task; empty: as the game says."""
 
 
 class PopulationConfig(FrozenModel):
