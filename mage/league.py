@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mage.credit.dead import filled_up, split_dead
+from mage.credit.dead import split_dead, trained_groups
 from mage.credit.estimators.base import Advantages
 from mage.credit.steps import CreditGroup
 from mage.errors import ConfigError
@@ -27,7 +27,7 @@ from mage.population.samplers import Odds, Sampler, make_sampler
 from mage.record.figures import step_figures
 from mage.schema import Config
 from mage.train import evaluate, showcase, to_batch
-from mage.types import Failure, Trial
+from mage.types import DeadGroups, Failure, Trial
 
 
 async def train_league(config: Config, parts: Parts, pool: Pool, sampler: Sampler, progress: LeagueProgress) -> None:
@@ -69,8 +69,8 @@ def check_league(config: Config) -> None:
     sampler_of(config)
     if config.batch.groups % league.learners:
         raise ConfigError(f"batch.groups = {config.batch.groups}: must be shared out among {league.learners} learners")
-    if config.batch.replacements:
-        raise ConfigError(f"batch.replacements = {config.batch.replacements}: a league replaces no groups; set it to 0")
+    if config.batch.dead is DeadGroups.RESAMPLE:
+        raise ConfigError("batch.dead = resample: a league replaces no groups; set it to drop or keep")
     if config.batch.revisit:
         raise ConfigError(f"batch.revisit = {config.batch.revisit}: a league meets no task again; set it to 0")
     if config.credit.estimator == "cloning" or config.agent.tutor:
@@ -143,7 +143,7 @@ def learn(
     groups, steps = [played[number].group for number in mine], [credited[number] for number in mine]
     found = tuple(advantages[number] for number in mine)
     live, dead = split_dead(found)
-    trained = filled_up(live, dead, config.batch.least)
+    trained = trained_groups(live, dead, config.batch.dead)
     drawn = [played[number].group for number in mine if played[number].is_drawn]
     figures = {**step_figures(drawn, drawn), "groups/dead_share": len(dead) / len(groups)}
     body = pool.minds.wake(learner)

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mage.credit.returns import Objective
 from mage.models.device import Device, Dtype
-from mage.types import AlarmAction, Divergence, Memory, ReplyMode, Thoughts, Weight
+from mage.types import AlarmAction, DeadGroups, Divergence, Memory, ReplyMode, Thoughts, Weight
 
 Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -129,13 +129,12 @@ class BatchConfig(FrozenModel):
     """Tasks per step."""
     size: Annotated[int, Field(ge=2)] = 8
     """Sibling trials per task: they are compared with each other."""
-    replacements: Count = 1
-    """How often dead groups, whose siblings all scored alike, are replaced by new tasks within a step."""
+    dead: DeadGroups = DeadGroups.RESAMPLE
+    """Dead groups, whose siblings all scored alike: `drop` leaves them out; `keep` trains on them, where they carry no
+    advantage, but the entropy bonus, without which a policy that has become sure of everything stays so; `resample`
+    leaves them out and plays as many new tasks, once a step."""
     revisit: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """The share of a step's tasks that were played before: those that went worse than others of their kind."""
-    least: Share = 0.0
-    """The share of groups to train on at least. Where fewer are live, dead ones fill up: they carry no advantage, but
-    the entropy bonus, without which a policy that has become sure of everything stays so."""
     concurrency: Positive = 4096
     """Trials in flight at once."""
 

@@ -37,7 +37,7 @@ DIFFERENCES: dict[str, tuple[str, set[str]]] = {
             "agent.model",
             "agent.reflection_tokens",
             "batch.groups",
-            "batch.replacements",
+            "batch.dead",
             "learner.lr",
             "learner.decay",
             "learner.entropy_start",
@@ -59,7 +59,7 @@ DIFFERENCES: dict[str, tuple[str, set[str]]] = {
     "rps-mage-no-last-episode": ("rps-mage", {"credit.objective", "credit.to_go"}),
     "kuhn-base": (
         "kuhn",
-        {"steps", "tokens", "agent.model", "agent.reflection_tokens", "batch.groups", "batch.replacements"},
+        {"steps", "tokens", "agent.model", "agent.reflection_tokens", "batch.groups", "batch.dead"},
     ),
     "kuhn-grpo": ("kuhn-base", PLAIN),
     "kuhn-lamer": ("kuhn-base", LAMER),

@@ -26,7 +26,7 @@ _SMALL = (
     'population.members=["always:rock", "cycle(step=1)"]',
     "batch.groups=2",
     "batch.size=4",
-    "batch.replacements=0",
+    "batch.dead=drop",
     "evaluation.splits=[]",
     "trial.episodes=2",
     "learner.entropy_start=0.0",
