@@ -148,7 +148,7 @@ class Learner:
         """
 
         def read(batch: MicroBatch) -> Tensor:
-            return torch.stack(self._policy.read(self._policy.hidden(batch), batch)[:2], dim=1)
+            return torch.stack(self._policy.read(self._policy.hidden(batch), batch), dim=1)
 
         with torch.compiler.set_stance("force_eager"):
             return self._asked(samples, read)

@@ -11,7 +11,7 @@ from torch import Tensor
 from mage.learn.batch import MicroBatch
 from mage.learn.forward import Policy
 from mage.learn.lora import Adapter
-from mage.learn.losses import divergence, imitation_loss, policy_loss
+from mage.learn.losses import divergence, evenness, imitation_loss, policy_loss
 from mage.learn.settings import LearnerSettings
 from mage.learn.tally import Tally
 from mage.types import Divergence
@@ -50,10 +50,11 @@ class MicroLoss:
         """The loss under an entropy bonus; in the first look at a batch engine and learner are compared as well."""
         states_BTD = self._policy.states(batch)
         hidden_ND = states_BTD[batch.rows_N, batch.before_N]
-        logprobs_N, entropy_N, evenness_N = self._policy.read(hidden_ND, batch)
+        regularisers = (evenness,) if settings.entropy_even else ()
+        logprobs_N, entropy_N, *evenness_N = self._policy.read(hidden_ND, batch, regularisers)
         loss_N = self._policy_loss(logprobs_N, batch, settings, tally, is_first=is_first)
         shares_N = torch.where(batch.play_N, 1.0, settings.entropy_reflect)
-        wanted_N = entropy_N + settings.entropy_even * evenness_N if settings.entropy_even else entropy_N
+        wanted_N = entropy_N + settings.entropy_even * evenness_N[0] if evenness_N else entropy_N
         loss_N = loss_N - bonus * shares_N * wanted_N
         if settings.divergence is not Divergence.NONE:
             kl_N = divergence(settings.divergence, logprobs_N, self._reference_logprobs(batch))
