@@ -1,4 +1,4 @@
-"""Configuration: a recipe becomes a frozen value; below `build.py` nobody sees it.
+"""Configuration: a recipe becomes a frozen value, of which parts take the sections they need.
 
 A recipe is a TOML file, shipped in `mage/recipes` or the user's own, that may extend another. Overrides are
 dotted keys: `learner.lr=1e-5`. Unknown keys are errors. `schema.py` has the keys.

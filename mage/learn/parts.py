@@ -226,7 +226,7 @@ def build_parts(config: Config, bench: Bench | None = None, learning: LearnerSet
 def learner_settings(config: Config) -> LearnerSettings:
     """How to learn, from the config."""
     return LearnerSettings(
-        **config.learner.model_dump(),
+        config=config.learner,
         temperature=config.agent.temperature,
         steps=config.steps,
         tokens=config.tokens,
