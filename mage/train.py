@@ -36,7 +36,7 @@ async def train(config: Config, parts: Parts, progress: Progress) -> None:
         live, dead = split_dead(advantages)
         figures["groups/dead_share"] = len(dead) / len(groups)
         trained = trained_groups(live, dead, config.batch.dead)
-        tutored = [number for number in trained if parts.is_tutored(groups[number].task, progress.step)]
+        tutored = [number for number in trained if parts.tutor.is_there(groups[number].task, progress.step)]
         progress.transcribe_if_due(groups[0], credited[0], advantages[0], 0 in trained, 0 in tutored)
         if trained:
             figures |= parts.learner.update(to_batch(groups, credited, advantages, trained, tutored))
@@ -66,7 +66,7 @@ async def collect(
         if dead:
             groups += await parts.play(parts.tasks(len(dead), "replacements", step, 0), batch.size, step)
     figures = step_figures(groups[: len(drawn)], groups, len(again))
-    return groups, figures if parts.teacher is None else of_teacher(figures)
+    return groups, of_teacher(figures) if parts.is_taught else figures
 
 
 def to_batch(
