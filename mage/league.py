@@ -17,12 +17,12 @@ from mage.evaluate.nashconv import first_episode
 from mage.evaluate.suite import SplitReport
 from mage.games.openspiel import load_game
 from mage.learn.league_progress import NASH_CONV, LeagueProgress
-from mage.learn.parts import Parts
+from mage.learn.parts import CONCURRENCY, Parts
 from mage.learn.pool import Pool
 from mage.population.explore import BOUNDS
 from mage.population.league import League
 from mage.population.matches import Match, Played, draw_matches, play_matches
-from mage.population.members import Kind, Member
+from mage.population.members import Member
 from mage.population.samplers import Odds, Sampler, make_sampler
 from mage.record.figures import step_figures
 from mage.schema import Config
@@ -96,14 +96,9 @@ def sampler_of(config: Config) -> Sampler:
 
 
 def met_by(config: Config, league: League, learner: Member) -> list[Member]:
-    """Whom a learner may meet: anchors, snapshots, and other learners, or `itself` where nobody else plays with it."""
-    is_alone = config.league.alone or len(league.learners) == 1
-    own = (learner.id, *(m.id for m in league.snapshots if m.family == learner.family))
-    return [
-        member
-        for member in league.opponents_of(learner.id, with_itself=is_alone and config.league.itself)
-        if member.kind is Kind.ANCHOR or not is_alone or member.id in own
-    ]
+    """Whom a learner may meet: anchors, snapshots, and other learners, or `itself` where it is the only one."""
+    is_alone = len(league.learners) == 1
+    return list(league.opponents_of(learner.id, with_itself=is_alone and config.league.itself))
 
 
 def draw(config: Config, league: League, odds: dict[str, Odds], step: int) -> list[Match]:
@@ -124,7 +119,7 @@ async def play(
     """Play all matches together, everybody with what it knows now."""
     await pool.publish(league, step)
     with parts.vitals.playing():
-        played = await play_matches(matches, config.batch.size, pool.seatings(league), config.batch.concurrency)
+        played = await play_matches(matches, config.batch.size, pool.seatings(league), CONCURRENCY)
     parts.refuse_failed([one.group for one in played])
     return played
 

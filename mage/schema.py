@@ -58,15 +58,10 @@ class LeagueConfig(FrozenModel):
     """The sampler's own parameters."""
     both: bool = True
     """Where two learners meet, both learn, each from its own seat."""
-    alone: bool = False
-    """Learners meet the population and their own line alone (themselves and their snapshots), not each other."""
     itself: bool = True
-    """A learner that keeps to its own line, because of `alone` or as the only one, meets itself too."""
+    """The only learner of a league meets itself too."""
     snapshot_every: Count = 25
     """Steps between snapshots of every learner that is well; 0 takes none on schedule."""
-    lead: Annotated[float, Field(ge=0)] = 0.0
-    """Take a snapshot besides when a learner's mean score over all it meets is above this, interval included; 0 is
-    off."""
     snapshots: Count = 8
     """Most snapshots that stay; the one that is most like a newer one leaves first."""
     half_life: Annotated[float, Field(gt=0)] = 50.0
@@ -135,8 +130,6 @@ class BatchConfig(FrozenModel):
     leaves them out and plays as many new tasks, once a step."""
     revisit: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """The share of a step's tasks that were played before: those that went worse than others of their kind."""
-    concurrency: Positive = 4096
-    """Trials in flight at once."""
 
 
 class CreditConfig(FrozenModel):
@@ -213,8 +206,6 @@ class LearnerConfig(FrozenModel):
     so that every move goes on being tried now and then."""
     entropy_floor: Share = 0.0
     """The bonus is raised while the normalised entropy of play turns is under this; 0 is off."""
-    entropy_rate: Annotated[float, Field(gt=0)] = 0.1
-    """How fast the bonus is raised, per update."""
     prediction_weight: Annotated[float, Field(ge=0)] = 0.0
     """Weight of predicting what is read, next token by next token; teaches a random model the game's language."""
     value_weight: Annotated[float, Field(ge=0)] = 0.5

@@ -129,7 +129,7 @@ class Learner:
                     self._optimise(chosen, tally, is_first=epoch == 0 and part == 0)
         report = tally.report()
         entropy = report.get("entropy/play", config.entropy_floor)
-        self._factor = floor_factor(self._factor, entropy, config.entropy_floor, config.entropy_rate)
+        self._factor = floor_factor(self._factor, entropy, config.entropy_floor)
         self.num_updates += 1
         self.num_tokens += int(report["learner/tokens"])
         if self._budget != config.token_budget:

@@ -110,7 +110,7 @@ def divergence(kind: Divergence, logprobs_N: Tensor, reference_N: Tensor) -> Ten
     return torch.zeros_like(logprobs_N)
 
 
-def floor_factor(factor: float, entropy: float, floor: float, rate: float) -> float:
+def floor_factor(factor: float, entropy: float, floor: float, rate: float = 0.1) -> float:
     """The next factor of the entropy bonus: it grows while entropy is under the floor and shrinks back to one.
 
     >>> floor_factor(1.0, entropy=0.1, floor=0.2, rate=0.5) > 1.0

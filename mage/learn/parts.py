@@ -33,6 +33,8 @@ from mage.types import Group, Memory, Sample, Task, Trial
 
 LEARNER = "main"
 """The name of the only learner, in the keys of statistics."""
+CONCURRENCY = 4096
+"""Trials of a step in flight at once."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,7 @@ class Parts:
         """
         seating = self.seating if step is None else self.training(step)
         with self.vitals.playing():
-            groups = await play_groups(
-                self.world, tasks, size, seating, concurrency=self.config.batch.concurrency, first=first
-            )
+            groups = await play_groups(self.world, tasks, size, seating, concurrency=CONCURRENCY, first=first)
         self.refuse_failed(groups)
         return groups
 

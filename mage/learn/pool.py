@@ -34,8 +34,7 @@ class Pool:
         self._parts = parts
         self._shared = parts.engine if parts.engine.room is not None else None
         self._engines: dict[str, LocalEngine] = {}
-        keeps_no_past = not (config.league.snapshot_every or config.league.lead)
-        self._spare = [parts.engine] if len(names) == 1 and keeps_no_past else []
+        self._spare = [parts.engine] if len(names) == 1 and not config.league.snapshot_every else []
         self.minds = Minds(parts.learner, dict.fromkeys(names, self._settings({})))
 
     def configured(self, hyper: Mapping[str, float]) -> Config:
