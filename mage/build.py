@@ -9,7 +9,7 @@ from mage.engines.address import PREFIX, refuse_remote
 from mage.engines.scripted import MODELS, ScriptedEngine
 from mage.errors import ConfigError, pick
 from mage.evaluate.splits import check_split, files_of, load_split, refuse_held_out
-from mage.games.openings import with_opening, without_opening
+from mage.games.openings import without_opening
 from mage.games.openspiel import load_game
 from mage.games.world import OpenSpielWorld
 from mage.players.agent import AgentSettings, LanguageAgent, Rewrite, as_written
@@ -38,8 +38,6 @@ def check(config: Config) -> None:
         for other in set(range(game.num_seats)) - {seat}:
             for member in members:
                 check_opponent(member, game, other)
-    for opened in games_of(config):
-        load_game(opened)
     if config.batch.revisit and config.credit.estimator == "cloning":
         raise ConfigError(f"batch.revisit = {config.batch.revisit}: a teacher's scores do not say what the agent lacks")
     if not config.trial.seats:
@@ -105,12 +103,6 @@ def check_splits(config: Config) -> None:
     refuse_held_out(config.game, members_of(config), named)
 
 
-def games_of(config: Config) -> tuple[str, ...]:
-    """What the tasks of a config are drawn from: its game, or the same with other numbers of first moves drawn."""
-    spec = parse_spec(config.game)
-    return tuple(str(with_opening(spec, opening)) for opening in config.trial.openings) or (config.game,)
-
-
 def draw_tasks(config: Config, *path: str | int) -> Iterator[Task]:
     """Tasks without end, drawn from the population by the stream called `path`; seats are taken in turn."""
     num_others = load_game(config.game).num_seats - 1
@@ -126,9 +118,8 @@ def draw_tasks(config: Config, *path: str | int) -> Iterator[Task]:
 
 def task_of(config: Config, opponents: tuple[str, ...], index: int, seed: int) -> Task:
     """The task of an index in a stream, against these opponents: a config's trials take its seats in turn."""
-    games = games_of(config)
     return Task(
-        game=games[int(uniform(seed, "opening") * len(games))],
+        game=config.game,
         opponents=opponents,
         seat=config.trial.seats[index % len(config.trial.seats)],
         seed=seed,

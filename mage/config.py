@@ -1,4 +1,4 @@
-"""Configuration: a recipe becomes a frozen value; below `build.py` nobody sees it.
+"""Configuration: a recipe becomes a frozen value, of which parts take the sections they need.
 
 `compose.py` reads recipes, `schema.py` has their keys. Overrides are dotted keys: `learner.lr=1e-5`. Unknown keys are
 errors.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mage.credit.dead import filled_up, split_dead
+from mage.credit.dead import split_dead, trained_groups
 from mage.credit.estimators.base import Advantages
 from mage.credit.steps import CreditGroup
 from mage.errors import ConfigError
@@ -17,17 +17,17 @@ from mage.evaluate.nashconv import first_episode
 from mage.evaluate.suite import SplitReport
 from mage.games.openspiel import load_game
 from mage.learn.league_progress import NASH_CONV, LeagueProgress
-from mage.learn.parts import Parts
+from mage.learn.parts import CONCURRENCY, Parts
 from mage.learn.pool import Pool
 from mage.population.explore import BOUNDS
 from mage.population.league import League
 from mage.population.matches import Match, Played, draw_matches, play_matches
-from mage.population.members import Kind, Member
+from mage.population.members import Member
 from mage.population.samplers import Odds, Sampler, make_sampler
 from mage.record.figures import step_figures
 from mage.schema import Config
 from mage.train import evaluate, showcase, to_batch
-from mage.types import Failure, Trial
+from mage.types import DeadGroups, Failure, Trial
 
 
 async def train_league(config: Config, parts: Parts, pool: Pool, sampler: Sampler, progress: LeagueProgress) -> None:
@@ -69,8 +69,8 @@ def check_league(config: Config) -> None:
     sampler_of(config)
     if config.batch.groups % league.learners:
         raise ConfigError(f"batch.groups = {config.batch.groups}: must be shared out among {league.learners} learners")
-    if config.batch.replacements:
-        raise ConfigError(f"batch.replacements = {config.batch.replacements}: a league replaces no groups; set it to 0")
+    if config.batch.dead is DeadGroups.RESAMPLE:
+        raise ConfigError("batch.dead = resample: a league replaces no groups; set it to drop or keep")
     if config.batch.revisit:
         raise ConfigError(f"batch.revisit = {config.batch.revisit}: a league meets no task again; set it to 0")
     if config.credit.estimator == "cloning" or config.agent.tutor:
@@ -96,14 +96,9 @@ def sampler_of(config: Config) -> Sampler:
 
 
 def met_by(config: Config, league: League, learner: Member) -> list[Member]:
-    """Whom a learner may meet: anchors, snapshots, and other learners, or `itself` where nobody else plays with it."""
-    is_alone = config.league.alone or len(league.learners) == 1
-    own = (learner.id, *(m.id for m in league.snapshots if m.family == learner.family))
-    return [
-        member
-        for member in league.opponents_of(learner.id, with_itself=is_alone and config.league.itself)
-        if member.kind is Kind.ANCHOR or not is_alone or member.id in own
-    ]
+    """Whom a learner may meet: anchors, snapshots, and other learners, or `itself` where it is the only one."""
+    is_alone = len(league.learners) == 1
+    return list(league.opponents_of(learner.id, with_itself=is_alone and config.league.itself))
 
 
 def draw(config: Config, league: League, odds: dict[str, Odds], step: int) -> list[Match]:
@@ -124,7 +119,7 @@ async def play(
     """Play all matches together, everybody with what it knows now."""
     await pool.publish(league, step)
     with parts.vitals.playing():
-        played = await play_matches(matches, config.batch.size, pool.seatings(league), config.batch.concurrency)
+        played = await play_matches(matches, config.batch.size, pool.seatings(league), CONCURRENCY)
     parts.refuse_failed([one.group for one in played])
     return played
 
@@ -143,7 +138,7 @@ def learn(
     groups, steps = [played[number].group for number in mine], [credited[number] for number in mine]
     found = tuple(advantages[number] for number in mine)
     live, dead = split_dead(found)
-    trained = filled_up(live, dead, config.batch.least)
+    trained = trained_groups(live, dead, config.batch.dead)
     drawn = [played[number].group for number in mine if played[number].is_drawn]
     figures = {**step_figures(drawn, drawn), "groups/dead_share": len(dead) / len(groups)}
     body = pool.minds.wake(learner)

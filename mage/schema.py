@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mage.credit.returns import Objective
 from mage.models.device import Device, Dtype
-from mage.types import AlarmAction, Divergence, Memory, ReplyMode, Thoughts, Weight
+from mage.types import AlarmAction, DeadGroups, Divergence, Memory, ReplyMode, Thoughts, Weight
 
 Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -34,8 +34,6 @@ class TrialConfig(FrozenModel):
     """End a trial after its first episode with a positive score."""
     max_turns: Positive = 1000
     """Moves after which an episode is truncated."""
-    openings: tuple[Count, ...] = ()
-    """How many first moves are drawn, one of these numbers for each task; empty: as the game says."""
 
 
 class PopulationConfig(FrozenModel):
@@ -60,15 +58,10 @@ class LeagueConfig(FrozenModel):
     """The sampler's own parameters."""
     both: bool = True
     """Where two learners meet, both learn, each from its own seat."""
-    alone: bool = False
-    """Learners meet the population and their own line alone (themselves and their snapshots), not each other."""
     itself: bool = True
-    """A learner that keeps to its own line, because of `alone` or as the only one, meets itself too."""
+    """The only learner of a league meets itself too."""
     snapshot_every: Count = 25
     """Steps between snapshots of every learner that is well; 0 takes none on schedule."""
-    lead: Annotated[float, Field(ge=0)] = 0.0
-    """Take a snapshot besides when a learner's mean score over all it meets is above this, interval included; 0 is
-    off."""
     snapshots: Count = 8
     """Most snapshots that stay; the one that is most like a newer one leaves first."""
     half_life: Annotated[float, Field(gt=0)] = 50.0
@@ -131,15 +124,12 @@ class BatchConfig(FrozenModel):
     """Tasks per step."""
     size: Annotated[int, Field(ge=2)] = 8
     """Sibling trials per task: they are compared with each other."""
-    replacements: Count = 1
-    """How often dead groups, whose siblings all scored alike, are replaced by new tasks within a step."""
+    dead: DeadGroups = DeadGroups.RESAMPLE
+    """Dead groups, whose siblings all scored alike: `drop` leaves them out; `keep` trains on them, where they carry no
+    advantage, but the entropy bonus, without which a policy that has become sure of everything stays so; `resample`
+    leaves them out and plays as many new tasks, once a step."""
     revisit: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """The share of a step's tasks that were played before: those that went worse than others of their kind."""
-    least: Share = 0.0
-    """The share of groups to train on at least. Where fewer are live, dead ones fill up: they carry no advantage, but
-    the entropy bonus, without which a policy that has become sure of everything stays so."""
-    concurrency: Positive = 4096
-    """Trials in flight at once."""
 
 
 class CreditConfig(FrozenModel):
@@ -216,8 +206,6 @@ class LearnerConfig(FrozenModel):
     so that every move goes on being tried now and then."""
     entropy_floor: Share = 0.0
     """The bonus is raised while the normalised entropy of play turns is under this; 0 is off."""
-    entropy_rate: Annotated[float, Field(gt=0)] = 0.1
-    """How fast the bonus is raised, per update."""
     prediction_weight: Annotated[float, Field(ge=0)] = 0.0
     """Weight of predicting what is read, next token by next token; teaches a random model the game's language."""
     value_weight: Annotated[float, Field(ge=0)] = 0.5

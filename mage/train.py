@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from mage.credit.dead import filled_up, split_dead
+from mage.credit.dead import split_dead, trained_groups
 from mage.credit.estimators.base import Advantages
 from mage.credit.stats import Stats
 from mage.credit.steps import CreditGroup, agent_turns, trained_only
@@ -22,7 +22,7 @@ from mage.learn.samples import to_samples
 from mage.record.figures import of_teacher, step_figures
 from mage.schema import Config
 from mage.seeds import derive
-from mage.types import Failure, Group, Sample, Task, Trial
+from mage.types import DeadGroups, Failure, Group, Sample, Task, Trial
 
 
 async def train(config: Config, parts: Parts, progress: Progress) -> None:
@@ -35,8 +35,8 @@ async def train(config: Config, parts: Parts, progress: Progress) -> None:
         advantages, stats = parts.estimator.estimate(credited, progress.stats)
         live, dead = split_dead(advantages)
         figures["groups/dead_share"] = len(dead) / len(groups)
-        trained = filled_up(live, dead, config.batch.least)
-        tutored = [number for number in trained if parts.is_tutored(groups[number].task, progress.step)]
+        trained = trained_groups(live, dead, config.batch.dead)
+        tutored = [number for number in trained if parts.tutor.is_there(groups[number].task, progress.step)]
         progress.transcribe_if_due(groups[0], credited[0], advantages[0], 0 in trained, 0 in tutored)
         if trained:
             figures |= parts.learner.update(to_batch(groups, credited, advantages, trained, tutored))
@@ -54,22 +54,19 @@ async def train(config: Config, parts: Parts, progress: Progress) -> None:
 async def collect(
     config: Config, parts: Parts, step: int, stats: Stats, met: Sequence[Met] = ()
 ) -> tuple[list[Group], dict[str, float]]:
-    """Play a step's groups, new tasks and some met again. Dead ones are replaced, within a bound, by further tasks."""
+    """Play a step's groups, new tasks and some met again. New tasks may follow in place of dead groups."""
     batch = config.batch
     await parts.publish(step)
     again = draw_again(met, int(batch.revisit * batch.groups), derive(config.seed, "revisits", step))
     drawn = parts.tasks(batch.groups - len(again), "tasks", step)
     first = [*(0 for _ in drawn), *(known.siblings for known in again)]
-    latest = await parts.play([*drawn, *(known.task for known in again)], batch.size, step, first)
-    groups = list(latest)
-    for number in range(batch.replacements):
-        dead = split_dead(parts.estimator.estimate(parts.credit(latest), stats)[0])[1]
-        if not dead:
-            break
-        latest = await parts.play(parts.tasks(len(dead), "replacements", step, number), batch.size, step)
-        groups += latest
+    groups = await parts.play([*drawn, *(known.task for known in again)], batch.size, step, first)
+    if batch.dead is DeadGroups.RESAMPLE:
+        dead = split_dead(parts.estimator.estimate(parts.credit(groups), stats)[0])[1]
+        if dead:
+            groups += await parts.play(parts.tasks(len(dead), "replacements", step, 0), batch.size, step)
     figures = step_figures(groups[: len(drawn)], groups, len(again))
-    return groups, figures if parts.teacher is None else of_teacher(figures)
+    return groups, of_teacher(figures) if parts.is_taught else figures
 
 
 def to_batch(

@@ -72,6 +72,18 @@ class Divergence(StrEnum):
     K3 = "k3"
 
 
+class DeadGroups(StrEnum):
+    """What a step does with groups whose siblings all scored alike, so that nothing in them is credited.
+
+    They are left out; or they stay, without advantages but with the entropy bonus; or they are left out and new tasks,
+    as many, are played in their place, once a step.
+    """
+
+    DROP = "drop"
+    KEEP = "keep"
+    RESAMPLE = "resample"
+
+
 class AlarmAction(StrEnum):
     """What a run does when an alarm sounds."""
 

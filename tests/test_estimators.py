@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from mage.credit.check import check_estimator
-from mage.credit.dead import is_dead, split_dead
+from mage.credit.dead import is_dead, split_dead, trained_groups
 from mage.credit.estimators import ESTIMATORS, Advantages, Estimator, make_estimator
 from mage.credit.estimators.agent import AgentNormalised, Scale
 from mage.credit.estimators.gigpo import Anchors, Gigpo
@@ -20,6 +20,7 @@ from mage.credit.siblings import Unit
 from mage.credit.stats import EMPTY, Key, Stats
 from mage.credit.steps import CreditGroup, Step
 from mage.errors import ConfigError
+from mage.types import DeadGroups
 from tests.credited import ALL, COMPARING, JUDGING, PLAY, REFLECT, bandit, firsts, group, judged, step
 
 # Every estimator
@@ -71,6 +72,12 @@ def test_dead_means_zero_on_every_step_of_every_trial() -> None:
     assert not is_dead(((0.0, 0.0), (0.0, -1e-9)))
     assert is_dead(())
     assert split_dead([]) == ((), ())
+
+
+@pytest.mark.parametrize(("rule", "trained"), [("drop", [1]), ("resample", [1]), ("keep", [0, 1, 2])])
+def test_dead_groups_are_trained_on_only_where_they_are_kept(rule: str, trained: list[int]) -> None:
+    assert trained_groups((1,), (0, 2), DeadGroups(rule)) == trained
+    assert trained_groups((), (0, 1), DeadGroups(rule)) == ([0, 1] if rule == "keep" else [])
 
 
 @pytest.mark.parametrize("estimator", [Grpo(), Rloo(), Gigpo(), Ppo(), Reinforce(), AgentNormalised(scale=Scale.NONE)])

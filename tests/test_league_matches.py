@@ -33,7 +33,7 @@ def played(task: Task, seats: tuple[int, ...], size: int = 3) -> list[Played]:
 
 
 def config(*overrides: str) -> Config:
-    return load_config("kuhn", ["batch.replacements=0", *overrides])
+    return load_config("kuhn", ["batch.dead=drop", *overrides])
 
 
 @pytest.mark.parametrize(("game", "seat"), [("kuhn_poker", 0), ("kuhn_poker", 1), ("rps(rounds=2)", 0)])

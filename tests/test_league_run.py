@@ -55,7 +55,7 @@ context = 512
 [batch]
 groups = 12
 size = 2
-replacements = 0
+dead = "drop"
 
 [credit]
 episode = 0.9
@@ -269,7 +269,7 @@ def test_adapters_of_one_base_are_a_league_too(mage: Mage, recipe: Path, tmp_pat
     ("override", "complaint"),
     [
         ("batch.groups=13", "must be shared out among 3 learners"),
-        ("batch.replacements=1", "a league replaces no groups"),
+        ("batch.dead=resample", "a league replaces no groups"),
         ("batch.revisit=0.5", "a league meets no task again"),
         ("league.sampler=fair", "unknown sampler 'fair'"),
         ('league.explore=["learner.epochs"]', "'learner.epochs' cannot be explored"),

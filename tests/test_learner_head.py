@@ -11,8 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from mage.learn.batch import MicroBatch, micro_batches
 from mage.learn.forward import Policy
-from mage.learn.head import SMALL_VOCABULARY, Head, Reading
-from mage.learn.losses import read_logits
+from mage.learn.head import SMALL_VOCABULARY, Head
+from mage.learn.losses import Reading, evenness, read_logits
 from mage.types import Weight
 from tests.made import VOCABULARY, made_model, made_samples
 
@@ -27,12 +27,13 @@ def one_batch(**changes: Any) -> MicroBatch:
 def plainly(model: Any, batch: MicroBatch) -> Reading:
     """Log-probabilities, entropies and evenness from all logits of a plain forward pass."""
     logits_BTV = model(input_ids=batch.tokens_BT, use_cache=False).logits.float()
-    return read_logits(logits_BTV[batch.rows_N, batch.before_N] / TEMPERATURE, batch.targets_N, batch.allowed_NK)
+    logits_NV = logits_BTV[batch.rows_N, batch.before_N] / TEMPERATURE
+    return read_logits(logits_NV, batch.targets_N, batch.allowed_NK, [evenness])
 
 
 def through_head(model: Any, batch: MicroBatch, chunk_bytes: int) -> Reading:
     head = Head(model, TEMPERATURE, compiled=False, chunk_bytes=chunk_bytes)
-    return head.read(Policy(model, TEMPERATURE, compiled=False).hidden(batch), batch)
+    return head.read(Policy(model, TEMPERATURE, compiled=False).hidden(batch), batch, [evenness])
 
 
 def gradients(model: Any, logprobs_N: Tensor, entropy_N: Tensor, evenness_N: Tensor) -> dict[str, Tensor]:
@@ -90,7 +91,7 @@ def test_bfloat16_logits_are_not_rounded() -> None:
         model.model.norm.weight.mul_(8.0)  # logits of tens, as trained models have them
         hidden_ND = Policy(model, TEMPERATURE, compiled=False).hidden(batch)
         exact_NV = hidden_ND.double() @ model.lm_head.weight.double().T / TEMPERATURE
-        exact, _, _ = read_logits(exact_NV, batch.targets_N, batch.allowed_NK)
+        exact, _ = read_logits(exact_NV, batch.targets_N, batch.allowed_NK)
         found, _, _ = through_head(model, batch, 2**29)
         rounded, _, _ = plainly(model, batch)
     assert found.dtype is torch.float32

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-import msgspec
 import pytest
 import torch
 
@@ -32,7 +32,7 @@ def test_the_reference_reads_at_the_temperature_that_the_learner_has_now(
 ) -> None:
     parts, samples = notes
     learner = fresh(parts, "learner.divergence=k3", "learner.lr=0.01")
-    learner.adjust(msgspec.structs.replace(learner._settings, temperature=2.0))
+    learner.adjust(replace(learner._settings, temperature=2.0))
     assert learner.update(samples)["learner/kl"] == 0.0
 
 
@@ -92,14 +92,14 @@ def test_the_entropy_bonus_goes_from_start_to_end(notes: tuple[Parts, list[Sampl
 
 def test_the_entropy_floor_raises_the_bonus_update_by_update(notes: tuple[Parts, list[Sample]]) -> None:
     parts, samples = notes
-    bonus = ("learner.entropy_start=0.2", "learner.entropy_end=0.2", "learner.entropy_rate=0.5", "learner.lr=1e-9")
+    bonus = ("learner.entropy_start=0.2", "learner.entropy_end=0.2", "learner.lr=1e-9")
     learner = fresh(parts, *bonus, "learner.entropy_floor=1.0")
     first, second, third = (learner.update(samples) for _ in range(3))
     shortfall = 1.0 - first["entropy/play"]
     assert 0.01 < shortfall < 1.0
     assert first["learner/entropy_bonus"] == pytest.approx(0.2)
-    assert second["learner/entropy_bonus"] == pytest.approx(0.2 * math.exp(0.5 * shortfall), rel=1e-5)
-    assert third["learner/entropy_bonus"] == pytest.approx(0.2 * math.exp(shortfall), rel=1e-5)
+    assert second["learner/entropy_bonus"] == pytest.approx(0.2 * math.exp(0.1 * shortfall), rel=1e-5)
+    assert third["learner/entropy_bonus"] == pytest.approx(0.2 * math.exp(0.2 * shortfall), rel=1e-5)
     content = fresh(parts, *bonus, "learner.entropy_floor=0.01")
     assert [content.update(samples)["learner/entropy_bonus"] for _ in range(3)] == pytest.approx([0.2] * 3)
 

@@ -39,7 +39,7 @@ DIFFERENCES: dict[str, tuple[str, set[str]]] = {
             "agent.model",
             "agent.reflection_tokens",
             "batch.groups",
-            "batch.replacements",
+            "batch.dead",
             "learner.lr",
             "learner.decay",
             "learner.entropy_start",
@@ -64,7 +64,7 @@ DIFFERENCES: dict[str, tuple[str, set[str]]] = {
     ),
     "kuhn-base": (
         "kuhn",
-        {"steps", "tokens", "agent.model", "agent.reflection_tokens", "batch.groups", "batch.replacements"},
+        {"steps", "tokens", "agent.model", "agent.reflection_tokens", "batch.groups", "batch.dead"},
     ),
     "kuhn-base+grpo": ("kuhn-base", PLAIN),
     "kuhn-base+lamer": ("kuhn-base", LAMER),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from mage.build import check, check_splits, draw_tasks, games_of, members_of
+from mage.build import check, check_splits, draw_tasks, members_of
 from mage.checks.games import check_env
 from mage.config import load_config
 from mage.errors import ConfigError
@@ -200,49 +200,14 @@ def test_members_of_a_split_may_be_trained_against_from_drawn_moves_but_not_in_o
         check_splits(load_config("tictactoe-llm", ("game=tic_tac_toe(opening=1,reworded=2603)", "population.split=")))
 
 
-def test_tasks_take_one_of_several_openings_whatever_the_game_says() -> None:
-    others = ("population.split=", "population.weights=[]")
-    config = load_config(
-        "tictactoe-llm", ("trial.openings=[0,1,1,3]", "game=tic_tac_toe(opening=2,reworded=3)", *others)
-    )
-    assert games_of(config) == ("tic_tac_toe(reworded=3)", *[f"tic_tac_toe(opening={k},reworded=3)" for k in (1, 1, 3)])
-    tasks = list(islice(draw_tasks(config, "tasks"), 800))
-    counts = Counter(task.game for task in tasks)
-    assert set(counts) == set(games_of(config))
-    assert 340 < counts["tic_tac_toe(opening=1,reworded=3)"] < 460, "named twice, drawn twice as often"
-    assert min(counts.values()) > 150
-    for seat in (0, 1):
-        assert {task.game for task in tasks if task.seat == seat} == set(games_of(config)), "in every seat"
-    again = islice(draw_tasks(config, "tasks"), 800)
-    assert [task.game for task in again] == [task.game for task in tasks]
-
-
-def test_without_openings_tasks_are_of_the_game_as_it_is_named() -> None:
+def test_tasks_are_of_the_game_as_it_is_named() -> None:
     config = load_config("tictactoe-llm", ())
-    assert games_of(config) == (ONE,)
     assert {task.game for task in islice(draw_tasks(config, "tasks"), 50)} == {ONE}
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        (("trial.openings=[1,4]",), "could be over before every player has decided something"),
-        (("trial.openings=[-1]",), "trial.openings"),
-        (
-            ("trial.openings=[1]", "game=rps(rounds=3)", "population.split=rps-seven", "population.members=[]"),
-            "only where moves are made in turn",
-        ),
-    ],
-)
-def test_openings_that_no_task_could_have_are_refused_at_once(given: tuple[str, ...], says: str) -> None:
-    with pytest.raises(ConfigError, match=says) as caught:
-        check(load_config("tictactoe-llm", (*given, "population.weights=[]", "evaluation.splits=[]")))
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize("teacher", ["minimax", "preferred:corners"])
-def test_a_teacher_plays_whatever_opening_a_task_has(teacher: str) -> None:
-    given = ("trial.openings=[2,3]", "credit.estimator=cloning", f"credit.options={{teacher={teacher!r}}}")
+def test_a_teacher_plays_from_drawn_moves(teacher: str) -> None:
+    given = (f"game={TWO}", "credit.estimator=cloning", f"credit.options={{teacher={teacher!r}}}")
     config = load_config("tictactoe-llm", given)
     seating = teacher_of(config, teacher)
     for task in islice(draw_tasks(config, "tasks"), 4):
@@ -250,10 +215,10 @@ def test_a_teacher_plays_whatever_opening_a_task_has(teacher: str) -> None:
         assert not group.failures
         for episode in group.trials[0].episodes:
             drawn: Any = episode.result.facts["opening"]
-            assert task.game == f"tic_tac_toe(opening={len(drawn)})"
+            assert len(drawn) == 2
 
 
-def test_a_teacher_who_plans_has_a_plan_for_every_opening_and_seat(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_teacher_that_plans_has_a_plan_for_every_seat(monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[tuple[str, int]] = []
 
     def plan(game: str, pool: object, seat: int, *_: object) -> None:
@@ -266,8 +231,8 @@ def test_a_teacher_who_plans_has_a_plan_for_every_opening_and_seat(monkeypatch: 
         "population.weights=[]",
         "trial.episodes=1",
     )
-    teacher_of(load_config("tictactoe-llm", ("trial.openings=[0,1]", *others)), "bayes-optimal")
-    assert planned == [(game, seat) for game in ("tic_tac_toe", ONE) for seat in (0, 1)]
+    teacher_of(load_config("tictactoe-llm", others), "bayes-optimal")
+    assert planned == [(ONE, 0), (ONE, 1)]
 
 
 def test_shipped_splits_from_drawn_moves_have_the_same_players() -> None:

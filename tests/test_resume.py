@@ -50,7 +50,6 @@ minibatches = 2
 entropy_start = 0.1
 entropy_end = 0.02
 entropy_floor = 0.9999
-entropy_rate = 1.0
 
 [checkpoint]
 every = 2

@@ -17,7 +17,7 @@ from mage.learn.checkpoint import read_state
 from mage.learn.revisits import CHOICE, KEPT, Met, draw_again, priorities, remember
 from mage.rollout.group import play_groups
 from mage.train import collect
-from mage.types import Group, Task
+from mage.types import DeadGroups, Group, Task
 from mage.waiting import finish
 from tests.processes import Mage
 from tests.seated import WORLD, make_task
@@ -111,6 +111,18 @@ def test_a_step_plays_new_tasks_and_some_again_and_shows_the_scores_of_the_new()
     assert figures["score/episode_1"] == pytest.approx(sum(scores) / len(scores))
 
 
+@pytest.mark.parametrize("rule", DeadGroups)
+def test_dead_groups_are_resampled_once_and_only_where_asked_for(
+    rule: DeadGroups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = tiny_parts("batch.groups=3", f"batch.dead={rule}")
+    monkeypatch.setattr("mage.train.split_dead", lambda _: ((1,), (0, 2)))
+    groups, figures = asyncio.run(collect(parts.config, parts, 5, EMPTY))
+    again = parts.tasks(2, "replacements", 5, 0) if rule is DeadGroups.RESAMPLE else []
+    assert [group.task for group in groups] == [*parts.tasks(3, "tasks", 5), *again]
+    assert figures["groups/replacements"] == len(again)
+
+
 def test_without_revisits_a_step_is_what_it_was() -> None:
     parts = tiny_parts()
     known = [Met(task, -float(n % 2), 4) for n, task in enumerate(parts.tasks(40, "tasks", 0))]
@@ -126,7 +138,7 @@ RUN = (
         "batch.groups=4",
         "batch.size=2",
     ),
-    *("batch.replacements=1", "batch.revisit=0.5", "steps=8", "evaluation.splits=[]", "checkpoint.every=3"),
+    *("batch.dead=resample", "batch.revisit=0.5", "steps=8", "evaluation.splits=[]", "checkpoint.every=3"),
 )
 
 

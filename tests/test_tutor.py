@@ -9,7 +9,8 @@ import pytest
 from mage.config import load_config
 from mage.credit.stats import EMPTY
 from mage.errors import ConfigError
-from mage.learn.parts import Parts, tutored_share
+from mage.learn.parts import Parts
+from mage.players.tutor import Tutor
 from mage.train import collect, to_batch
 from mage.types import Group, Phase, Trial
 from tests.tiny import tiny_config, tiny_parts
@@ -39,18 +40,17 @@ def test_the_tutor_notes_the_opponents_move_until_it_leaves() -> None:
     parts = tiny_parts(*TUTORED)
     for step, is_tutored in ((0, True), (1, True), (2, False)):
         trials = [trial for group in collected(parts, step) for trial in group.trials]
-        assert {parts.is_tutored(trial.task, step) for trial in trials} == {is_tutored}
+        assert {parts.tutor.is_there(trial.task, step) for trial in trials} == {is_tutored}
         moves = [trial.task.opponents[0].removeprefix("always:") for trial in trials]
         found = [remembered(parts, trial).count(move) == 2 for trial, move in zip(trials, moves, strict=True)]
         assert all(found) == is_tutored
 
 
 def test_the_tutor_leaves_task_by_task() -> None:
-    agent = tiny_config(*TUTORED, "agent.tutor_fade=3").agent
-    assert [tutored_share(agent, step) for step in range(7)] == [1.0, 1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
     parts = tiny_parts(*TUTORED, "agent.tutor_fade=3", "batch.groups=24", "batch.size=2")
+    assert [parts.tutor.share(step) for step in range(7)] == [1.0, 1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
     groups = collected(parts, 3)
-    tutored = [parts.is_tutored(group.task, 3) for group in groups]
+    tutored = [parts.tutor.is_there(group.task, 3) for group in groups]
     assert 4 < sum(tutored) < 20
     for group, is_tutored in zip(groups, tutored, strict=True):
         move = group.task.opponents[0].removeprefix("always:")
@@ -74,7 +74,7 @@ def test_notes_have_no_advantage_while_the_tutor_is_there() -> None:
 
 
 def test_without_a_tutor_nobody_is_tutored() -> None:
-    assert tutored_share(tiny_config("agent.memory=reflections", "agent.tutor_steps=9").agent, 0) == 0.0
+    assert Tutor("", steps=9, fade=0).share(0) == 0.0
     assert not load_config("rps").agent.tutor
 
 

@@ -26,7 +26,7 @@ _SMALL = (
     'population.members=["always:rock", "cycle(step=1)"]',
     "batch.groups=2",
     "batch.size=4",
-    "batch.replacements=0",
+    "batch.dead=drop",
     "evaluation.splits=[]",
     "trial.episodes=2",
     "learner.entropy_start=0.0",
@@ -87,7 +87,7 @@ def read(learner: Learner, samples: Sequence[Sample]) -> tuple[list[list[float]]
     assert lengths == sorted(lengths, reverse=True)
     (batch,) = micro_batches(samples, Weight.TOKEN, len(samples) * max(lengths))
     with torch.no_grad():
-        logprobs_N, entropy_N, _ = learner._policy.read(learner._policy.hidden(batch), batch)
+        logprobs_N, entropy_N = learner._policy.read(learner._policy.hidden(batch), batch)
     sizes = [len(sample.positions) for sample in samples]
     return [row.tolist() for row in torch.split(logprobs_N, sizes)], entropy_N.tolist()
 

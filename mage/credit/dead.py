@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
 
 from mage.credit.siblings import TrialAdvantages
+from mage.types import DeadGroups
 
 NOTHING = 1e-12
 
@@ -15,14 +15,13 @@ def is_dead(advantages: TrialAdvantages) -> bool:
     return all(abs(advantage) <= NOTHING for trial in advantages for advantage in trial)
 
 
-def filled_up(live: Sequence[int], dead: Sequence[int], least: float) -> list[int]:
-    """The live groups, with dead ones where they are fewer than a share of all.
+def trained_groups(live: Sequence[int], dead: Sequence[int], rule: DeadGroups) -> list[int]:
+    """The numbers of the groups to train on: the live ones, and the dead ones too where the rule keeps them.
 
-    >>> filled_up((1, 4), (0, 2, 3), 0.6), filled_up((1, 4), (0, 2, 3), 0.0)
-    ([0, 1, 4], [1, 4])
+    >>> trained_groups((1, 4), (0, 2, 3), DeadGroups.KEEP), trained_groups((1, 4), (0, 2, 3), DeadGroups.DROP)
+    ([0, 1, 2, 3, 4], [1, 4])
     """
-    missing = ceil(least * (len(live) + len(dead)) - NOTHING) - len(live)
-    return sorted([*live, *dead[: max(0, missing)]])
+    return sorted([*live, *dead]) if rule is DeadGroups.KEEP else sorted(live)
 
 
 def split_dead(advantages: Sequence[TrialAdvantages]) -> tuple[tuple[int, ...], tuple[int, ...]]:

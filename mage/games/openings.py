@@ -11,7 +11,7 @@ from typing import Any
 
 from mage.errors import ConfigError
 from mage.games.words.base import State
-from mage.spec import Spec, make_spec, whole
+from mage.spec import Spec, whole
 
 OPENING = "opening"
 MAX_LINES = 20_000
@@ -26,17 +26,6 @@ def without_opening(spec: Spec) -> Spec:
     'tic_tac_toe(reworded=7)'
     """
     return Spec(spec.name, spec.args, tuple((name, value) for name, value in spec.kwargs if name != OPENING))
-
-
-def with_opening(spec: Spec, opening: int) -> Spec:
-    """The game with so many drawn moves, whatever its spec says of them.
-
-    >>> from mage.spec import parse_spec
-    >>> [str(with_opening(parse_spec("tic_tac_toe(opening=1)"), opening)) for opening in (0, 2)]
-    ['tic_tac_toe', 'tic_tac_toe(opening=2)']
-    """
-    usual = without_opening(spec)
-    return make_spec(usual.name, *usual.args, **{**usual.named, OPENING: opening}) if opening else usual
 
 
 def opening_of(spec: Spec) -> int:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyspiel
 
 from mage.errors import ConfigError, PlayError
 from mage.games.openings import check_opening, opening_of, opening_rule, without_opening
-from mage.games.positions import Positions
+from mage.games.positions import Positions, View
 from mage.games.rules import is_known, load_rules, playable_names
 from mage.games.table import GAMES, Built
 from mage.games.words.base import State, Words
@@ -33,16 +33,6 @@ def _builder(given: object) -> Callable[..., Built]:
 
 WORDED: Plugins[Callable[..., Built]] = Plugins("game", GAMES, _builder, is_known)
 """Games with words of their own: ours, and those of plugins."""
-
-
-class View(NamedTuple):
-    """The part of an observation that the state of the game decides."""
-
-    text: str
-    actions: tuple[str, ...]
-    ids: tuple[int, ...]
-    key: str
-    facts: Mapping[str, Fact]
 
 
 class Game:

@@ -6,13 +6,11 @@ is played. A long game has one position at a time, and its state moves on.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
 
 from mage.games.words.base import State
-
-if TYPE_CHECKING:
-    from mage.games.openspiel import Game, View
-    from mage.types import Result
+from mage.types import Fact, Result
 
 _SHORT = 16
 """Games of at most so many moves come to the same positions again."""
@@ -20,12 +18,44 @@ _KEPT = 4096
 """How many positions of a game are kept."""
 
 
+class View(NamedTuple):
+    """The part of an observation that the state of the game decides."""
+
+    text: str
+    actions: tuple[str, ...]
+    ids: tuple[int, ...]
+    key: str
+    facts: Mapping[str, Fact]
+
+
+class StateReader(Protocol):
+    """What positions ask of their game: where episodes start, and what is known of a state."""
+
+    rules: Any
+    samples_itself: bool
+
+    def start(self, seed: int) -> State:
+        """A fresh state."""
+
+    def chance(self, state: State) -> tuple[tuple[int, float], ...]:
+        """What is drawn in a state, with probabilities; nothing where a seat decides."""
+
+    def view(self, state: State, seat: int) -> View:
+        """What a seat knows in a state."""
+
+    def scores(self, state: State) -> tuple[float, ...]:
+        """Returns so far, scaled."""
+
+    def finished(self, state: State) -> Result:
+        """The result of a game that was played to its end."""
+
+
 class Position:
     """A state of a game, and what was asked about it."""
 
     __slots__ = ("_game", "_result", "_scores", "_views", "after", "chance", "mover", "state")
 
-    def __init__(self, game: Game, state: State) -> None:
+    def __init__(self, game: StateReader, state: State) -> None:
         player: int = state.current_player()
         self._game = game
         self.state = state
@@ -64,7 +94,7 @@ class Position:
 class Positions:
     """The positions of one game."""
 
-    def __init__(self, game: Game) -> None:
+    def __init__(self, game: StateReader) -> None:
         self._game = game
         self._keeps = not game.samples_itself and game.rules.max_game_length() <= _SHORT
         self._start: Position | None = None

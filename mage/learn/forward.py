@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -10,7 +11,8 @@ from torch import Tensor
 
 from mage.errors import ConfigError
 from mage.learn.batch import MicroBatch
-from mage.learn.head import Head, Reading
+from mage.learn.head import Head
+from mage.learn.losses import Reading, Regulariser
 
 _MAX_KINDS = 32
 
@@ -46,9 +48,9 @@ class Policy:
         rows_P, before_P = batch.text_rows_P, batch.text_before_P
         return self._head.predict(states_BTD[rows_P, before_P], batch.tokens_BT[rows_P, before_P + 1])
 
-    def read(self, hidden_ND: Tensor, batch: MicroBatch) -> Reading:
-        """Log-probabilities of the trained tokens, entropies and evenness, all over the ids that were allowed."""
-        return self._head.read(hidden_ND, batch)
+    def read(self, hidden_ND: Tensor, batch: MicroBatch, regularisers: Sequence[Regulariser] = ()) -> Reading:
+        """Log-probabilities of the trained tokens, entropies and regularisers, all over the ids that were allowed."""
+        return self._head.read(hidden_ND, batch, regularisers)
 
 
 def is_compiled(setting: str | bool, device: torch.device) -> bool:

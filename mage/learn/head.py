@@ -7,7 +7,7 @@ computed a second time for the gradient rather than kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,15 +17,13 @@ from torch.utils.checkpoint import checkpoint
 
 from mage.errors import ConfigError
 from mage.learn.batch import MicroBatch
-from mage.learn.losses import read_all, read_allowed, read_logits
+from mage.learn.losses import Reading, Regulariser, put_rows, read_all, read_allowed, read_logits
 
 _CHUNK_BYTES = 2**29
 """What a chunk's logits may take in float32; reading them takes two to four times as much for a moment."""
 SMALL_VOCABULARY = 4096
 """Up to this size the whole head costs less than picking rows of it."""
 
-Reading = tuple[Tensor, Tensor, Tensor]
-"""Log-probabilities, entropies and evenness, aligned with tokens; `read_logits` says what they are."""
 Read = Callable[[Tensor, Tensor, Tensor], Reading]
 
 
@@ -41,22 +39,24 @@ class Head:
         self._is_small = model.config.vocab_size <= SMALL_VOCABULARY
         self._read_all: Read = torch.compile(read_all, dynamic=True) if compiled else read_all
 
-    def read(self, hidden_ND: Tensor, batch: MicroBatch) -> Reading:
-        """Log-probabilities of the targets, entropies and evenness, all over the ids that were allowed."""
+    def read(self, hidden_ND: Tensor, batch: MicroBatch, regularisers: Sequence[Regulariser] = ()) -> Reading:
+        """Log-probabilities of the targets, entropies and regularisers, all over the ids that were allowed."""
+        read_some = partial(read_logits, regularisers=regularisers)
         if not self._is_plain:
             # Something follows the head, a cap or a scale, that only the model's own forward pass knows.
             logits_BTV = self._model(input_ids=batch.tokens_BT, use_cache=False).logits
             logits_NV = logits_BTV[batch.rows_N, batch.before_N]
-            return read_logits(self._cooled(logits_NV), batch.targets_N, batch.allowed_NK)
+            return read_some(self._cooled(logits_NV), batch.targets_N, batch.allowed_NK)
         if self._is_small or not self._has_rows:
-            return self._in_chunks(read_logits, self._whole, hidden_ND, batch.targets_N, batch.allowed_NK)
-        found_N = [hidden_ND.new_zeros(len(hidden_ND), dtype=torch.float32) for _ in range(3)]
-        for rows_M, read in ((batch.chosen_M, self._read_chosen), (batch.free_M, self._read_free)):
+            return self._in_chunks(read_some, self._whole, hidden_ND, batch.targets_N, batch.allowed_NK)
+        num = 2 + len(regularisers)
+        found_N = [hidden_ND.new_zeros(len(hidden_ND), dtype=torch.float32) for _ in range(num)]
+        read_chosen = partial(self._read_chosen, ids_U=batch.ids_U, regularisers=regularisers)
+        for rows_M, read in ((batch.chosen_M, read_chosen), (batch.free_M, self._read_free)):
             if len(rows_M):
-                read_M = read(hidden_ND[rows_M], batch.targets_N[rows_M], batch.allowed_NK[rows_M], batch.ids_U)
-                found_N = [old_N.index_copy(0, rows_M, new_M) for old_N, new_M in zip(found_N, read_M, strict=True)]
-        logprobs_N, entropy_N, evenness_N = found_N
-        return logprobs_N, entropy_N, evenness_N
+                read_M = read(hidden_ND[rows_M], batch.targets_N[rows_M], batch.allowed_NK[rows_M])
+                put_rows(found_N, rows_M, read_M)
+        return tuple(found_N)
 
     def predict(self, hidden_PD: Tensor, targets_P: Tensor) -> Tensor:
         """Log-probabilities of tokens out of the whole vocabulary."""
@@ -65,7 +65,14 @@ class Head:
         ids_P0 = targets_P.new_zeros(len(targets_P), 0)
         return self._in_chunks(self._read_all, self._whole, hidden_PD, targets_P, ids_P0)[0]
 
-    def _read_chosen(self, hidden_MD: Tensor, targets_M: Tensor, allowed_MK: Tensor, ids_U: Tensor) -> Reading:
+    def _read_chosen(
+        self,
+        hidden_MD: Tensor,
+        targets_M: Tensor,
+        allowed_MK: Tensor,
+        ids_U: Tensor,
+        regularisers: Sequence[Regulariser],
+    ) -> Reading:
         """Tokens chosen from some ids: only those that some row of the micro-batch allows have logits."""
         head = self._model.lm_head
         weight_UD = head.weight.index_select(0, ids_U)
@@ -73,9 +80,10 @@ class Head:
         columns_MK = torch.searchsorted(ids_U, allowed_MK).masked_fill(allowed_MK < 0, -1)
         columns_M = torch.searchsorted(ids_U, targets_M)
         logits = partial(_product, weight_VD=weight_UD, bias_V=bias_U)
-        return self._in_chunks(read_allowed, logits, hidden_MD, columns_M, columns_MK, len(ids_U))
+        read = partial(read_allowed, regularisers=regularisers)
+        return self._in_chunks(read, logits, hidden_MD, columns_M, columns_MK, len(ids_U))
 
-    def _read_free(self, hidden_MD: Tensor, targets_M: Tensor, allowed_MK: Tensor, ids_U: Tensor) -> Reading:
+    def _read_free(self, hidden_MD: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> Reading:
         """Tokens chosen from all ids."""
         return self._in_chunks(self._read_all, self._whole, hidden_MD, targets_M, allowed_MK)
 
@@ -105,8 +113,7 @@ class Head:
             checkpoint(piece, *rows, use_reentrant=False, preserve_rng_state=False)
             for rows in zip(*(torch.split(rows, size) for rows in (hidden_MD, targets_M, ids_MK)), strict=True)
         ]
-        logprobs_M, entropy_M, evenness_M = (torch.cat(pieces) for pieces in zip(*found, strict=True))
-        return logprobs_M, entropy_M, evenness_M
+        return tuple(torch.cat(pieces) for pieces in zip(*found, strict=True))
 
     def _cooled(self, logits_NV: Tensor) -> Tensor:
         return logits_NV.float() / self.temperature

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from math import fsum, inf, sqrt
+from math import fsum
 from pathlib import Path
 
 import msgspec
@@ -118,9 +118,8 @@ class LeagueProgress(Progress):
         """Take snapshots, let go of those that are least needed, and let learners exploit and explore, when due."""
         config, changed = self._config.league, False
         for member in self.league.learners:
-            reason = self._reason_to_freeze(member.id)
-            if reason is not None:
-                await self._freeze(member.id, reason)
+            if self._is_snapshot_due(member.id):
+                await self._freeze(member.id, "on schedule")
                 changed = True
         for name, reason in to_evict(self.league, config.snapshots):
             self._retire(name, reason)
@@ -130,19 +129,10 @@ class LeagueProgress(Progress):
         if changed:
             self._write(self._folder / LEAGUE)
 
-    def _reason_to_freeze(self, name: str) -> str | None:
+    def _is_snapshot_due(self, name: str) -> bool:
         config = self._config.league
-        watch = self._state.watches.get(name, NOTHING_SEEN)
-        if not config.snapshots or not watch.is_calm:
-            return None
-        if config.snapshot_every and self.step % config.snapshot_every == 0:
-            return "on schedule"
-        newest = max((m.born for m in self.league.members if m.parents == (name,)), default=0)
-        if config.lead and self.step - newest >= max(1, config.snapshot_every // 5):
-            mean, half_width = _lead(self.league, name)
-            if mean - half_width > config.lead:
-                return f"it beats the pool by {mean:.3f} ± {half_width:.3f}"
-        return None
+        is_time = config.snapshots > 0 and config.snapshot_every > 0 and self.step % config.snapshot_every == 0
+        return is_time and self._state.watches.get(name, NOTHING_SEEN).is_calm
 
     async def _freeze(self, name: str, reason: str) -> None:
         self._change(self.league.with_snapshot(name, self.step))
@@ -270,16 +260,6 @@ class LeagueProgress(Progress):
 
     def _stand(self, **changes: object) -> None:
         self._state = msgspec.structs.replace(self._state, **changes)
-
-
-def _lead(league: League, name: str) -> tuple[float, float]:
-    """A learner's mean score over all it meets, each counted alike, and half of its 95 % interval."""
-    cells = [cell for column, cell in league.payoffs.row(name).items() if league.member(column).retired is None]
-    if not cells:
-        return 0.0, inf
-    pooled = league.payoffs.pooled_variance()
-    errors = [cell.half_width(pooled) for cell in cells]
-    return fsum(cell.mean for cell in cells) / len(cells), sqrt(fsum(e * e for e in errors)) / len(cells)
 
 
 _TOLD = {

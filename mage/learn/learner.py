@@ -21,8 +21,9 @@ from mage.learn.micro_loss import MicroLoss, frozen
 from mage.learn.settings import LearnerSettings
 from mage.learn.tally import Tally
 from mage.learn.weights import LearnError, load_weights
+from mage.schema import LearnerConfig
 from mage.seeds import stream
-from mage.types import Sample
+from mage.types import Divergence, Sample
 
 __all__ = ["LearnError", "Learner", "LearnerSettings", "load_weights"]
 
@@ -43,12 +44,14 @@ class Learner:
     ) -> None:
         self.model = model
         self._settings = settings
+        config = settings.config
         self._device = next(model.parameters()).device
         self._is_cuda = self._device.type == "cuda"
-        self._adapter = _adapter(model, settings)
-        compiled = is_compiled(settings.compile, self._device)
-        reference = frozen(model, settings, compiled=compiled) if self._adapter is None else None
-        if settings.gradient_checkpointing:
+        self._adapter = _adapter(model, config, settings.seed)
+        compiled = is_compiled(config.compile, self._device)
+        is_copied = config.divergence is not Divergence.NONE and self._adapter is None
+        reference = frozen(model, settings.temperature, compiled=compiled) if is_copied else None
+        if config.gradient_checkpointing:
             checkpoint_layers(model)
         self._policy = Policy(model, settings.temperature, compiled=compiled)
         self._value_head = torch.nn.Linear(model.config.hidden_size, 1, device=self._device) if with_values else None
@@ -58,13 +61,13 @@ class Learner:
         self._loss = MicroLoss(
             self._policy, self._value_head, adapter=self._adapter, reference=reference, imitates=imitates
         )
-        self._masters = Masters(self._named(), lr=settings.lr, weight_decay=settings.weight_decay)
+        self._masters = Masters(self._named(), lr=config.lr, weight_decay=config.weight_decay)
         self.num_updates = 0
         self.num_tokens = 0
         """Tokens put through the model for learning so far."""
         self._factor = 1.0
         self._skips = 0
-        self._budget = settings.token_budget
+        self._budget = config.token_budget
 
     @property
     def has_values(self) -> bool:
@@ -99,7 +102,7 @@ class Learner:
     def adjust(self, settings: LearnerSettings) -> None:
         """Go on by other settings; those that the model was built by must be the same."""
         for name in ("lora_rank", "lora_alpha", "lora_targets", "compile", "gradient_checkpointing", "weight_decay"):
-            assert getattr(settings, name) == getattr(self._settings, name)
+            assert getattr(settings.config, name) == getattr(self._config, name)
         self._settings = settings
         self._loss.sampled_at(settings.temperature)
 
@@ -112,24 +115,24 @@ class Learner:
 
     def update(self, samples: Sequence[Sample]) -> dict[str, float]:
         """Improve the weights by one batch and report what happened. An update that is not finite is skipped."""
-        settings = self._settings
+        config = self._config
         self.model.train()
         tally = Tally()
         rate, bonus = self._rate(), self._bonus()
         order = list(range(len(samples)))
-        for epoch in range(settings.epochs):
-            if settings.minibatches > 1:
-                stream(settings.seed, "minibatches", self.num_updates, epoch).shuffle(order)
-            for part in range(settings.minibatches):
-                chosen = [samples[i] for i in order[part :: settings.minibatches]]
+        for epoch in range(config.epochs):
+            if config.minibatches > 1:
+                stream(self._settings.seed, "minibatches", self.num_updates, epoch).shuffle(order)
+            for part in range(config.minibatches):
+                chosen = [samples[i] for i in order[part :: config.minibatches]]
                 if chosen:
                     self._optimise(chosen, tally, is_first=epoch == 0 and part == 0)
         report = tally.report()
-        entropy = report.get("entropy/play", settings.entropy_floor)
-        self._factor = floor_factor(self._factor, entropy, settings.entropy_floor, settings.entropy_rate)
+        entropy = report.get("entropy/play", config.entropy_floor)
+        self._factor = floor_factor(self._factor, entropy, config.entropy_floor)
         self.num_updates += 1
         self.num_tokens += int(report["learner/tokens"])
-        if self._budget != settings.token_budget:
+        if self._budget != config.token_budget:
             report["learner/token_budget"] = self._budget
         return {**report, "learner/lr": rate, "learner/entropy_bonus": bonus}
 
@@ -148,7 +151,7 @@ class Learner:
         """
 
         def read(batch: MicroBatch) -> Tensor:
-            return torch.stack(self._policy.read(self._policy.hidden(batch), batch)[:2], dim=1)
+            return torch.stack(self._policy.read(self._policy.hidden(batch), batch), dim=1)
 
         with torch.compiler.set_stance("force_eager"):
             return self._asked(samples, read)
@@ -157,7 +160,7 @@ class Learner:
         """One row of an answer for each trained token of each sample."""
         self.model.eval()
         cuts = cut(samples, self._budget, self._multiple)
-        batches = each_micro_batch(samples, self._settings.weight, cuts, self._multiple)
+        batches = each_micro_batch(samples, self._config.weight, cuts, self._multiple)
         rows_N = [answer(batch.to(self._device)) for batch in batches]
         return in_order(samples, cuts, torch.cat(rows_N).tolist() if rows_N else [])
 
@@ -173,7 +176,7 @@ class Learner:
                 f"out of memory again with learner.token_budget = {self._budget}, half of what was tried before; "
                 "lower it, shorten trials, or set learner.gradient_checkpointing = true"
             )
-        norm_and_losses = [self._masters.clip(self._settings.grad_clip), *losses]
+        norm_and_losses = [self._masters.clip(self._config.grad_clip), *losses]
         norm, *numbers = torch.stack(norm_and_losses).tolist()  # one wait for the device, not one per micro-batch
         total = sum(numbers)
         if not (math.isfinite(norm) and math.isfinite(total)):
@@ -201,10 +204,10 @@ class Learner:
         losses: list[Tensor] = []
         cuts = cut(samples, self._budget, self._multiple)
         try:
-            is_read = self._settings.prediction_weight > 0
-            batches = each_micro_batch(samples, self._settings.weight, cuts, self._multiple, with_text=is_read)
+            is_read = self._config.prediction_weight > 0
+            batches = each_micro_batch(samples, self._config.weight, cuts, self._multiple, with_text=is_read)
             for batch in batches:
-                loss = self._loss(batch.to(self._device), self._settings, self._bonus(), figures, is_first=is_first)
+                loss = self._loss(batch.to(self._device), self._config, self._bonus(), figures, is_first=is_first)
                 loss.backward()  # type: ignore[no-untyped-call]
                 self._masters.gather()
                 losses.append(loss.detach())
@@ -228,11 +231,15 @@ class Learner:
 
     def _skip(self) -> None:
         self._skips += 1
-        if self._skips > self._settings.max_skips:
+        if self._skips > self._config.max_skips:
             raise LearnError(
                 f"the loss or its gradient was not finite in {self._skips} updates in a row; "
-                f"lower learner.lr (now {self._settings.lr}) or learner.grad_clip ({self._settings.grad_clip})"
+                f"lower learner.lr (now {self._config.lr}) or learner.grad_clip ({self._config.grad_clip})"
             )
+
+    @property
+    def _config(self) -> LearnerConfig:
+        return self._settings.config
 
     @property
     def _multiple(self) -> int:
@@ -262,7 +269,7 @@ class Learner:
             "entropy_factor": self._factor,
             "skips": self._skips,
         }
-        if self._budget != self._settings.token_budget:
+        if self._budget != self._config.token_budget:
             numbers["token_budget"] = self._budget
         return tensors, numbers
 
@@ -281,16 +288,10 @@ class Learner:
         self.num_tokens = int(numbers.get("num_tokens", 0))  # earlier versions did not count them
         self._factor = numbers["entropy_factor"]
         self._skips = int(numbers["skips"])
-        self._budget = int(numbers.get("token_budget", self._settings.token_budget))
+        self._budget = int(numbers.get("token_budget", self._config.token_budget))
 
 
-def _adapter(model: Any, settings: LearnerSettings) -> Adapter | None:
-    if settings.lora_rank == 0:
+def _adapter(model: Any, config: LearnerConfig, seed: int) -> Adapter | None:
+    if config.lora_rank == 0:
         return None
-    return Adapter(
-        model,
-        rank=settings.lora_rank,
-        alpha=settings.lora_alpha,
-        targets=settings.lora_targets,
-        seed=settings.seed,
-    )
+    return Adapter(model, rank=config.lora_rank, alpha=config.lora_alpha, targets=config.lora_targets, seed=seed)

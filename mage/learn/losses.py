@@ -3,39 +3,56 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from mage.types import Divergence
 
+Reading = tuple[Tensor, ...]
+"""Log-probabilities of targets and entropies, aligned with tokens, and what each regulariser that was named says."""
+Regulariser = Callable[[Tensor, Tensor], Tensor]
+"""A number for each row of a choice, from the log-probabilities of the allowed ids (0 where an id is absent) and how
+many ids are allowed. A reader computes those that its caller names."""
 
-def read_logits(logits_NV: Tensor, targets_N: Tensor, allowed_NK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The targets' log-probabilities, the entropies and the evenness, all over the ids that were allowed.
 
-    Entropy is divided by the logarithm of the number of allowed ids: 1 is uniform, 0 is certain. Evenness is minus the
-    divergence of the policy from the uniform choice, KL(uniform || policy): 0 is uniform, and there is no end below. A
-    row of `allowed_NK` that is -1 throughout allows the whole vocabulary, of which no even choice is wanted: it has 0.
+def read_logits(
+    logits_NV: Tensor, targets_N: Tensor, allowed_NK: Tensor, regularisers: Sequence[Regulariser] = ()
+) -> Reading:
+    """The targets' log-probabilities, the entropies and the regularisers, all over the ids that were allowed.
+
+    Entropy is divided by the logarithm of the number of allowed ids: 1 is uniform, 0 is certain. A row of `allowed_NK`
+    that is -1 throughout allows the whole vocabulary; it is no choice, and regularisers are 0 there.
     """
     constrained_N = (allowed_NK >= 0).any(dim=1)
-    found_N = [logits_NV.new_zeros(len(targets_N)) for _ in range(3)]
-    for rows_M, read in ((constrained_N, read_allowed), (~constrained_N, read_all)):
+    found_N = [logits_NV.new_zeros(len(targets_N)) for _ in range(2 + len(regularisers))]
+    read_some = partial(read_allowed, regularisers=regularisers)
+    for rows_M, read in ((constrained_N, read_some), (~constrained_N, read_all)):
         index_M = rows_M.nonzero().squeeze(1)
         if len(index_M):
             read_M = read(logits_NV[index_M], targets_N[index_M], allowed_NK[index_M])
-            found_N = [old_N.index_copy(0, index_M, new_M) for old_N, new_M in zip(found_N, read_M, strict=True)]
-    logprobs_N, entropy_N, evenness_N = found_N
-    return logprobs_N, entropy_N, evenness_N
+            put_rows(found_N, index_M, read_M)
+    return tuple(found_N)
 
 
-def read_all(logits_MV: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The same where every id was allowed, whatever `allowed_MK` holds."""
+def put_rows(found_N: list[Tensor], index_M: Tensor, read_M: Reading) -> None:
+    """Put what was read of some rows among all; what was not read of them stays as it is."""
+    for place, new_M in enumerate(read_M):
+        found_N[place] = found_N[place].index_copy(0, index_M, new_M)
+
+
+def read_all(logits_MV: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> Reading:
+    """The same where every id was allowed, whatever `allowed_MK` holds, without regularisers."""
     logprobs_MV = logits_MV.log_softmax(dim=1)
     entropy_M = -(logprobs_MV.exp() * logprobs_MV).sum(dim=1) / math.log(logits_MV.shape[1])
-    return logprobs_MV.gather(1, targets_M[:, None]).squeeze(1), entropy_M, torch.zeros_like(entropy_M)
+    return logprobs_MV.gather(1, targets_M[:, None]).squeeze(1), entropy_M
 
 
-def read_allowed(logits_MV: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def read_allowed(
+    logits_MV: Tensor, targets_M: Tensor, allowed_MK: Tensor, regularisers: Sequence[Regulariser] = ()
+) -> Reading:
     """The same where every row has some allowed ids; -1 fills the rows up."""
     absent_MK = allowed_MK < 0
     logits_MK = logits_MV.gather(1, allowed_MK.clamp(min=0)).masked_fill(absent_MK, -torch.inf)
@@ -43,9 +60,18 @@ def read_allowed(logits_MV: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> tu
     logprobs_MK = logits_MK.log_softmax(dim=1).masked_fill(absent_MK, 0.0)
     num_M = (~absent_MK).sum(dim=1)
     entropy_M = -(logprobs_MK.exp() * logprobs_MK).sum(dim=1) / num_M.clamp(min=2).log()
-    evenness_M = logprobs_MK.sum(dim=1) / num_M + num_M.log()
+    regularised = [regulariser(logprobs_MK, num_M) for regulariser in regularisers]
     column_M = (allowed_MK == targets_M[:, None]).int().argmax(dim=1)
-    return logprobs_MK.gather(1, column_M[:, None]).squeeze(1), entropy_M, evenness_M
+    return logprobs_MK.gather(1, column_M[:, None]).squeeze(1), entropy_M, *regularised
+
+
+def evenness(logprobs_MK: Tensor, num_M: Tensor) -> Tensor:
+    """Minus the divergence of the policy from the uniform choice, KL(uniform || policy), as a regulariser.
+
+    0 is uniform, and there is no end below. Entropy hardly pulls where one id has all the probability; this pulls there
+    as hard as anywhere.
+    """
+    return logprobs_MK.sum(dim=1) / num_M + num_M.log()
 
 
 def policy_loss(
@@ -84,7 +110,7 @@ def divergence(kind: Divergence, logprobs_N: Tensor, reference_N: Tensor) -> Ten
     return torch.zeros_like(logprobs_N)
 
 
-def floor_factor(factor: float, entropy: float, floor: float, rate: float) -> float:
+def floor_factor(factor: float, entropy: float, floor: float, rate: float = 0.1) -> float:
     """The next factor of the entropy bonus: it grows while entropy is under the floor and shrinks back to one.
 
     >>> floor_factor(1.0, entropy=0.1, floor=0.2, rate=0.5) > 1.0

@@ -1,4 +1,4 @@
-"""What an update minimises, of one micro-batch: the policy's loss, and what settings add to it."""
+"""What an update minimises, of one micro-batch: the policy's loss, and what the config adds to it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch import Tensor
 from mage.learn.batch import MicroBatch
 from mage.learn.forward import Policy
 from mage.learn.lora import Adapter
-from mage.learn.losses import divergence, imitation_loss, policy_loss
-from mage.learn.settings import LearnerSettings
+from mage.learn.losses import divergence, evenness, imitation_loss, policy_loss
 from mage.learn.tally import Tally
+from mage.schema import LearnerConfig
 from mage.types import Divergence
 
 
@@ -45,37 +45,38 @@ class MicroLoss:
                 policy.sampled_at(temperature)
 
     def __call__(
-        self, batch: MicroBatch, settings: LearnerSettings, bonus: float, tally: Tally, *, is_first: bool
+        self, batch: MicroBatch, config: LearnerConfig, bonus: float, tally: Tally, *, is_first: bool
     ) -> Tensor:
         """The loss under an entropy bonus; in the first look at a batch engine and learner are compared as well."""
         states_BTD = self._policy.states(batch)
         hidden_ND = states_BTD[batch.rows_N, batch.before_N]
-        logprobs_N, entropy_N, evenness_N = self._policy.read(hidden_ND, batch)
-        loss_N = self._policy_loss(logprobs_N, batch, settings, tally, is_first=is_first)
-        shares_N = torch.where(batch.play_N, 1.0, settings.entropy_reflect)
-        wanted_N = entropy_N + settings.entropy_even * evenness_N if settings.entropy_even else entropy_N
+        regularisers = (evenness,) if config.entropy_even else ()
+        logprobs_N, entropy_N, *evenness_N = self._policy.read(hidden_ND, batch, regularisers)
+        loss_N = self._policy_loss(logprobs_N, batch, config, tally, is_first=is_first)
+        shares_N = torch.where(batch.play_N, 1.0, config.entropy_reflect)
+        wanted_N = entropy_N + config.entropy_even * evenness_N[0] if evenness_N else entropy_N
         loss_N = loss_N - bonus * shares_N * wanted_N
-        if settings.divergence is not Divergence.NONE:
-            kl_N = divergence(settings.divergence, logprobs_N, self._reference_logprobs(batch))
-            loss_N = loss_N + settings.divergence_weight * kl_N
+        if config.divergence is not Divergence.NONE:
+            kl_N = divergence(config.divergence, logprobs_N, self._reference_logprobs(batch))
+            loss_N = loss_N + config.divergence_weight * kl_N
             tally.tensor("learner/kl", kl_N)
         if self._value_head is not None:
             error_N = (self._value_head(hidden_ND.float()).squeeze(1) - batch.returns_N).square()
-            loss_N = loss_N + settings.value_weight * error_N
+            loss_N = loss_N + config.value_weight * error_N
             tally.tensor("learner/value_error", error_N)
         tally.tensor("entropy/play", entropy_N[batch.played_M])
         tally.tensor("entropy/reflect", entropy_N[batch.reflected_M])
         tally.add("learner/tokens", batch.num_tokens)
         tally.add("learner/trained_tokens", len(batch.targets_N))
         loss = (loss_N * batch.weights_N).sum()
-        if settings.prediction_weight > 0:
+        if config.prediction_weight > 0:
             surprise_P = -self._policy.predict(states_BTD, batch)
-            loss = loss + settings.prediction_weight * batch.text_share * surprise_P.sum()
+            loss = loss + config.prediction_weight * batch.text_share * surprise_P.sum()
             tally.tensor("learner/prediction_loss", surprise_P)
         return loss
 
     def _policy_loss(
-        self, logprobs_N: Tensor, batch: MicroBatch, settings: LearnerSettings, tally: Tally, *, is_first: bool
+        self, logprobs_N: Tensor, batch: MicroBatch, config: LearnerConfig, tally: Tally, *, is_first: bool
     ) -> Tensor:
         """What the trained tokens themselves lose, each for itself."""
         if self._imitates:
@@ -85,9 +86,9 @@ class MicroLoss:
             logprobs_N,
             batch.logprobs_N,
             batch.advantages_N,
-            clip_low=settings.clip_low,
-            clip_high=settings.clip_high,
-            dual_clip=settings.dual_clip,
+            clip_low=config.clip_low,
+            clip_high=config.clip_high,
+            dual_clip=config.dual_clip,
         )
         tally.tensor("learner/clip_share", clipped_N.float())
         if is_first:
@@ -104,8 +105,6 @@ class MicroLoss:
             return self._policy.read(self._policy.hidden(batch), batch)[0]
 
 
-def frozen(model: Any, settings: LearnerSettings, *, compiled: bool) -> Policy | None:
-    """A copy of a model as it is now, where a divergence from it is asked for."""
-    if settings.divergence is Divergence.NONE:
-        return None
-    return Policy(copy.deepcopy(model).requires_grad_(False), settings.temperature, compiled=compiled)
+def frozen(model: Any, temperature: float, *, compiled: bool) -> Policy:
+    """A copy of a model as it is now, to measure a divergence from."""
+    return Policy(copy.deepcopy(model).requires_grad_(False), temperature, compiled=compiled)

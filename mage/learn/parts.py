@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 from mage.build import check, check_splits, draw_tasks, language_seating, settings
@@ -23,17 +24,17 @@ from mage.learn.teacher import taught_seating, teacher_of
 from mage.learn.vitals import Vitals
 from mage.models.device import placed, settle
 from mage.models.load import Loaded
-from mage.players.agent import Rewrite
 from mage.players.table import family
-from mage.players.tutor import tutor
+from mage.players.tutor import Tutor
 from mage.protocols import Engine, Seating, World
 from mage.rollout.group import play_groups
-from mage.schema import AgentConfig, Config, CreditConfig
-from mage.seeds import uniform
+from mage.schema import Config, CreditConfig
 from mage.types import Group, Memory, Sample, Task, Trial
 
 LEARNER = "main"
 """The name of the only learner, in the keys of statistics."""
+CONCURRENCY = 4096
+"""Trials of a step in flight at once."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,11 @@ class Parts:
     seating: Seating
     control: Seating
     """The same weights without memory."""
-    teacher: Seating | None
-    """Who plays in training, where the estimator clones somebody."""
+    training: Callable[[int], Seating]
+    """The seating for training at a step: the agent's, its teacher's where the estimator clones one, or a tutor's."""
+    tutor: Tutor
+    is_taught: bool
+    """Whether a teacher plays in training."""
     splits: tuple[Split, ...]
     vitals: Vitals
 
@@ -68,28 +72,17 @@ class Parts:
         """The first tasks of a named stream."""
         return list(islice(draw_tasks(self.config, *path), num))
 
-    def seated(self, rewrite: Rewrite) -> Seating:
-        """The agent with its reflections rewritten."""
-        engine = played_by(self.engine)
-        return language_seating(self.world, engine, self.loaded.codec, settings(self.config.agent), rewrite)
-
-    def is_tutored(self, task: Task, step: int) -> bool:
-        """Whether a tutor keeps the agent's notes in a task of a step of the training."""
-        return uniform(task.seed, "tutor") < tutored_share(self.config.agent, step)
-
     async def play(
         self, tasks: Sequence[Task], size: int, step: int | None = None, first: Sequence[int] = ()
     ) -> list[Group]:
         """Siblings of every task. A trial may fail, but not all of them: then nothing could be learned.
 
-        With the `step` of a training a teacher plays, or a tutor is there, where the config asks for one. `first` has
-        the numbers of the tasks' first siblings.
+        With a `step` they are trials to learn from, seated for training. `first` has the numbers of the tasks' first
+        siblings.
         """
-        seating = self.seating if step is None else self._training(step)
+        seating = self.seating if step is None else self.training(step)
         with self.vitals.playing():
-            groups = await play_groups(
-                self.world, tasks, size, seating, concurrency=self.config.batch.concurrency, first=first
-            )
+            groups = await play_groups(self.world, tasks, size, seating, concurrency=CONCURRENCY, first=first)
         self.refuse_failed(groups)
         return groups
 
@@ -98,15 +91,6 @@ class Parts:
         failures = [failure for group in groups for failure in group.failures]
         if failures and not any(group.trials for group in groups):
             raise PlayError(f"all {len(failures)} trials failed; the first: {failures[0].error}: {failures[0].message}")
-
-    def _training(self, step: int) -> Seating:
-        """Who plays the trials that a step learns from."""
-        agent = self.config.agent
-        if self.teacher is not None:
-            return taught_seating(self.world, self.loaded.codec, settings(agent), self.teacher, step)
-        if tutored_share(agent, step) > 0:
-            return self.seated(tutor(agent.tutor, lambda task: self.is_tutored(task, step)))
-        return self.seating
 
     def credit(
         self,
@@ -174,12 +158,6 @@ def goal_of(credit: CreditConfig) -> Goal:
     )
 
 
-def tutored_share(agent: AgentConfig, step: int) -> float:
-    """The share of tasks in which a tutor keeps the notes: all at first, then ever fewer."""
-    left = agent.tutor_steps + agent.tutor_fade - step
-    return 0.0 if not agent.tutor or left <= 0 else min(1.0, left / (agent.tutor_fade + 1))
-
-
 def played_by(engine: LocalEngine) -> Engine:
     """The engine as the learner plays with it: through its adapter where there is room for one."""
     return engine.adapter(LEARNER) if engine.room is not None else engine
@@ -206,6 +184,10 @@ def build_parts(config: Config, bench: Bench | None = None, learning: LearnerSet
         raise ConfigError(f"agent.context = {config.agent.context}: {loaded.name} has room for {engine.length} tokens")
     how = settings(config.agent)
     without = settings(config.agent.model_copy(update={"memory": Memory.NONE}))
+    seated = partial(language_seating, world, played_by(engine), loaded.codec, how)
+    tutor = Tutor(config.agent.tutor, config.agent.tutor_steps, config.agent.tutor_fade)
+    tutored = partial(tutor.seating, seated)
+    taught = None if teacher is None else partial(taught_seating, world, loaded.codec, how, teacher)
     gc.collect()
     gc.freeze()  # what is built now lives as long as the run: collections need not look at it again
     return Parts(
@@ -215,9 +197,11 @@ def build_parts(config: Config, bench: Bench | None = None, learning: LearnerSet
         engine=engine,
         learner=learner,
         estimator=estimator,
-        seating=language_seating(world, played_by(engine), loaded.codec, how),
+        seating=seated(),
         control=language_seating(world, played_by(engine), loaded.codec, without),
-        teacher=teacher,
+        training=taught or tutored,
+        tutor=tutor,
+        is_taught=teacher is not None,
         splits=splits,
         vitals=Vitals(engine),
     )
@@ -226,7 +210,7 @@ def build_parts(config: Config, bench: Bench | None = None, learning: LearnerSet
 def learner_settings(config: Config) -> LearnerSettings:
     """How to learn, from the config."""
     return LearnerSettings(
-        **config.learner.model_dump(),
+        config=config.learner,
         temperature=config.agent.temperature,
         steps=config.steps,
         tokens=config.tokens,

@@ -7,9 +7,8 @@ ones, have an engine each; one that is alone for ever plays with the engine that
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-
-import msgspec
 
 from mage.build import language_seating, settings
 from mage.config import replaced
@@ -35,8 +34,7 @@ class Pool:
         self._parts = parts
         self._shared = parts.engine if parts.engine.room is not None else None
         self._engines: dict[str, LocalEngine] = {}
-        keeps_no_past = not (config.league.snapshot_every or config.league.lead)
-        self._spare = [parts.engine] if len(names) == 1 and keeps_no_past else []
+        self._spare = [parts.engine] if len(names) == 1 and not config.league.snapshot_every else []
         self.minds = Minds(parts.learner, dict.fromkeys(names, self._settings({})))
 
     def configured(self, hyper: Mapping[str, float]) -> Config:
@@ -100,7 +98,7 @@ class Pool:
     def _settings(self, hyper: Mapping[str, float]) -> LearnerSettings:
         """How a learner learns: its schedules follow its own part of the run's tokens."""
         own = learner_settings(self.configured(hyper))
-        return msgspec.structs.replace(own, tokens=own.tokens // self._config.league.learners)
+        return replace(own, tokens=own.tokens // self._config.league.learners)
 
     def _engine(self, name: str) -> Engine:
         return self._engines[name] if self._shared is None else self._shared.adapter(name)

@@ -7,11 +7,10 @@ trial is a token stream like any other, and only who decided differs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 
 import msgspec
 
-from mage.build import draw_tasks, games_of, language_seating, members_of
+from mage.build import draw_tasks, language_seating, members_of
 from mage.engines.trie import Trie
 from mage.errors import ConfigError, EngineError
 from mage.evaluate.exact import BayesSeating, Objective, bayes_optimal
@@ -114,9 +113,9 @@ def _bayes(config: Config) -> Seating:
     seating = BayesSeating(pool, Objective.LAST)
     try:
         some = next(draw_tasks(config, "teacher"))
-        for game, seat in product(games_of(config), config.trial.seats):
-            seating(msgspec.structs.replace(some, game=game, seat=seat), 0)
-            bayes_optimal(game, pool, seat, some.episodes, Objective.LAST)
+        for seat in config.trial.seats:
+            seating(msgspec.structs.replace(some, seat=seat), 0)
+            bayes_optimal(config.game, pool, seat, some.episodes, Objective.LAST)
     except InexactError as error:
         raise ConfigError(f"{_ESTIMATOR}: there is no exact plan against this population: {error}") from None
     return seating

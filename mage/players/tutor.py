@@ -10,28 +10,53 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from mage.errors import ConfigError
-from mage.players.agent import Rewrite
+from mage.players.agent import Rewrite, as_written
+from mage.protocols import Seating
+from mage.seeds import uniform
 from mage.types import Memory, Observation, Reply, Task
 
 
-def tutor(pattern: str, is_tutored: Callable[[Task], bool]) -> Rewrite:
-    """Remembers what the only group of a regular expression finds last in how an episode ended; in some tasks only.
+@dataclass(frozen=True, slots=True)
+class Tutor:
+    """Seats the agent in training with notes of its own or of the tutor, by task and step."""
 
-    >>> outcome = Observation(0, 0, 0, "Last round: you rock, opponent paper.", (), (), "", {})
-    >>> tutor(r"opponent (\\w+)", lambda task: True)(None, outcome, Reply("anything", "anything", ())).action
-    'paper'
-    """
-    compiled = _compiled(pattern)
+    pattern: str
+    """A regular expression with one group: what it finds last in how an episode ended is the note. Empty: no tutor."""
+    steps: int
+    """How many steps it stays in all tasks."""
+    fade: int
+    """Over how many further steps it leaves, task by task."""
 
-    def note(task: Task, outcome: Observation, reflection: Reply) -> Reply | None:
-        if not is_tutored(task):
-            return reflection
-        found = compiled.findall(outcome.text)
-        return Reply(found[-1], found[-1], ()) if found else None
+    def share(self, step: int) -> float:
+        """The share of a step's tasks in which the tutor keeps the notes: all at first, then ever fewer.
 
-    return note
+        >>> [Tutor("(.)", steps=1, fade=1).share(step) for step in range(3)]
+        [1.0, 0.5, 0.0]
+        """
+        left = self.steps + self.fade - step
+        return 0.0 if not self.pattern or left <= 0 else min(1.0, left / (self.fade + 1))
+
+    def is_there(self, task: Task, step: int) -> bool:
+        """Whether the tutor keeps the agent's notes in a task of a step."""
+        return uniform(task.seed, "tutor") < self.share(step)
+
+    def seating(self, seated: Callable[[Rewrite], Seating], step: int) -> Seating:
+        """The seating for training at a step; `seated` seats the agent by what it remembers of its reflections."""
+        return seated(self._notes(step) if self.share(step) > 0 else as_written)
+
+    def _notes(self, step: int) -> Rewrite:
+        compiled = _compiled(self.pattern)
+
+        def note(task: Task, outcome: Observation, reflection: Reply) -> Reply | None:
+            if not self.is_there(task, step):
+                return reflection
+            found = compiled.findall(outcome.text)
+            return Reply(found[-1], found[-1], ()) if found else None
+
+        return note
 
 
 def check_tutor(pattern: str, memory: Memory) -> None:

@@ -49,7 +49,7 @@ def logprobs(learner: Learner, samples: Sequence[Sample]) -> list[Tensor]:
     cuts = cut(samples, 4096, 16)
     for chosen, batch in zip(cuts, each_micro_batch(samples, Weight.TURN, cuts, 16), strict=True):
         there = batch.to(DEVICE)
-        logprobs_N, _, _ = learner._policy.read(learner._policy.hidden(there), there)
+        logprobs_N, _ = learner._policy.read(learner._policy.hidden(there), there)
         for index, row in zip(
             chosen, torch.split(logprobs_N, [len(samples[i].positions) for i in chosen]), strict=True
         ):
@@ -108,7 +108,7 @@ def test_logits_are_float32_from_bfloat16_factors() -> None:
     there = batch.to(DEVICE)
     with torch.no_grad():
         hidden_ND = learner._policy.hidden(there)
-        found_N, _, _ = learner._policy.read(hidden_ND, there)
+        found_N, _ = learner._policy.read(hidden_ND, there)
         exact_NV = hidden_ND.double() @ learner.model.lm_head.weight.double().T
     for row in there.free_M.tolist()[:20]:
         exact = exact_NV[row].log_softmax(0)[there.targets_N[row]].item()
