@@ -35,13 +35,13 @@ demo: install
 	$(BIN)/mage train rps
 
 judge: install
-	$(BIN)/python benchmarks/judge.py rps kuhn seed=20  # settings were found with seeds below
+	$(BIN)/python benchmarks/methods.py rps kuhn seed=20  # settings were found with seeds below
 
 test: install
 	$(PYTEST)
 
 test-long: install
-	$(PYTEST) -m slow --override-ini addopts="--doctest-modules --ignore=mage/engines/kernels.py --strict-markers --import-mode=importlib -q"
+	$(PYTEST) -m slow --override-ini addopts="--doctest-modules --ignore=mage/engines/local/kernels.py --strict-markers --import-mode=importlib -q"
 
 check: install format lint types test
 

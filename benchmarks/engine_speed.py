@@ -19,15 +19,15 @@ from typing import Any
 import torch
 from where import commit, machine
 
-from mage.engines.executor import bytes_per_token
-from mage.engines.local import LocalEngine
-from mage.games.world import OpenSpielWorld
-from mage.models.load import Loaded, load_model
-from mage.players.agent import AgentSettings, LanguageAgent
+from mage.agents.language import AgentSettings, LanguageAgent
+from mage.aio import run_sync
+from mage.engines.local.engine import LocalEngine
+from mage.engines.local.executor import bytes_per_token
+from mage.models.load import LoadedModel, load_model
 from mage.protocols import Engine, Sampling
 from mage.rollout.group import play_groups
-from mage.types import Memory, ReplyMode, Sampled, Task
-from mage.waiting import finish
+from mage.types import Completion, Memory, ReplyMode, Task
+from mage.worlds.openspiel.world import OpenSpielWorld
 
 PROMPT, NEW = 170, 64
 
@@ -56,40 +56,40 @@ class Clock:
 class GenerateEngine:
     """The loop everybody writes first: wait for all trials, pad their whole prompts, call `generate`."""
 
-    def __init__(self, loaded: Loaded, width: int) -> None:
-        self._model, self._codec = loaded.model, loaded.codec
+    def __init__(self, loaded: LoadedModel, width: int) -> None:
+        self._model, self._chat_format = loaded.model, loaded.chat_format
         self._width = width
-        self._waiting: list[tuple[Sequence[int], Sampling, Any, asyncio.Future[Sampled]]] = []
+        self._waiting: list[tuple[Sequence[int], Sampling, Any, asyncio.Future[Completion]]] = []
 
-    async def complete(self, prompt: Sequence[int], sampling: Sampling, choices: Any) -> Sampled:
-        future: asyncio.Future[Sampled] = asyncio.get_running_loop().create_future()
+    async def complete(self, prompt: Sequence[int], sampling: Sampling, choices: Any) -> Completion:
+        future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         self._waiting.append((prompt, sampling, choices, future))
         if len(self._waiting) == self._width:
             waiting, self._waiting = self._waiting, []
             self._serve(waiting)
         return await future
 
-    def _serve(self, waiting: list[tuple[Sequence[int], Sampling, Any, asyncio.Future[Sampled]]]) -> None:
+    def _serve(self, waiting: list[tuple[Sequence[int], Sampling, Any, asyncio.Future[Completion]]]) -> None:
         """Choices are asked for freely, as such loops do, and one of them is taken at random where none came."""
         num_new = 2 if waiting[0][2] is not None else waiting[0][1].max_tokens
-        found = generate(self._model, [tuple(prompt) for prompt, *_ in waiting], num_new, self._codec.end)
+        found = generate(self._model, [tuple(prompt) for prompt, *_ in waiting], num_new, self._chat_format.end)
         for (_, _, choices, future), tokens in zip(waiting, found, strict=True):
             if choices is not None:
                 tokens = tuple(choices[sum(tokens) % len(choices)])
-                future.set_result(Sampled(tokens, (0.0,) * len(tokens), tuple((t,) for t in tokens), 0, False))
+                future.set_result(Completion(tokens, (0.0,) * len(tokens), tuple((t,) for t in tokens), 0, False))
             else:
-                is_cut = tokens[-1] != self._codec.end
-                future.set_result(Sampled(tokens, (0.0,) * len(tokens), None, 0, is_cut))
+                is_cut = tokens[-1] != self._chat_format.end
+                future.set_result(Completion(tokens, (0.0,) * len(tokens), None, 0, is_cut))
 
 
 class Obedient:
     """A codec that hears a legal action in every reply, so that untrained models play whole episodes."""
 
-    def __init__(self, codec: Any) -> None:
-        self._codec = codec
+    def __init__(self, chat_format: Any) -> None:
+        self._chat_format = chat_format
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._codec, name)
+        return getattr(self._chat_format, name)
 
     def decode(self, tokens: Sequence[int]) -> str:
         return "<action>rock</action>"
@@ -118,7 +118,7 @@ def random_prompts(vocab: int, num: int) -> list[tuple[int, ...]]:
     return [tuple(torch.randint(10, vocab, (n,), generator=generator).tolist()) for n in lengths]
 
 
-def generation(loaded: Loaded, clock: Clock, num: int, static: bool) -> dict[str, Any]:
+def generation(loaded: LoadedModel, clock: Clock, num: int, static: bool) -> dict[str, Any]:
     """Prompts of about 170 tokens, 64 new ones each, by every way there is."""
     prompts = random_prompts(loaded.model.config.vocab_size, num)
     found: dict[str, Any] = {"prompts": num, "prompt_tokens": sum(map(len, prompts)), "new_tokens": NEW * num}
@@ -149,9 +149,9 @@ def generation(loaded: Loaded, clock: Clock, num: int, static: bool) -> dict[str
             return sum(len(s.tokens) for s in await asyncio.gather(*calls))
 
         start = time.perf_counter()
-        tokens = finish(ask())
+        tokens = run_sync(ask())
         first = time.perf_counter() - start
-        found[name] = {"seconds": clock(lambda ask=ask: finish(ask())), "first": first, "sampled": tokens}
+        found[name] = {"seconds": clock(lambda ask=ask: run_sync(ask())), "first": first, "sampled": tokens}
         del engine, ask
         gc.collect()
         if torch.cuda.is_available():
@@ -160,7 +160,7 @@ def generation(loaded: Loaded, clock: Clock, num: int, static: bool) -> dict[str
     return found
 
 
-def floor(loaded: Loaded, prompts: Sequence[Sequence[int]]) -> dict[str, float]:
+def floor(loaded: LoadedModel, prompts: Sequence[Sequence[int]]) -> dict[str, float]:
     """The fewest bytes and operations, and the seconds they take at 4.0 TB/s and 790 TFLOP/s."""
     config = loaded.model.config
     weight = next(loaded.model.parameters())
@@ -179,7 +179,7 @@ def floor(loaded: Loaded, prompts: Sequence[Sequence[int]]) -> dict[str, float]:
     }  # fmt: skip
 
 
-def rollout(loaded: Loaded, clock: Clock, num: int, reply: ReplyMode, with_loop: bool) -> dict[str, Any]:
+def rollout(loaded: LoadedModel, clock: Clock, num: int, reply: ReplyMode, with_loop: bool) -> dict[str, Any]:
     """Trials of three episodes of three rounds."""
     world = OpenSpielWorld()
     how = AgentSettings(
@@ -187,12 +187,12 @@ def rollout(loaded: Loaded, clock: Clock, num: int, reply: ReplyMode, with_loop:
         retries=0, context=1024,
     )  # fmt: skip
     size = 8
-    codec = Obedient(loaded.codec) if reply is ReplyMode.TEXT else loaded.codec
+    chat_format = Obedient(loaded.chat_format) if reply is ReplyMode.TEXT else loaded.chat_format
     tasks = [Task("rps(rounds=3)", ("copy",), 0, seed, 3, False, False, 1000) for seed in range(num // size)]
 
     async def play(engine: Engine) -> int:
         groups = await play_groups(
-            world, tasks, size, lambda t, n: LanguageAgent(engine, codec, how, world.rules(t), t, n)
+            world, tasks, size, lambda t, n: LanguageAgent(engine, chat_format, how, world.rules(t), t, n)
         )
         failures = [failure for group in groups for failure in group.failures]
         if failures:
@@ -206,7 +206,7 @@ def rollout(loaded: Loaded, clock: Clock, num: int, reply: ReplyMode, with_loop:
         def once(engine: LocalEngine = engine) -> int:
             engine.reset_cache()
             engine.reset_counters()
-            return finish(play(engine))
+            return run_sync(play(engine))
 
         start = time.perf_counter()
         tokens = once()
@@ -218,8 +218,8 @@ def rollout(loaded: Loaded, clock: Clock, num: int, reply: ReplyMode, with_loop:
             torch.cuda.empty_cache()
     if with_loop:
         loop_work: Callable[[], Awaitable[int]] = lambda: play(GenerateEngine(loaded, num))  # noqa: E731
-        finish(loop_work())  # type: ignore[arg-type]
-        found["loop with generate"] = {"seconds": clock(lambda: finish(loop_work()), 1)}  # type: ignore[arg-type]
+        run_sync(loop_work())  # type: ignore[arg-type]
+        found["loop with generate"] = {"seconds": clock(lambda: run_sync(loop_work()), 1)}  # type: ignore[arg-type]
     return found
 
 

@@ -19,12 +19,12 @@ from typing import Any
 import torch
 from where import commit, machine
 
-from mage.config import load_config
-from mage.credit.dead import split_dead
+from mage.config.load import load_config
+from mage.config.schema import Config
+from mage.credit.dead_groups import split_dead
 from mage.credit.stats import EMPTY
-from mage.learn.parts import Parts, build_parts
-from mage.schema import Config
-from mage.train import collect, to_batch
+from mage.training.loop import collect, to_batch
+from mage.training.parts import Parts, build_parts
 
 ATTENTION = ("attend", "attention", "flash", "fmha", "sdpa")
 

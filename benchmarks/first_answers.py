@@ -14,31 +14,31 @@ from collections import Counter
 
 import msgspec
 
-from mage.build import language_seating, settings
-from mage.config import load_config
-from mage.games.openspiel import load_game
-from mage.games.world import OpenSpielWorld
-from mage.learn.bench import served
-from mage.protocols import Seating
+from mage.config.load import load_config
+from mage.protocols import AgentFactory
+from mage.training.build import language_agent_factory, settings
+from mage.training.model_cache import served
 from mage.types import Reply, Task
+from mage.worlds.openspiel.game import load_game
+from mage.worlds.openspiel.world import OpenSpielWorld
 
 WORLD = OpenSpielWorld()
 RECIPES = ("rps-llm+text", "kuhn-llm+text", "tictactoe-llm+text")
 SHOWN = 3
 
 
-async def first_answer(task: Task, seating: Seating) -> Reply:
+async def first_answer(task: Task, make_agent: AgentFactory) -> Reply:
     """What the agent answers at its first decision."""
-    env, others, agent = WORLD.new_env(task, 0), WORLD.opponents(task), seating(task, 0)
+    env, others, agent = WORLD.new_env(task, 0), WORLD.opponents(task), make_agent(task, 0)
     while (seat := env.to_move()) != task.seat:
         assert seat is not None
         env.step((await others[seat].act(env.observe(seat))).action)
     return await agent.act(env.observe(task.seat))
 
 
-async def first_answers(tasks: list[Task], seating: Seating) -> list[Reply]:
+async def first_answers(tasks: list[Task], make_agent: AgentFactory) -> list[Reply]:
     """The first answers of all tasks."""
-    return await asyncio.gather(*(first_answer(task, seating) for task in tasks))
+    return await asyncio.gather(*(first_answer(task, make_agent) for task in tasks))
 
 
 def main() -> None:
@@ -51,10 +51,10 @@ def main() -> None:
     for recipe in args.recipes:
         config = load_config(recipe, (f"device={args.device}",))
         loaded, engine = served(config)
-        opponents = ("uniform",) * (load_game(config.game).num_seats - 1)
+        opponents = ("uniform",) * (load_game(config.world).num_seats - 1)
         seats = config.trial.seats
         tasks = [
-            Task(config.game, opponents, seats[number % len(seats)], 5000 + number, 3, False, False, 1000)
+            Task(config.world, opponents, seats[number % len(seats)], 5000 + number, 3, False, False, 1000)
             for number in range(args.trials)
         ]
         for prefill in (config.agent.prefill, ""):
@@ -62,7 +62,9 @@ def main() -> None:
                 how = msgspec.structs.replace(
                     settings(config.agent), retries=0, prefill=prefill, temperature=temperature
                 )
-                replies = asyncio.run(first_answers(tasks, language_seating(WORLD, engine, loaded.codec, how)))
+                replies = asyncio.run(
+                    first_answers(tasks, language_agent_factory(WORLD, engine, loaded.chat_format, how))
+                )
                 named = Counter(reply.action for reply in replies if reply.action is not None)
                 print(
                     f"{recipe}, prefill {prefill!r}, temperature {temperature}: "

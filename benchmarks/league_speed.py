@@ -22,8 +22,8 @@ from safetensors.torch import load_file
 from where import commit, machine
 
 import mage
-from mage.learn.league_progress import LEARNERS
-from mage.record.files import read_lines
+from mage.files import read_lines
+from mage.training.league_recorder import LEARNERS
 
 WARM_UP = 4
 """Steps that are not counted: graphs are captured and layers compiled in them."""

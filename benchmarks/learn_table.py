@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from mage.evaluate.report import read_report
-from mage.evaluate.suite import SplitReport
-from mage.evaluate.table import interval, over_seats
-from mage.learn.changes import config_of
-from mage.record.files import read_lines
+from mage.evaluation.suite.evaluate import SplitReport
+from mage.evaluation.suite.report import read_report
+from mage.evaluation.suite.report_tables import interval, over_seats
+from mage.files import read_lines
+from mage.training.changes import config_of
 
 
 def main(folders: list[Path]) -> None:

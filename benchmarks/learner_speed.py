@@ -36,11 +36,11 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, PretrainedConfig, Qwen3Config
 from where import commit, machine
 
-from mage.config import load_config
+from mage.config.load import load_config
 from mage.errors import MageError
-from mage.learn.learner import Learner
-from mage.learn.parts import learner_settings
+from mage.learners.local import Learner
 from mage.seeds import stream
+from mage.training.parts import learner_settings
 from mage.types import Phase, Sample
 
 MOVES = 9

@@ -14,8 +14,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from mage.evaluate.journal import arms_of
-from mage.record.store import RunReader
+from mage.evaluation.trial_log import arms_of
+from mage.runs.store import RunReader
 from mage.types import Trial
 
 BEATEN_BY = {"rock": "paper", "paper": "scissors", "scissors": "rock"}

@@ -19,15 +19,15 @@ from typing import Any
 import torch
 from where import commit, machine
 
-from mage.evaluate.subject import subject_of
-from mage.games.openings import opening_of
-from mage.games.world import OpenSpielWorld
-from mage.players.agent import LanguageAgent
-from mage.protocols import Seating
+from mage.agents.language import LanguageAgent
+from mage.aio import run_sync
+from mage.evaluation.eval_agent import subject_of
+from mage.protocols import AgentFactory
 from mage.rollout.group import play_groups
 from mage.spec import parse_spec
 from mage.types import AgentInfo, Group, Observation, Reply, Task
-from mage.waiting import finish
+from mage.worlds.openspiel.openings import opening_of
+from mage.worlds.openspiel.world import OpenSpielWorld
 
 USUAL = "tic_tac_toe"
 EPISODES = 3
@@ -58,11 +58,11 @@ class Opened:
         return self._agent.memory()
 
 
-def seated(seating: Seating, cell: int | None) -> Seating:
+def seated(make_agent: AgentFactory, cell: int | None) -> AgentFactory:
     """The same agent, with its first moves dictated or not."""
 
     def seat(task: Task, sibling: int) -> Any:
-        agent = seating(task, sibling)
+        agent = make_agent(task, sibling)
         assert isinstance(agent, LanguageAgent)
         return agent if cell is None else Opened(agent, cell)
 
@@ -90,22 +90,22 @@ def count(groups: list[Group], found: dict[tuple[int, int, int], Counter[str]]) 
 def measure(agent: str, trials: int, temperature: float, device: str) -> list[dict[str, Any]]:
     """How episodes ended, a row for each seat, opening and episode."""
     given: dict[str, object] = {"device": device, "agent.temperature": temperature}
-    subject = subject_of(agent, given)
+    eval_agent = subject_of(agent, given)
     world = OpenSpielWorld()
-    seating = subject.seating(world)
+    make_agent = eval_agent.make_agent(world)
     found: dict[tuple[int, int, int], Counter[str]] = {}
-    game = parse_spec(subject.config.game)
+    game = parse_spec(eval_agent.config.world)
     is_drawn = game.name == USUAL and opening_of(game) > 0
     spec, numbers = str(game) if is_drawn else USUAL, range(9 * trials)
     if is_drawn:
         tasks = [Task(spec, ("minimax",), 0, 1000 + number, EPISODES, False, False, 1000) for number in numbers]
-        count(finish(play_groups(world, tasks, 1, seated(seating, None))), found)
+        count(run_sync(play_groups(world, tasks, 1, seated(make_agent, None))), found)
     else:
         for cell in range(9):
             task = Task(spec, ("minimax",), 0, 1000 + cell, EPISODES, False, False, 1000)
-            count(finish(play_groups(world, [task], trials, seated(seating, cell))), found)
+            count(run_sync(play_groups(world, [task], trials, seated(make_agent, cell))), found)
     tasks = [Task(spec, ("minimax",), 1, 2000 + number, EPISODES, False, False, 1000) for number in numbers]
-    count(finish(play_groups(world, tasks, 1, seated(seating, None))), found)
+    count(run_sync(play_groups(world, tasks, 1, seated(make_agent, None))), found)
     return [
         {"seat": seat, "opening": cell, "episode": episode + 1, **{k: ends[k] for k in ("won", "drawn", "lost")}}
         for (seat, cell, episode), ends in sorted(found.items())

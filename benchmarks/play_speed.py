@@ -1,6 +1,6 @@
 """How fast trials are played: Kuhn poker through the whole machinery against OpenSpiel alone.
 
-    python benchmarks/play_speed.py [--games 30000] [--rounds 5]
+    python benchmarks/play_speed.py [--worlds 30000] [--rounds 5]
 
 Prints one JSON object. Bare games, trials, and trials that are written down take turns, so that a busy machine
 slows all alike; the figures are medians over the rounds. The last figure is the peak memory of this process
@@ -26,15 +26,15 @@ from statistics import median
 
 import pyspiel
 
+from mage.agents.byte_format import ByteFormat
+from mage.agents.language import AgentSettings, LanguageAgent
 from mage.engines.scripted import ScriptedEngine, first
-from mage.games.world import OpenSpielWorld, opponent
-from mage.players.agent import AgentSettings, LanguageAgent
-from mage.players.policy import Guest
-from mage.prompts.plain import PlainCodec
-from mage.protocols import Agent, Seating
-from mage.record.store import RunWriter
+from mage.opponents.policy import PolicyAgent
+from mage.protocols import Agent, AgentFactory
 from mage.rollout.group import play_trials
+from mage.runs.store import RunWriter
 from mage.types import Failure, Memory, ReplyMode, Task, Trial
+from mage.worlds.openspiel.world import OpenSpielWorld, opponent
 
 GAME = "kuhn_poker"
 EPISODES = 3
@@ -56,10 +56,10 @@ def play_bare(num_games: int) -> None:
         state.returns()
 
 
-async def play_all(num_games: int, seating: Seating, keep: Callable[[Trial], object]) -> None:
+async def play_all(num_games: int, make_agent: AgentFactory, keep: Callable[[Trial], object]) -> None:
     """Trials between two seats, a thousand at a time."""
     tasks = [Task(GAME, ("uniform",), i % 2, i, EPISODES, False, False, 1000) for i in range(num_games // EPISODES)]
-    async for trial in play_trials(WORLD, [(task, 0) for task in tasks], seating):
+    async for trial in play_trials(WORLD, [(task, 0) for task in tasks], make_agent):
         if isinstance(trial, Failure):
             raise SystemExit(f"a trial failed: {trial.error}: {trial.message}")
         keep(trial)
@@ -67,13 +67,13 @@ async def play_all(num_games: int, seating: Seating, keep: Callable[[Trial], obj
 
 def seat_uniform(task: Task, sibling: int) -> Agent:
     """A random player in the agent's seat."""
-    return Guest(opponent("uniform", task, task.seat), "uniform")
+    return PolicyAgent(opponent("uniform", task, task.seat), "uniform")
 
 
 def seat_model(task: Task, sibling: int) -> Agent:
     """A scripted model with everything in memory."""
     how = AgentSettings("first", Memory.BOTH, ReplyMode.CHOICE, 1.0, 100, 60, retries=1, context=4096)
-    return LanguageAgent(ScriptedEngine(first), PlainCodec(), how, WORLD.rules(task), task, sibling)
+    return LanguageAgent(ScriptedEngine(first), ByteFormat(), how, WORLD.rules(task), task, sibling)
 
 
 def play_written(num_games: int) -> None:
@@ -98,7 +98,7 @@ def commit() -> str:
 
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--games", type=int, default=30_000, help="games a round")
+    parser.add_argument("--worlds", type=int, default=30_000, help="games a round")
     parser.add_argument("--rounds", type=int, default=5)
     chosen = parser.parse_args(arguments)
     ways: dict[str, Callable[[int], None]] = {
@@ -112,10 +112,10 @@ def main(arguments: Sequence[str]) -> None:
             speeds[name].append(games_per_s(play, chosen.games))
     asyncio.run(play_all(1000 * EPISODES, seat_model, id))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
-    medians = {name: median(figures) for name, figures in speeds.items()}
+    medians = {name: median(metrics) for name, metrics in speeds.items()}
     python = platform.python_version()
     report = {
-        "game": GAME,
+        "world": GAME,
         "games_per_s": {name: round(figure) for name, figure in medians.items()},
         "ratio_trials": round(medians["trials"] / medians["bare"], 3),
         "ratio_written": round(medians["written"] / medians["bare"], 3),

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import mage
-from mage.config import load_config
+from mage.config.load import load_config
 
 METHODS = {
     "zero-shot": ("plain", "none"),

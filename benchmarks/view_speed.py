@@ -21,12 +21,12 @@ from typing import Any
 
 import msgspec
 
-from mage.build import scripted_table
-from mage.evaluate.report import machine_name, versions_now
-from mage.record.files import JsonLines
-from mage.record.store import RunWriter
+from mage.config.schema import Config
+from mage.evaluation.suite.report import machine_name, versions_now
+from mage.files import JsonLines
 from mage.rollout.trial import play_trial
-from mage.schema import Config
+from mage.runs.store import RunWriter
+from mage.training.build import scripted_table
 from mage.types import Task
 
 NUM_TRIALS = 10_000
@@ -36,9 +36,9 @@ REPEATS = 20
 
 def make_runs(root: Path, num_trials: int, num_steps: int = NUM_STEPS) -> None:
     """A run of many trials, each of its own seed, and a train run with all figures of every step."""
-    world, seating = scripted_table(Config())
+    world, make_agent = scripted_table(Config())
     task = Task("rps(rounds=3)", ("copy",), 0, 1, 3, replay_deal=False, early_stop=False, max_turns=1000)
-    trial = asyncio.run(play_trial(world, task, 0, seating))
+    trial = asyncio.run(play_trial(world, task, 0, make_agent))
     config = Config(trials=num_trials).model_dump(mode="json")
     with RunWriter.create(root / "many", kind="trials", config=config, seed=0) as writer:
         for seed in range(num_trials):
@@ -48,8 +48,8 @@ def make_runs(root: Path, num_trials: int, num_steps: int = NUM_STEPS) -> None:
         writer.append(trial)
     metrics = JsonLines(root / "long" / "metrics.jsonl")
     for step in range(1, num_steps + 1):
-        figures = {f"learner/figure_{k}": step / (k + 1) for k in range(40)}
-        metrics.append({"step": step, **{f"score/episode_{k}": step / num_steps for k in (1, 2, 3)}, **figures})
+        metrics = {f"learner/figure_{k}": step / (k + 1) for k in range(40)}
+        metrics.append({"step": step, **{f"score/episode_{k}": step / num_steps for k in (1, 2, 3)}, **metrics})
     metrics.close()
 
 
@@ -113,12 +113,12 @@ def has_torch(pid: int) -> bool:
 def measured(root: Path, num_trials: int) -> dict[str, float]:
     """All figures, in seconds and megabytes."""
     with Server(root) as server:
-        figures = {"start": server.start_s, "list of runs, first": server.timed("/api/runs")}
+        metrics = {"start": server.start_s, "list of runs, first": server.timed("/api/runs")}
         ids = {run["name"]: run["id"] for run in server.json("/api/runs")}
         many, long = f"/api/runs/{ids['many']}", f"/api/runs/{ids['long']}"
-        figures["list of trials, first"] = server.timed(f"{many}/trials")
-        figures["trial, first"] = server.timed(f"{many}/trials/{num_trials - 1}")
-        figures["curves, first"] = server.timed(f"{long}/metrics?points=2000")
+        metrics["list of trials, first"] = server.timed(f"{many}/trials")
+        metrics["trial, first"] = server.timed(f"{many}/trials/{num_trials - 1}")
+        metrics["curves, first"] = server.timed(f"{long}/metrics?points=2000")
         later = {
             "list of runs": "/api/runs",
             "list of trials": f"{many}/trials?offset={num_trials // 2}",
@@ -127,10 +127,10 @@ def measured(root: Path, num_trials: int) -> dict[str, float]:
             "curves": f"{long}/metrics?keys=score/episode_3",
         }
         for name, path in later.items():
-            figures[name] = median(server.timed(path) for _ in range(REPEATS))
-        figures["memory_mb"] = server.memory_mb
+            metrics[name] = median(server.timed(path) for _ in range(REPEATS))
+        metrics["memory_mb"] = server.memory_mb
         assert not has_torch(server.pid), "nobody has played a model"
-    return figures
+    return metrics
 
 
 def main() -> None:

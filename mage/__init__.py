@@ -13,15 +13,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from mage.api import Compared, Found, Report, Run, Sweep
-    from mage.evaluate.crossplay import CrossPlayReport
-    from mage.evaluate.nashconv import NashConvReport
-    from mage.evaluate.responders import LowerBound
+from mage.version import __version__
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from mage.api import ComparisonResult, Report, Run, SavedReport, Sweep
+    from mage.evaluation.crossplay import CrossPlayReport
+    from mage.evaluation.exploitability.nashconv import NashConvReport
+    from mage.evaluation.exploitability.responders import LowerBound
 
 __all__ = [
+    "__version__",
     "compare",
     "cross_play",
     "evaluate",
@@ -60,7 +61,7 @@ def evaluate(
     agent: Run | str | Path,
     overrides: Mapping[str, object] | None = None,
     *,
-    game: str | None = None,
+    world: str | None = None,
     opponents: Sequence[str] = (),
     trials: int | None = None,
     folder: str | Path | None = None,
@@ -74,19 +75,19 @@ def evaluate(
     """
     from mage import api
 
-    return api.evaluate(agent, overrides or {}, game=game, opponents=opponents, trials=trials, folder=folder)
+    return api.evaluate(agent, overrides or {}, world=world, opponents=opponents, trials=trials, folder=folder)
 
 
 def cross_play(
     agents: Sequence[Run | str | Path],
-    game: str,
+    world: str,
     overrides: Mapping[str, object] | None = None,
     *,
     episodes: int = 3,
     trials: int = 100,
     seed: int = 0,
     folder: str | Path | None = None,
-) -> Found[CrossPlayReport]:
+) -> SavedReport[CrossPlayReport]:
     """Let agents meet each other in both seats, and find the pay-off matrix and ratings; agents as for `evaluate`.
 
     `overrides` go for the models among them. `folder` is a directory for all that was played, under `runs/` by default;
@@ -94,12 +95,12 @@ def cross_play(
     """
     from mage import api
 
-    return api.cross_play(agents, game, overrides or {}, episodes=episodes, trials=trials, seed=seed, folder=folder)
+    return api.cross_play(agents, world, overrides or {}, episodes=episodes, trials=trials, seed=seed, folder=folder)
 
 
 def nashconv(
     agent: Run | str | Path,
-    game: str,
+    world: str,
     overrides: Mapping[str, object] | None = None,
     *,
     after: Run | str | Path | None = None,
@@ -110,7 +111,7 @@ def nashconv(
     learn: int = 0,
     seed: int = 0,
     folder: str | Path | None = None,
-) -> Found[NashConvReport | LowerBound]:
+) -> SavedReport[NashConvReport | LowerBound]:
     """Read an agent's policy at every information state of a game, and find what best replies to it gain.
 
     It is read in the first episode of a trial and, with `after`, in the last, when the others were played against that
@@ -121,7 +122,7 @@ def nashconv(
 
     return api.nashconv(
         agent,
-        game,
+        world,
         overrides or {},
         after=after,
         episodes=episodes,
@@ -168,7 +169,7 @@ def open_sweep(folder: str | Path) -> Sweep:
     return api.open_sweep(folder)
 
 
-def compare(*inputs: Run | Sweep | str | Path) -> Compared:
+def compare(*inputs: Run | Sweep | str | Path) -> ComparisonResult:
     """Put methods side by side: runs, sweeps, evaluations and reports, or texts such as `NAME=PATH`.
 
     Several seeds of one recipe are one row. What comes back prints as a table; `write(folder)` writes tables, plots and
@@ -195,10 +196,10 @@ def export_model(
 def register_game(name: str, builder: Callable[..., tuple[Any, Any, float]]) -> None:
     """Let `name` be a game in specs and recipes.
 
-    `builder(…parameters)` returns an OpenSpiel game, its words (`mage.games.words.base.Words`) and what its returns
-    are divided by to give scores.
+    `builder(…parameters)` returns an OpenSpiel game, its words (`mage.worlds.openspiel.words.base.Words`) and what its
+    returns are divided by to give scores.
     """
-    from mage.games.openspiel import WORDED
+    from mage.worlds.openspiel.game import WORDED
 
     WORDED.add(name, builder)
 
@@ -217,9 +218,9 @@ def register_player(
     its actions. `fits` says which games it can play, `games` says so in words. `is_family` is for procedural members
     that are too many for statistics about each.
     """
-    from mage.players.table import OPPONENTS, Fits, Opponent
+    from mage.opponents.registry import OPPONENTS, Opponent, Supports
 
-    OPPONENTS.add(name, Opponent(maker, Fits(games, fits), is_family))
+    OPPONENTS.add(name, Opponent(maker, Supports(games, fits), is_family))
 
 
 def register_estimator(name: str, kind: type) -> None:
@@ -231,7 +232,7 @@ def register_estimator(name: str, kind: type) -> None:
 
 def write_split(
     path: str | Path,
-    game: str,
+    world: str,
     members: Sequence[str],
     *,
     description: str = "",
@@ -246,10 +247,10 @@ def write_split(
     one or one beside the file; by default the new one itself. `kind` says what it asks of an agent (seen, unseen
     parameters, unseen families, harder, reworded or switching), `episodes` how many a trial has when judged by it.
     """
-    from mage.evaluate import splits
+    from mage.evaluation import splits
 
     splits.write_split(
-        path, game, members, description=description, held_out=held_out, pool=pool, kind=kind, episodes=episodes
+        path, world, members, description=description, held_out=held_out, pool=pool, kind=kind, episodes=episodes
     )
 
 

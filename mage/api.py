@@ -7,26 +7,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from mage.compose import label_of
-from mage.config import load_config, replaced
+from mage.config.compose import label_of
+from mage.config.load import load_config, replaced
+from mage.config.schema import Config
 from mage.errors import RecordError
 from mage.extras import require
-from mage.record.console import WIDTH, as_text, plain_console
-from mage.record.files import read_lines
-from mage.record.store import RUN, RunReader, fresh_path
-from mage.schema import Config
+from mage.files import read_lines
+from mage.runs.console import WIDTH, as_text, plain_console
+from mage.runs.store import RUN, RunReader, fresh_path
 from mage.types import Failure, Trial
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mage.evaluate.compare import Comparison
-    from mage.evaluate.crossplay import CrossPlayReport
-    from mage.evaluate.nashconv import NashConvReport
-    from mage.evaluate.responders import LowerBound
-    from mage.evaluate.sources import Inputs
-    from mage.evaluate.suite import SplitReport
-    from mage.learn.summary import SweepSummary
+    from mage.evaluation.compare.comparison import Comparison
+    from mage.evaluation.compare.sources import ComparisonInputs
+    from mage.evaluation.crossplay import CrossPlayReport
+    from mage.evaluation.exploitability.nashconv import NashConvReport
+    from mage.evaluation.exploitability.responders import LowerBound
+    from mage.evaluation.suite.evaluate import SplitReport
+    from mage.training.sweep_summary import SweepSummary
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ class Run:
 
         `overrides` change some settings from here on: more steps, the learning rate, how it is judged and watched.
         """
-        from mage.learn.run import go
+        from mage.training.run import go
 
         go(self.path, plain_console(quiet=quiet), max_minutes, values=overrides)
         return open_run(self.path)
@@ -81,13 +81,13 @@ class Report:
     splits: Mapping[str, SplitReport]
 
     def __str__(self) -> str:
-        from mage.evaluate.table import evaluation_table
+        from mage.evaluation.suite.report_tables import evaluation_table
 
         return as_text(evaluation_table(list(self.splits.values())))
 
 
 @dataclass(frozen=True)
-class Found(Generic[T]):
+class SavedReport(Generic[T]):
     """What was found about agents in a game: the directory it is saved in, and the report. It prints as a table."""
 
     path: Path
@@ -113,41 +113,41 @@ class Sweep:
 
     def resume(self, *, quiet: bool = False) -> Sweep:
         """Make the runs that are left; the sweep that comes back has them."""
-        from mage.commands.sweep import run_and_write
+        from mage.cli.sweep import run_and_write
 
         return Sweep(self.path, run_and_write(self.path, plain_console(quiet=quiet)))
 
     def __str__(self) -> str:
-        from mage.commands.sweep import sweep_table
+        from mage.cli.sweep import sweep_table
 
         return as_text(sweep_table(self.summary))
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparisonResult:
     """Methods side by side. It prints as a table; `comparison` has the figures."""
 
     comparison: Comparison
-    inputs: Inputs
+    inputs: ComparisonInputs
 
-    def figures(self) -> dict[str, Figure]:
+    def metrics(self) -> dict[str, Figure]:
         """All plots as matplotlib figures, by name."""
-        from mage.evaluate.panels import check_matplotlib, styled
-        from mage.evaluate.plots import figures
+        from mage.evaluation.compare.plots import metrics
+        from mage.plot_style import check_matplotlib, styled
 
         check_matplotlib()
         with styled():
-            return dict(figures(self.comparison, self.inputs.crossplays))
+            return dict(metrics(self.comparison, self.inputs.crossplays))
 
     def write(self, folder: str | Path, *, plots: bool = True) -> Path:
         """Write tables, plots and sources to a directory, which comes back."""
-        from mage.commands.compare import write_comparison
+        from mage.cli.compare import write_comparison
 
         write_comparison(self.comparison, self.inputs, Path(folder), plots=plots)
         return Path(folder)
 
     def __str__(self) -> str:
-        from mage.commands.compare import comparison_table
+        from mage.cli.compare import comparison_table
 
         return as_text(comparison_table(self.comparison, self.inputs, WIDTH))
 
@@ -163,7 +163,7 @@ def train(
     """Start a run and train until it is done, time is up or somebody interrupts."""
     config = config_with(recipe, overrides)
     require("train", "training needs")
-    from mage.learn.run import begin, go
+    from mage.training.run import begin, go
 
     path, parts = begin(config, None if folder is None else Path(folder), label_of(recipe))
     go(path, plain_console(quiet=quiet), max_minutes, parts=parts)
@@ -183,47 +183,49 @@ def evaluate(
     agent: Run | str | Path,
     overrides: Mapping[str, object],
     *,
-    game: str | None,
+    world: str | None,
     opponents: Sequence[str],
     trials: int | None,
     folder: str | Path | None,
 ) -> Report:
     """Judge a run's newest weights, or anybody whom `mage evaluate` takes; all that was played is saved too."""
-    from mage.commands.evaluate import begun, scores
-    from mage.commands.means import Means
-    from mage.evaluate.plan import make_plan
-    from mage.evaluate.subject import subject_of
+    from mage.cli.evaluate import begun, scores
+    from mage.cli.resource_limits import ResourceLimits
+    from mage.evaluation.eval_agent import subject_of
+    from mage.evaluation.plan import make_plan
 
     if isinstance(agent, Path) and not agent.exists():
         raise RecordError(f"{agent} does not exist, so there is nobody to judge")
-    subject = subject_of(_named(agent), overrides)
-    plan = make_plan(subject, game=game, opponents=opponents, trials=trials, values=overrides)
-    found = scores(subject, plan, begun(subject, plan, None if folder is None else Path(folder)), Means())
+    eval_agent = subject_of(_named(agent), overrides)
+    plan = make_plan(eval_agent, world=world, opponents=opponents, trials=trials, values=overrides)
+    found = scores(
+        eval_agent, plan, begun(eval_agent, plan, None if folder is None else Path(folder)), ResourceLimits()
+    )
     return Report(found.step, {report.split: report for report in found.reports})
 
 
 def cross_play(
     agents: Sequence[Run | str | Path],
-    game: str,
+    world: str,
     overrides: Mapping[str, object],
     *,
     episodes: int,
     trials: int,
     seed: int,
     folder: str | Path | None,
-) -> Found[CrossPlayReport]:
+) -> SavedReport[CrossPlayReport]:
     """Let agents meet each other in both seats; all that was played is saved too."""
-    from mage.commands.crossplay import CrossPlay, cross_play_table, played
-    from mage.commands.means import Means
+    from mage.cli.crossplay import CrossPlay, cross_play_table, played
+    from mage.cli.resource_limits import ResourceLimits
 
-    plan = CrossPlay(tuple(map(_named, agents)), game, episodes, trials, seed, values=overrides)
-    path, made = played(plan, None if folder is None else Path(folder), Means())
-    return Found(path, made.found, as_text(cross_play_table(made.found)))
+    plan = CrossPlay(tuple(map(_named, agents)), world, episodes, trials, seed, values=overrides)
+    path, made = played(plan, None if folder is None else Path(folder), ResourceLimits())
+    return SavedReport(path, made.found, as_text(cross_play_table(made.found)))
 
 
 def nashconv(
     agent: Run | str | Path,
-    game: str,
+    world: str,
     overrides: Mapping[str, object],
     *,
     after: Run | str | Path | None,
@@ -234,23 +236,23 @@ def nashconv(
     learn: int,
     seed: int,
     folder: str | Path | None,
-) -> Found[NashConvReport | LowerBound]:
+) -> SavedReport[NashConvReport | LowerBound]:
     """What best replies to an agent gain: exactly, or at least what some responders gain."""
-    from mage.commands.means import Means
-    from mage.commands.nashconv import NashConv, found, nash_conv_table
+    from mage.cli.nashconv import NashConv, found, nash_conv_table
+    from mage.cli.resource_limits import ResourceLimits
 
     before = None if after is None else _named(after)
     those = tuple(map(_named, responders))
-    plan = NashConv(_named(agent), game, before, episodes, trials, samples, those, learn, seed, overrides)
-    path, made = found(plan, None if folder is None else Path(folder), Means())
-    return Found(path, made.found, as_text(nash_conv_table(made.found)))
+    plan = NashConv(_named(agent), world, before, episodes, trials, samples, those, learn, seed, overrides)
+    path, made = found(plan, None if folder is None else Path(folder), ResourceLimits())
+    return SavedReport(path, made.found, as_text(nash_conv_table(made.found)))
 
 
 def open_run(folder: str | Path) -> Run:
     """A run from its directory."""
     require("train", "training needs")
-    from mage.learn.changes import config_of
-    from mage.learn.checkpoint import checkpoints, read_state
+    from mage.training.changes import config_of
+    from mage.training.checkpoint import checkpoints, read_state
 
     path = Path(folder)
     config = config_of(path)
@@ -272,7 +274,7 @@ def sweep(
 ) -> Sweep:
     """Train several recipes with several seeds in this process until all are done or somebody interrupts."""
     require("train", "training needs")
-    from mage.learn.sweep import make_sweep, plan_sweep
+    from mage.training.sweep import make_sweep, plan_sweep
 
     plan = plan_sweep([(recipe, config_with(recipe, overrides)) for recipe in recipes], seeds, max_minutes)
     path = fresh_path("sweep", "-".join(map(label_of, recipes))) if folder is None else Path(folder)
@@ -283,24 +285,24 @@ def sweep(
 def open_sweep(folder: str | Path) -> Sweep:
     """A sweep from its directory."""
     require("train", "training needs")
-    from mage.learn.sweep import summarise
+    from mage.training.sweep import summarise
 
     return Sweep(Path(folder), summarise(Path(folder)))
 
 
-def compare(inputs: Sequence[Run | Sweep | str | Path]) -> Compared:
+def compare(inputs: Sequence[Run | Sweep | str | Path]) -> ComparisonResult:
     """Put runs, sweeps, evaluations and reports side by side; a text may be `NAME=PATH`."""
-    from mage.evaluate.compare import compare as tables_of
-    from mage.evaluate.sources import read_inputs
+    from mage.evaluation.compare.comparison import compare as tables_of
+    from mage.evaluation.compare.sources import read_inputs
 
     read = read_inputs([str(one.path if isinstance(one, Run | Sweep) else one) for one in inputs])
-    return Compared(tables_of(read.entries), read)
+    return ComparisonResult(tables_of(read.entries), read)
 
 
 def export_model(run: Run | str | Path, folder: str | Path, *, step: int | None, best: bool, merge: bool) -> Path:
     """Write the weights of a run to a new directory in Hugging Face layout, which comes back."""
     require("train", "training needs")
-    from mage.learn.export import export_model as write
+    from mage.training.export import export_model as write
 
     write(run.path if isinstance(run, Run) else Path(run), Path(folder), step=step, best=best, merge=merge)
     return Path(folder)

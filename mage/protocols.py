@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from mage.types import AgentInfo, Observation, Reply, Result, Sampled, Task
+from mage.types import AgentInfo, Completion, Observation, Reply, Result, Task
 
 
 class Env(Protocol):
@@ -60,7 +60,7 @@ class World(Protocol):
         """Fresh players for every seat but the task's; they live as long as the trial."""
 
 
-class Seating(Protocol):
+class AgentFactory(Protocol):
     """Brings a fresh agent to the table for one trial."""
 
     def __call__(self, task: Task, sibling: int) -> Agent: ...
@@ -80,12 +80,12 @@ class Engine(Protocol):
 
     async def complete(
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
-    ) -> Sampled:
+    ) -> Completion:
         """Sample one reply. With `choices`, the reply is exactly one of these id sequences."""
 
 
 @runtime_checkable
-class OpenEngine(Engine, Protocol):
+class ScoringEngine(Engine, Protocol):
     """An engine that can be asked how likely each answer is."""
 
     async def action_logprobs(
@@ -94,7 +94,7 @@ class OpenEngine(Engine, Protocol):
         """The exact log-probability of each choice at a temperature above 0: the product along the trie."""
 
 
-class Codec(Protocol):
+class ChatFormat(Protocol):
     """Chat to tokens in pieces that are encoded once and only ever appended."""
 
     @property

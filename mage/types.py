@@ -92,6 +92,34 @@ class AlarmAction(StrEnum):
     ROLLBACK = "rollback"
 
 
+class Objective(StrEnum):
+    """What training maximises."""
+
+    SINGLE = "single"
+    CUMULATIVE = "cumulative"
+    CUMULATIVE_PAPER = "cumulative-paper"
+    DIFFERENTIAL = "differential"
+    FINAL = "final"
+
+
+class Device(StrEnum):
+    """Where models run."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+    AUTO = "auto"
+    """CUDA where there is a device, else the CPU."""
+
+
+class Dtype(StrEnum):
+    """The numbers that models compute with."""
+
+    AUTO = "auto"
+    """bfloat16 on CUDA, float32 on a CPU."""
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
 class Observation(msgspec.Struct, frozen=True, gc=False):
     """What one seat may know when it must act, and nothing else."""
 
@@ -111,7 +139,7 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
     """Structured facts (board, card, betting) for scripted players and viewers."""
 
 
-class Sampled(msgspec.Struct, frozen=True, gc=False):
+class Completion(msgspec.Struct, frozen=True, gc=False):
     """What an engine returns for one prompt."""
 
     tokens: tuple[int, ...]
@@ -120,7 +148,7 @@ class Sampled(msgspec.Struct, frozen=True, gc=False):
     """Per token the ids it was chosen from, where decoding was constrained; one id means forced."""
     version: int
     """Version of the weights that sampled it."""
-    cut: bool
+    truncated: bool
     """True when the token limit came before the end of the turn."""
 
 
@@ -132,7 +160,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
     stream: int
     start: int
-    sampled: Sampled
+    completion: Completion
     problem: str | None
     """Why the reply could not be used, or None."""
 
@@ -180,7 +208,7 @@ class Episode(msgspec.Struct, frozen=True, gc=False):
 class Task(msgspec.Struct, frozen=True, gc=False):
     """What is played. Trials of equal tasks may be compared."""
 
-    game: str
+    world: str
     """A game spec, such as `kuhn_poker` or `rps(rounds=3)`."""
     opponents: tuple[str, ...]
     """One spec for each other seat, in order of seats."""

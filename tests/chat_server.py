@@ -10,11 +10,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
 from typing import Any, NamedTuple, Self
 
-from mage.engines.address import read_address
-from mage.engines.remote import Patience, RemoteEngine
-from mage.prompts.messages import ACTIONS, REFLECT_REQUEST
+from mage.agents.messages import ACTIONS, REFLECT_REQUEST
+from mage.engines.remote import RemoteEngine, RetryPolicy
+from mage.models.address import read_address
 
-HASTY = Patience(timeout_s=0.5, tries=4, wait_s=0.001, longest_wait_s=0.2)
+HASTY = RetryPolicy(timeout_s=0.5, tries=4, wait_s=0.001, longest_wait_s=0.2)
 
 
 class Said(NamedTuple):

@@ -10,18 +10,18 @@ from typing import Any
 import msgspec
 from rich.console import Console, RenderableType
 
-from mage.evaluate.compare import Comparison, compare
-from mage.evaluate.exact import References
-from mage.evaluate.figures import Figures
-from mage.evaluate.formats import latex, markdown, terminal
-from mage.evaluate.metrics import Estimate, mean
-from mage.evaluate.report import EvaluationReport, to_json
-from mage.evaluate.sheets import all_sheets, as_csv, notes
-from mage.evaluate.sources import read_inputs
-from mage.evaluate.splits import Kind
-from mage.evaluate.suite import SplitReport
-from mage.record.store import RunWriter
-from mage.schema import Config
+from mage.config.schema import Config
+from mage.evaluation.compare.comparison import Comparison, compare
+from mage.evaluation.compare.markup import latex, markdown, terminal
+from mage.evaluation.compare.sources import read_inputs
+from mage.evaluation.compare.tables import all_sheets, as_csv, notes
+from mage.evaluation.exact import References
+from mage.evaluation.splits import SplitKind
+from mage.evaluation.suite.evaluate import SplitReport
+from mage.evaluation.suite.metrics import TrialMetrics
+from mage.evaluation.suite.report import EvaluationReport, to_json
+from mage.runs.store import RunWriter
+from mage.stats import Estimate, mean
 
 GOLDEN = Path(__file__).parent / "golden_tables"
 WIDTH = 100
@@ -32,9 +32,9 @@ Scores = Sequence[Sequence[float]]
 """By trial, then by episode."""
 
 
-def made_figures(scores: Scores, tokens: int = 100) -> Figures:
+def made_figures(scores: Scores, tokens: int = 100) -> TrialMetrics:
     """What was measured on trials with these scores."""
-    return Figures(
+    return TrialMetrics(
         scores=tuple(mean(list(episode)) for episode in zip(*scores, strict=True)),
         scores_by_trial=tuple(map(tuple, scores)),
         adaptation=mean([trial[-1] - trial[0] for trial in scores]),
@@ -43,7 +43,7 @@ def made_figures(scores: Scores, tokens: int = 100) -> Figures:
         recovery=None,
         replies=0,
         invalid=0,
-        cut=0,
+        truncated=0,
         forfeits=0,
         overflows=0,
         tokens_sampled=tokens,
@@ -69,9 +69,9 @@ def made_split(
     found = exploitation if exploitation is not None else dict.fromkeys(MEMBERS)
     return SplitReport(
         split=split,
-        kind=Kind.SEEN,
+        kind=SplitKind.SEEN,
         sha256=sha256,
-        game=GAME,
+        world=GAME,
         members=MEMBERS,
         episodes=len(scores[0]),
         seats=seats,
@@ -100,7 +100,7 @@ def made_report(
         command=f"mage evaluate {name}",
         config=(config or Config()).model_dump(mode="json"),
         step=step,
-        subject={"name": name, "kind": kind, "method": "plain", "memory": "both"} if kind else {"name": name},
+        eval_agent={"name": name, "kind": kind, "method": "plain", "memory": "both"} if kind else {"name": name},
         seed=7,
         seconds={split.split: {"agent": 0.5 * split.num_trials} for split in splits} if kind else {},
         versions={"mage": "0.1.0", "commit": "abc1234"},
@@ -123,7 +123,7 @@ def made_run(
     training: Sequence[float] = (),
     num_tokens: float = 1000.0,
     step_s: float = 2.0,
-    judging_s: float = 1.0,
+    evaluation_s: float = 1.0,
 ) -> str:
     """A train run on file: `curves` are evaluations of the last of three episodes by step, one second of each step."""
     config = config or Config()
@@ -144,7 +144,7 @@ def made_run(
                 for s, score in points
                 if s == step
             ]
-    timings = [{"step": step, "step_s": step_s, "judging_s": judging_s} for step in steps]
+    timings = [{"step": step, "step_s": step_s, "evaluation_s": evaluation_s} for step in steps]
     for name, content in (("metrics.jsonl", lines), ("timings.jsonl", timings)):
         (path / name).write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in content))
     if splits:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from mage.credit.estimators import ESTIMATORS, Advantages, Estimator, make_estimator
-from mage.credit.estimators.agent import AgentNormalised, Scale
+from mage.credit.estimators.agent_specific import AgentSpecific, Scale
 from mage.credit.estimators.cloning import Cloning
 from mage.credit.estimators.gigpo import Anchors, Gigpo
 from mage.credit.estimators.grpo import Grpo
@@ -15,7 +15,7 @@ from mage.credit.estimators.ppo import Ppo
 from mage.credit.estimators.reinforce import Reinforce
 from mage.credit.estimators.rloo import Rloo
 from mage.credit.siblings import Unit
-from mage.credit.stats import EMPTY, Key, Stats
+from mage.credit.stats import EMPTY, StatKey, Stats
 from mage.credit.steps import CreditGroup, Step
 from mage.types import Phase
 
@@ -24,8 +24,8 @@ PLAY, REFLECT = Phase.PLAY, Phase.REFLECT
 ALL = [
     *(make_estimator(name, {}) for name in ESTIMATORS),
     Grpo(divide=False),
-    *(AgentNormalised(scale=scale) for scale in Scale),
-    *(kind(unit=Unit.TURN) for kind in (Grpo, Rloo, AgentNormalised)),
+    *(AgentSpecific(scale=scale) for scale in Scale),
+    *(kind(unit=Unit.TURN) for kind in (Grpo, Rloo, AgentSpecific)),
     Gigpo(anchors=Anchors.EPISODE),
 ]
 JUDGING = [e for e in ALL if not isinstance(e, Cloning)]
@@ -37,7 +37,7 @@ shapes = st.lists(st.tuples(scores, scores, scores), min_size=2, max_size=6)
 
 
 def step(
-    ret: float,
+    return_: float,
     episode: int = 0,
     phase: Phase = PLAY,
     turn: int = 0,
@@ -46,7 +46,7 @@ def step(
     **more: float,
 ) -> Step:
     """A step with this return; what is not named is nothing."""
-    return Step(episode, phase, turn, key, trained, ret, **{"discount": 0.0, "reward": 0.0, "value": 0.0, **more})
+    return Step(episode, phase, turn, key, trained, return_, **{"discount": 0.0, "reward": 0.0, "value": 0.0, **more})
 
 
 def group(*trials: Sequence[Step], agent: str = "rock", seat: int = 0, learner: str = "main") -> CreditGroup:
@@ -56,10 +56,10 @@ def group(*trials: Sequence[Step], agent: str = "rock", seat: int = 0, learner: 
 
 def bandit(*returns: float, agent: str = "rock", seat: int = 0, learner: str = "main") -> CreditGroup:
     """Siblings of one turn each."""
-    return group(*([step(ret)] for ret in returns), agent=agent, seat=seat, learner=learner)
+    return group(*([step(return_)] for return_ in returns), agent=agent, seat=seat, learner=learner)
 
 
-def judged(estimator: Estimator, *groups: CreditGroup, stats: Stats = EMPTY) -> Advantages:
+def evaluated(estimator: Estimator, *groups: CreditGroup, stats: Stats = EMPTY) -> Advantages:
     """The advantages alone."""
     return estimator.estimate(groups, stats)[0]
 
@@ -74,9 +74,9 @@ def one_of_four(x: float, agent: str = "rock", seat: int = 0, learner: str = "ma
     return bandit(x, 0.0, 0.0, 0.0, agent=agent, seat=seat, learner=learner)
 
 
-def key(agent: str = "rock", seat: int = 0, episode: int = 0, learner: str = "main") -> Key:
+def key(agent: str = "rock", seat: int = 0, episode: int = 0, learner: str = "main") -> StatKey:
     """Where the spread of an agent is kept."""
-    return Key(learner, agent, seat, episode, None)
+    return StatKey(learner, agent, seat, episode, None)
 
 
 def trials_of(rows: Sequence[tuple[float, float, float]]) -> list[list[Step]]:

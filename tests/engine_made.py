@@ -21,10 +21,10 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from mage.engines.local import LocalEngine
-from mage.models.load import Loaded, load_model
+from mage.engines.local.engine import LocalEngine
+from mage.models.load import LoadedModel, load_model
 from mage.protocols import Sampling
-from mage.types import Sampled
+from mage.types import Completion
 
 Ids = tuple[int, ...]
 SMALL = {
@@ -49,23 +49,23 @@ FAMILIES: dict[str, Any] = {
 
 
 @cache
-def nano() -> Loaded:
+def nano() -> LoadedModel:
     """The embedded model, sharpened."""
     return sharpened(load_model("nano(words=[20])", seed=7))
 
 
 @cache
-def family(name: str) -> Loaded:
+def family(name: str) -> LoadedModel:
     """A tiny random model that speaks with the words of nano."""
     make_config, make_model, more = FAMILIES[name]
     base = nano()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
         model = make_model(make_config(vocab_size=len(base.tokenizer), **{**SMALL, **more})).eval()
-    return sharpened(Loaded(name, model, base.tokenizer, base.codec))
+    return sharpened(LoadedModel(name, model, base.tokenizer, base.chat_format))
 
 
-def sharpened(loaded: Loaded) -> Loaded:
+def sharpened(loaded: LoadedModel) -> LoadedModel:
     """Weights large enough that tokens differ in probability, and that a wrong cache shows."""
     with torch.no_grad():
         for weight in loaded.model.parameters():
@@ -79,49 +79,51 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(work)
 
 
-def prompts(loaded: Loaded, num: int, seed: int = 0, most_turns: int = 3) -> list[Ids]:
+def prompts(loaded: LoadedModel, num: int, seed: int = 0, most_turns: int = 3) -> list[Ids]:
     """Streams of different lengths with a common opening."""
-    codec, rng = loaded.codec, random.Random(seed)
+    chat_format, rng = loaded.chat_format, random.Random(seed)
     words = ("rock", "paper", "scissors")
     made: list[Ids] = []
     for _ in range(num):
-        ids = codec.opening("The game is rock-paper-scissors, against one opponent.") + codec.user("Round 1 of 3.")
+        ids = chat_format.opening("The game is rock-paper-scissors, against one opponent.") + chat_format.user(
+            "Round 1 of 3."
+        )
         for turn in range(rng.randrange(most_turns + 1)):
-            ids += codec.choice(rng.choice(words))
-            ids += codec.user(f"Round {turn + 2} of 9. Last round: you rock, opponent {rng.choice(words)}.")
+            ids += chat_format.choice(rng.choice(words))
+            ids += chat_format.user(f"Round {turn + 2} of 9. Last round: you rock, opponent {rng.choice(words)}.")
         made.append(ids)
     return made
 
 
-def choices(loaded: Loaded, *actions: str) -> list[Ids]:
+def choices(loaded: LoadedModel, *actions: str) -> list[Ids]:
     """Actions as the model would have to write them."""
-    return [loaded.codec.choice(action) for action in actions or ("bet", "bet 2", "pass", "rock")]
+    return [loaded.chat_format.choice(action) for action in actions or ("bet", "bet 2", "pass", "rock")]
 
 
-def plain_logprobs(model: Any, prompt: Ids, sampled: Sampled, temperature: float) -> list[float]:
+def plain_logprobs(model: Any, prompt: Ids, completion: Completion, temperature: float) -> list[float]:
     """What a plain forward pass over prompt and reply says of the sampled tokens."""
-    ids_1T = torch.tensor([prompt + sampled.tokens], device=next(model.parameters()).device)
+    ids_1T = torch.tensor([prompt + completion.tokens], device=next(model.parameters()).device)
     with torch.no_grad():
         logits_TV = model(ids_1T, use_cache=False).logits[0].float() / temperature
     found: list[float] = []
-    for at, token in enumerate(sampled.tokens):
+    for at, token in enumerate(completion.tokens):
         logits_V = logits_TV[len(prompt) + at - 1]
-        if sampled.allowed is not None:
+        if completion.allowed is not None:
             others = torch.full_like(logits_V, -torch.inf)
-            others[list(sampled.allowed[at])] = logits_V[list(sampled.allowed[at])]
+            others[list(completion.allowed[at])] = logits_V[list(completion.allowed[at])]
             logits_V = others
         found.append(float(logits_V.log_softmax(-1)[token]))
     return found
 
 
-def assert_exact(model: Any, prompt: Ids, sampled: Sampled, temperature: float = 1.0) -> None:
+def assert_exact(model: Any, prompt: Ids, completion: Completion, temperature: float = 1.0) -> None:
     """The engine's log-probabilities are those of a plain pass."""
-    assert list(sampled.logprobs) == pytest.approx(plain_logprobs(model, prompt, sampled, temperature), abs=1e-4)
+    assert list(completion.logprobs) == pytest.approx(plain_logprobs(model, prompt, completion, temperature), abs=1e-4)
 
 
 async def ask_all(
     engine: LocalEngine, asked: Sequence[Ids], options: list[Ids] | None, temperature: float = 1.0, tokens: int = 6
-) -> list[Sampled]:
+) -> list[Completion]:
     """Replies to all prompts, asked at once and seeded by their number."""
     calls = [engine.complete(ids, Sampling(temperature, tokens, seed), options) for seed, ids in enumerate(asked)]
     return list(await asyncio.gather(*calls))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from mage.games.openspiel import OpenSpielEnv, load_game
 from mage.rollout.episode import play_episode
 from mage.types import Episode, Observation, Reply, Task
+from mage.worlds.openspiel.game import OpenSpielEnv, load_game
 
 
 class Forced:

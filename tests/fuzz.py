@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from mage.prompts.parse import Parsed, parse_action
+from mage.agents.parsing import Parsed, parse_action
 
 ACTIONS: Sequence[tuple[str, ...]] = (
     ("rock", "paper", "scissors"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mage.prompts.plain import PlainCodec
+from mage.agents.byte_format import ByteFormat
 from mage.seeds import stream
 from mage.types import Memory, Task, Trial
 from tests.seated import make_settings, play_scripted
@@ -46,8 +46,8 @@ def play_golden(name: str, memory: Memory) -> Trial:
 
 def shown(trial: Trial) -> str:
     """A trial as a person reads it: every stream, then how each episode ended."""
-    codec = PlainCodec()
-    streams = [f"=== stream {i + 1} ===\n{codec.transcript(ids)}\n" for i, ids in enumerate(trial.streams)]
+    chat_format = ByteFormat()
+    streams = [f"=== stream {i + 1} ===\n{chat_format.transcript(ids)}\n" for i, ids in enumerate(trial.streams)]
     scores = ", ".join(f"{score:+.2f}" for score in trial.scores)
     return "\n".join([*streams, f"=== scores ===\n{scores}\n"])
 

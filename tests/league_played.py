@@ -12,11 +12,11 @@ from pathlib import Path
 
 import msgspec
 
-from mage.population.eviction import to_evict
-from mage.population.explore import Event, decisions
-from mage.population.league import found
-from mage.population.members import anchor
-from mage.population.payoffs import Result
+from mage.league.eviction import to_evict
+from mage.league.explore import Event, decisions
+from mage.league.members import anchor
+from mage.league.payoffs import MatchScore
+from mage.league.state import found
 from mage.seeds import stream
 from mage.types import Trial
 from tests.recorded import guest_trial, make_task
@@ -79,11 +79,11 @@ class Playing:
     def _score(self, one: str, other: str) -> float:
         return tanh(self.strength[one] - self.strength[other] + 0.5 * sin(self.style[one] - self.style[other]))
 
-    def _result(self, id: str) -> Result:
+    def _result(self, id: str) -> MatchScore:
         odds = self.league.drawn[id]
         (other,) = self.rng.choices(list(odds), list(odds.values()))
         noisy = self._score(id, other) + self.rng.gauss(0.0, 0.25)
-        return Result(id, other, max(-1.0, min(1.0, noisy)))
+        return MatchScore(id, other, max(-1.0, min(1.0, noisy)))
 
     def _copy(self, step: int, event: Event) -> None:
         learner, parent = event.learner, event.parent

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from mage.population.league import League
-from mage.population.members import Kind, Member, learner, snapshot
-from mage.population.payoffs import EMPTY, Payoffs, Result
+from mage.league.members import Member, MemberKind, learner, snapshot
+from mage.league.payoffs import EMPTY, MatchScore, Payoffs
+from mage.league.state import League
 
 FOREVER = inf
 """A half-life in which nothing is forgotten."""
 
 
 def anchor(name: str, weight: float = 1.0) -> Member:
-    return Member(name, Kind.ANCHOR, name, name, weight=weight)
+    return Member(name, MemberKind.ANCHOR, name, name, weight=weight)
 
 
 def snap(index: int, step: int) -> Member:
@@ -23,7 +23,7 @@ def snap(index: int, step: int) -> Member:
 
 def table(scores: Mapping[str, Mapping[str, Sequence[float]]]) -> Payoffs:
     """Each list holds the observations of a cell, all with weight 1."""
-    results = [Result(r, c, s) for r, row in scores.items() for c, seen in row.items() for s in seen]
+    results = [MatchScore(r, c, s) for r, row in scores.items() for c, seen in row.items() for s in seen]
     return EMPTY.with_results(results, 0, FOREVER, ())
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from mage.learn.learner import Learner
-from mage.learn.parts import Parts, learner_settings
+from mage.learners.local import Learner
+from mage.training.parts import Parts, learner_settings
 from mage.types import Phase, Sample
 from tests.tiny import samples_of, sharpen, tiny_config, tiny_parts
 
@@ -34,7 +34,7 @@ def fresh(parts: Parts, *overrides: str, with_values: bool = False) -> Learner:
 
 def played_notes() -> tuple[Parts, list[Sample]]:
     """Trials with moves of one token and reflections of several, and advantages that differ."""
-    kuhn = ("game=kuhn_poker", 'population.members=["conservative", "aggressive", "uniform"]', "trial.episodes=3")
+    kuhn = ("world=kuhn_poker", 'population.members=["conservative", "aggressive", "uniform"]', "trial.episodes=3")
     parts = sharpen(tiny_parts(*MODES["choice, notes"], *kuhn, "batch.groups=3", "seed=3"))
     samples = samples_of(parts)
     assert {phase for s in samples for phase in s.phases} == set(Phase)

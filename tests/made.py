@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from mage.learn.learner import LearnerSettings
-from mage.learn.parts import learner_settings
+from mage.learners.local import LearnerSettings
 from mage.seeds import stream
+from mage.training.parts import learner_settings
 from mage.types import Phase, Sample
 from tests.tiny import tiny_config
 

@@ -7,24 +7,24 @@ from collections.abc import Callable, Sequence
 from math import inf, log
 from typing import Any
 
-from mage.build import language_seating
+from mage.agents.byte_format import ByteFormat
+from mage.agents.messages import ACTIONS, REFLECT_REQUEST
 from mage.engines.scripted import _allowed
-from mage.evaluate.nashconv import Named
-from mage.evaluate.subject import subject_of
-from mage.prompts.messages import ACTIONS, REFLECT_REQUEST
-from mage.prompts.plain import PlainCodec
+from mage.evaluation.eval_agent import subject_of
+from mage.evaluation.exploitability.nashconv import Named
 from mage.protocols import Sampling
 from mage.seeds import pick_index, uniform
-from mage.types import Sampled
+from mage.training.build import language_agent_factory
+from mage.types import Completion
 from tests.seated import WORLD, make_settings, newest_message
 
-_CODEC = PlainCodec()
+_CODEC = ByteFormat()
 Weigh = Callable[[str, tuple[str, ...]], Sequence[float]]
 """Takes the whole prompt as text and the choices; returns how likely each is."""
 
 
 class WeighingEngine:
-    """Speaks `PlainCodec` and draws actions by hand-made odds: as choices, or in free text after one of its `words`.
+    """Speaks `ByteFormat` and draws actions by hand-made odds: as choices, or in free text after one of its `words`.
 
     Odds that sum to less than 1 leave some answers without an action; in reflections it says `note`.
     """
@@ -38,15 +38,15 @@ class WeighingEngine:
 
     async def complete(
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
-    ) -> Sampled:
+    ) -> Completion:
         await asyncio.sleep(0)
         text = _CODEC.transcript(prompt)
         if choices is not None:
             taken = tuple(choices[pick_index(self._odds(prompt, choices), uniform(sampling.seed, 0))])
-            return Sampled(taken, (0.0,) * len(taken), _allowed(taken, choices), 0, False)
+            return Completion(taken, (0.0,) * len(taken), _allowed(taken, choices), 0, False)
         said = self._note if REFLECT_REQUEST in newest_message(text) else self._spoken(text, sampling.seed)
         tokens = _CODEC.choice(said)[: sampling.max_tokens]
-        return Sampled(tokens, (0.0,) * len(tokens), None, 0, tokens[-1] != _CODEC.end)
+        return Completion(tokens, (0.0,) * len(tokens), None, 0, tokens[-1] != _CODEC.end)
 
     async def action_logprobs(
         self, prompt: Sequence[int], choices: Sequence[Sequence[int]], temperature: float = 1.0
@@ -68,12 +68,12 @@ class WeighingEngine:
 
 def weighing(weigh: Weigh, **changes: Any) -> Named:
     """A language agent whose engine has hand-made odds."""
-    return "weighing", language_seating(WORLD, WeighingEngine(weigh), PlainCodec(), make_settings(**changes))
+    return "weighing", language_agent_factory(WORLD, WeighingEngine(weigh), ByteFormat(), make_settings(**changes))
 
 
 def player(spec: str) -> Named:
     """Any player without a model as an agent."""
-    return spec, subject_of(spec).seating(WORLD)
+    return spec, subject_of(spec).make_agent(WORLD)
 
 
 def constantly(*shares: float) -> Weigh:

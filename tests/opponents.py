@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mage.games.openspiel import Game
-from mage.players.policy import Policy
-from mage.players.table import make_policy
+from mage.opponents.policy import Policy
+from mage.opponents.registry import make_policy
 from mage.seeds import stream
 from mage.spec import parse_spec
 from mage.types import Observation
+from mage.worlds.openspiel.game import Game
 
 ROCK, PAPER, SCISSORS = 0, 1, 2
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from mage.credit.returns import Goal, Objective
+from mage.credit.returns import ReturnSpec
 from mage.credit.steps import Step, credit_group
 from mage.types import (
     AgentInfo,
     Call,
+    Completion,
     Ending,
     Episode,
     Group,
     Memory,
+    Objective,
     Observation,
     Phase,
     ReplyMode,
     Result,
-    Sampled,
     Task,
     Trial,
     Turn,
@@ -23,17 +24,17 @@ from mage.types import (
 
 TASK = Task("rps", ("uniform",), 0, 7, 3, False, False, 100)
 INFO = AgentInfo("test", Memory.BOTH, ReplyMode.TEXT)
-HALF = {o: Goal(o, 0.5, 0.5) for o in Objective}
+HALF = {o: ReturnSpec(o, 0.5, 0.5) for o in Objective}
 
 
-def call(problem: str | None = None, cut: bool = False, length: int = 1) -> Call:
+def call(problem: str | None = None, truncated: bool = False, length: int = 1) -> Call:
     """A reply in free text."""
-    return Call(0, 0, Sampled((5,) * length, (-1.0,) * length, None, 0, cut), problem)
+    return Call(0, 0, Completion((5,) * length, (-1.0,) * length, None, 0, truncated), problem)
 
 
 def choice(length: int) -> Call:
     """A reply that was chosen among the game's words."""
-    return Call(0, 0, Sampled((5,) * length, (-1.0,) * length, ((5, 6),) * length, 0, False), None)
+    return Call(0, 0, Completion((5,) * length, (-1.0,) * length, ((5, 6),) * length, 0, False), None)
 
 
 def move(episode: int, number: int, reward: float, seat: int = 0, calls: tuple[Call, ...] = ()) -> Turn:
@@ -69,11 +70,11 @@ def played(
     return Trial(TASK, 0, INFO, tuple(episodes), notes, (), ())
 
 
-def steps(trial: Trial, goal: Goal) -> tuple[Step, ...]:
+def steps(trial: Trial, return_spec: ReturnSpec) -> tuple[Step, ...]:
     """The steps of a trial alone in its group."""
-    return credit_group(Group(TASK, (trial,), ()), goal, "rock", "main").trials[0]
+    return credit_group(Group(TASK, (trial,), ()), return_spec, "rock", "main").trials[0]
 
 
-def rets(trial: Trial, goal: Goal) -> list[float]:
+def rets(trial: Trial, return_spec: ReturnSpec) -> list[float]:
     """The return of each step."""
-    return [step.ret for step in steps(trial, goal)]
+    return [step.return_ for step in steps(trial, return_spec)]

@@ -14,7 +14,7 @@ from typing import IO, NamedTuple
 
 _FORK = """
 import gc, json, os, sys
-import transformers.models.llama.modeling_llama, mage.commands.train
+import transformers.models.llama.modeling_llama, mage.cli.train
 from mage.cli import main
 gc.freeze()
 for line in sys.stdin:
@@ -37,7 +37,7 @@ for line in sys.stdin:
 """
 
 
-class Ended(NamedTuple):
+class RunEnd(NamedTuple):
     """How a process ended and what it said; a code below zero is a signal."""
 
     code: int
@@ -57,7 +57,7 @@ class Mage:
             env=quiet_environment(),
         )
 
-    def __call__(self, *argv: str | Path, meanwhile: Callable[[int], None] | None = None) -> Ended:
+    def __call__(self, *argv: str | Path, meanwhile: Callable[[int], None] | None = None) -> RunEnd:
         """Run a command to its end; `meanwhile` gets its process id and may do it harm."""
         self._said.unlink(missing_ok=True)
         self._pipe(self._server.stdin).write(json.dumps([[*map(str, argv)], str(self._said)]) + "\n")
@@ -65,7 +65,7 @@ class Mage:
         pid = self._number()
         if meanwhile is not None:
             meanwhile(pid)
-        return Ended(self._number(), self.said())
+        return RunEnd(self._number(), self.said())
 
     def said(self) -> str:
         """What the process that runs, or ran last, has said so far."""
@@ -90,12 +90,12 @@ def quiet_environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONHASHSEED": "random", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **more}
 
 
-def alone(*argv: str | Path, **environment: str) -> Ended:
+def alone(*argv: str | Path, **environment: str) -> RunEnd:
     """A process that shares nothing with any other."""
     code = "from mage.cli import main; main()"
     command: Sequence[str] = [sys.executable, "-c", code, *map(str, argv)]
     done = subprocess.run(command, capture_output=True, text=True, env=quiet_environment(**environment), check=False)
-    return Ended(done.returncode, done.stdout + done.stderr)
+    return RunEnd(done.returncode, done.stdout + done.stderr)
 
 
 def when(condition: Callable[[], bool], sent: signal.Signals, delay_s: float = 0.0) -> Callable[[int], None]:

@@ -6,17 +6,17 @@ import asyncio
 import re
 from typing import Any
 
-from mage.baselines.table import METHODS, agent_class
-from mage.build import language_seating
+from mage.agents.byte_format import ByteFormat
+from mage.agents.language import AgentSettings, LanguageAgent
+from mage.agents.methods.registry import METHODS, agent_class
 from mage.engines.scripted import Answer, ScriptedEngine
-from mage.players.agent import AgentSettings, LanguageAgent
-from mage.prompts.plain import PlainCodec
 from mage.protocols import Engine
 from mage.rollout.trial import play_trial
+from mage.training.build import language_agent_factory
 from mage.types import Observation, Phase, Task, Trial
 from tests.seated import WORLD, agent_turns, make_settings, make_task, newest_message, prompt_text
 
-CODEC = PlainCodec()
+CODEC = ByteFormat()
 BASELINES = sorted(set(METHODS) - {"plain"})
 
 
@@ -42,7 +42,7 @@ def told(episode: int, text: str, score: float = 0.0) -> Observation:
 def played(task: Task, answer: Answer | Engine, how: AgentSettings) -> Trial:
     """One trial, played by the real machinery."""
     engine = ScriptedEngine(answer) if callable(answer) else answer
-    return asyncio.run(play_trial(WORLD, task, 0, language_seating(WORLD, engine, CODEC, how)))
+    return asyncio.run(play_trial(WORLD, task, 0, language_agent_factory(WORLD, engine, CODEC, how)))
 
 
 def moves(trial: Trial) -> list[list[str | None]]:

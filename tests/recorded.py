@@ -6,17 +6,17 @@ import asyncio
 
 import msgspec
 
+from mage.agents.byte_format import ByteFormat
+from mage.agents.language import AgentSettings, LanguageAgent
 from mage.engines.scripted import Answer, ScriptedEngine
-from mage.games.openspiel import load_game
-from mage.games.world import OpenSpielWorld
-from mage.players.agent import AgentSettings, LanguageAgent
-from mage.players.policy import Guest
-from mage.players.table import make_player
-from mage.prompts.plain import PlainCodec
+from mage.opponents.policy import PolicyAgent
+from mage.opponents.registry import make_player
 from mage.protocols import Agent
 from mage.rollout.trial import play_trial
 from mage.seeds import derive
 from mage.types import Failure, Memory, ReplyMode, Task, Trial
+from mage.worlds.openspiel.game import load_game
+from mage.worlds.openspiel.world import OpenSpielWorld
 
 WORLD = OpenSpielWorld()
 
@@ -32,7 +32,9 @@ def guest_trial(task: Task) -> Trial:
     """A trial between players without a model."""
 
     def seat_guest(task: Task, sibling: int) -> Agent:
-        return Guest(make_player("uniform", load_game(task.game), task.seat, derive(task.seed, "guest")), "uniform")
+        return PolicyAgent(
+            make_player("uniform", load_game(task.world), task.seat, derive(task.seed, "guest")), "uniform"
+        )
 
     return asyncio.run(play_trial(WORLD, task, 0, seat_guest))
 
@@ -42,7 +44,7 @@ def model_trial(task: Task, answer: Answer, memory: Memory = Memory.BOTH, contex
     how = AgentSettings("scripted:test", memory, ReplyMode.TEXT, 1.0, 128, 64, retries=1, context=context)
 
     def seat_model(task: Task, sibling: int) -> Agent:
-        return LanguageAgent(ScriptedEngine(answer), PlainCodec(), how, WORLD.rules(task), task, sibling)
+        return LanguageAgent(ScriptedEngine(answer), ByteFormat(), how, WORLD.rules(task), task, sibling)
 
     return asyncio.run(play_trial(WORLD, task, 0, seat_model))
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import msgspec
 
+from mage.agents.byte_format import ByteFormat
+from mage.agents.language import AgentSettings, LanguageAgent
+from mage.agents.messages import REFLECT_REQUEST
 from mage.engines.scripted import Answer, ScriptedEngine
 from mage.engines.trie import Trie
-from mage.games.world import OpenSpielWorld
-from mage.players.agent import AgentSettings, LanguageAgent
-from mage.prompts.messages import REFLECT_REQUEST
-from mage.prompts.plain import PlainCodec
-from mage.protocols import Agent, Engine, Sampling, Seating, World
+from mage.protocols import Agent, AgentFactory, Engine, Sampling, World
 from mage.rollout.group import Job, play_trials
 from mage.rollout.trial import play_trial
 from mage.seeds import uniform
-from mage.types import Call, Failure, Memory, ReplyMode, Sampled, Task, Trial, Turn
+from mage.types import Call, Completion, Failure, Memory, ReplyMode, Task, Trial, Turn
+from mage.worlds.openspiel.world import OpenSpielWorld
 
 WORLD = OpenSpielWorld()
 
@@ -41,7 +41,7 @@ GAMES = ("rps(rounds=2)", "kuhn_poker", "tic_tac_toe", "pd(rounds=3,reworded=5)"
 TEXTS = ("<action>rock</action>", "<action>bet</action>", "<think>hm</think> <action>a1</action>", "x" * 300, *HOSTILE)
 
 
-class GluedCodec(PlainCodec):
+class GluedCodec(ByteFormat):
     """Like templates that put a line break after the end of an answer."""
 
     close = (10,)
@@ -56,35 +56,35 @@ class RandomEngine:
 
     async def complete(
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
-    ) -> Sampled:
+    ) -> Completion:
         self.prompts.append(tuple(prompt))
         await asyncio.sleep(0)
         if choices is not None:
             return self._choose(sampling, Trie([tuple(c) for c in choices]))
         text = self._texts[int(uniform(sampling.seed, "text") * len(self._texts))]
-        whole = PlainCodec().choice(text)
+        whole = ByteFormat().choice(text)
         tokens = whole[: sampling.max_tokens]
-        return Sampled(tokens, (-0.5,) * len(tokens), None, 0, len(tokens) < len(whole))
+        return Completion(tokens, (-0.5,) * len(tokens), None, 0, len(tokens) < len(whole))
 
-    def _choose(self, sampling: Sampling, node: Trie) -> Sampled:
+    def _choose(self, sampling: Sampling, node: Trie) -> Completion:
         tokens: list[int] = []
         allowed: list[tuple[int, ...]] = []
         while node.allowed:
             allowed.append(node.allowed)
             tokens.append(node.allowed[int(uniform(sampling.seed, len(tokens)) * len(node.allowed))])
             node = node.after(tokens[-1])
-        return Sampled(tuple(tokens), tuple(-log(len(ids)) + 0.0 for ids in allowed), tuple(allowed), 0, False)
+        return Completion(tuple(tokens), tuple(-log(len(ids)) + 0.0 for ids in allowed), tuple(allowed), 0, False)
 
 
 class FixedEngine:
     """Returns the same thing whatever it is asked."""
 
-    def __init__(self, tokens: tuple[int, ...], cut: bool) -> None:
-        self._reply = Sampled(tokens, (0.0,) * len(tokens), None, 0, cut)
+    def __init__(self, tokens: tuple[int, ...], truncated: bool) -> None:
+        self._reply = Completion(tokens, (0.0,) * len(tokens), None, 0, truncated)
 
     async def complete(
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
-    ) -> Sampled:
+    ) -> Completion:
         return self._reply
 
 
@@ -100,25 +100,27 @@ def make_settings(**changes: Any) -> AgentSettings:
     return msgspec.structs.replace(how, **changes)
 
 
-def seat_engine(engine: Engine, how: AgentSettings, codec: PlainCodec | None = None) -> Seating:
+def seat_engine(engine: Engine, how: AgentSettings, chat_format: ByteFormat | None = None) -> AgentFactory:
     """Seats a fresh agent around an engine for each trial."""
 
     def seat(task: Task, sibling: int) -> Agent:
-        return LanguageAgent(engine, codec or PlainCodec(), how, WORLD.rules(task), task, sibling)
+        return LanguageAgent(engine, chat_format or ByteFormat(), how, WORLD.rules(task), task, sibling)
 
     return seat
 
 
-def play(task: Task, engine: Engine, how: AgentSettings, sibling: int = 0, codec: PlainCodec | None = None) -> Trial:
+def play(
+    task: Task, engine: Engine, how: AgentSettings, sibling: int = 0, chat_format: ByteFormat | None = None
+) -> Trial:
     """One trial."""
-    return asyncio.run(play_trial(WORLD, task, sibling, seat_engine(engine, how, codec)))
+    return asyncio.run(play_trial(WORLD, task, sibling, seat_engine(engine, how, chat_format)))
 
 
-def play_all(jobs: Iterable[Job], seating: Seating, world: World = WORLD) -> list[Trial | Failure]:
+def play_all(jobs: Iterable[Job], make_agent: AgentFactory, world: World = WORLD) -> list[Trial | Failure]:
     """Many trials at once."""
 
     async def collect() -> list[Trial | Failure]:
-        return [outcome async for outcome in play_trials(world, jobs, seating)]
+        return [outcome async for outcome in play_trials(world, jobs, make_agent)]
 
     return asyncio.run(collect())
 
@@ -153,7 +155,7 @@ def agent_calls(trial: Trial) -> list[Call]:
 
 def prompt_text(trial: Trial, call: Call) -> str:
     """What the model read before a call."""
-    return PlainCodec().transcript(trial.streams[call.stream][: call.start])
+    return ByteFormat().transcript(trial.streams[call.stream][: call.start])
 
 
 def newest_message(prompt: str) -> str:

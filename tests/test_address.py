@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mage.engines.address import Address, key_from, make_address, read_address
 from mage.errors import ConfigError
+from mage.models.address import Address, key_from, make_address, read_address
 
 SECRET = "sk-very-secret-0123456789"
 

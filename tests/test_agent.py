@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from mage.agents.byte_format import ByteFormat
+from mage.agents.language import AgentSettings, LanguageAgent
 from mage.engines.scripted import ScriptedEngine, first
 from mage.errors import EngineError, PlayError
-from mage.players.agent import AgentSettings, LanguageAgent
-from mage.prompts.plain import PlainCodec
 from mage.protocols import Engine, Sampling
-from mage.types import Memory, Observation, Reply, ReplyMode, Sampled, Thoughts
+from mage.types import Completion, Memory, Observation, Reply, ReplyMode, Thoughts
 from tests.seated import HOSTILE, FixedEngine, RandomEngine, make_settings, make_task, saying
 
-CODEC = PlainCodec()
+CODEC = ByteFormat()
 SYSTEM_HEAD = "<|system|>\nRULES\nYou play 2 episodes against the same opponents, who play in the same way."
 ANSWER_LINE = "Answer with one of the actions and nothing else."
 
@@ -174,8 +174,8 @@ def test_hostile_answers_open_no_turn_and_cost_no_more_than_a_forfeit(hostile: s
     turn = [controls[1], controls[2], CODEC.end]
     assert controls == [controls[0], *turn * 3], "three messages, three answers, whatever they say"
     for call in (*lost.calls, *played.calls):
-        assert stream[call.start : call.start + len(call.sampled.tokens)] == call.sampled.tokens
-        assert call.sampled.cut == (len(CODEC.choice(hostile)) > 200 and call in lost.calls)
+        assert stream[call.start : call.start + len(call.completion.tokens)] == call.completion.tokens
+        assert call.completion.truncated == (len(CODEC.choice(hostile)) > 200 and call in lost.calls)
 
 
 @pytest.mark.parametrize("memory", Memory)
@@ -190,8 +190,8 @@ def test_stripped_thoughts_are_in_no_later_prompt(memory: Memory) -> None:
         for call in (call for reply in replies if reply is not None for call in reply.calls):
             stream = agent.memory()[0][call.stream]
             assert "they bluff" not in CODEC.decode(stream[: call.start])
-            assert stream[call.start : call.start + len(call.sampled.tokens)] == call.sampled.tokens
-            assert "they bluff" in CODEC.decode(call.sampled.tokens)
+            assert stream[call.start : call.start + len(call.completion.tokens)] == call.completion.tokens
+            assert "they bluff" in CODEC.decode(call.completion.tokens)
         assert len(agent.memory()[0]) == len(engine.prompts), "a stream for each try, note and retry"
         return replies
 
@@ -208,7 +208,7 @@ def test_sampling_depends_on_episode_turn_and_try_alone() -> None:
     class Listening(RandomEngine):
         async def complete(
             self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
-        ) -> Sampled:
+        ) -> Completion:
             seeds.append(sampling.seed)
             return await super().complete(prompt, sampling, choices)
 
@@ -232,7 +232,7 @@ def test_sampling_depends_on_episode_turn_and_try_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "cut", "reply", "message"),
+    ("tokens", "truncated", "reply", "message"),
     [
         (CODEC.choice("c"), False, ReplyMode.CHOICE, "the engine answered 'c', which is not a choice"),
         (CODEC.choice("c" * 200), False, ReplyMode.TEXT, "sampled 201 tokens where 100 were allowed"),
@@ -242,9 +242,9 @@ def test_sampling_depends_on_episode_turn_and_try_alone() -> None:
     ],
 )
 def test_a_reply_that_would_spoil_the_stream_is_refused(
-    tokens: tuple[int, ...], cut: bool, reply: ReplyMode, message: str
+    tokens: tuple[int, ...], truncated: bool, reply: ReplyMode, message: str
 ) -> None:
-    agent = agent_of(FixedEngine(tokens, cut), make_settings(reply=reply))
+    agent = agent_of(FixedEngine(tokens, truncated), make_settings(reply=reply))
     with pytest.raises(EngineError, match=message):
         asyncio.run(agent.act(see(0, 0, "one")))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mage.alarms import NOTHING_SEEN, Watch, watch_score, watch_step
-from mage.schema import AlarmConfig
+from mage.config.schema import AlarmConfig
+from mage.training.alarms import NOTHING_SEEN, AlarmState, watch_score, watch_step
 
 CONFIG = AlarmConfig(entropy=0.1, invalid=0.5, dead=0.9, asymmetry=2.0, drop=0.3, patience=2)
 GOOD = {"entropy/play": 0.8, "play/invalid_share": 0.0, "groups/dead_share": 0.2, "play/seat_gap": 0.5}
@@ -69,7 +69,7 @@ def test_a_step_without_a_figure_neither_ends_a_streak_nor_adds_to_it() -> None:
 
 
 def test_watching_a_step_leaves_the_scores_alone() -> None:
-    watch, _ = watch_step(CONFIG, Watch({}, {"seen": 0.7}), GOOD)
+    watch, _ = watch_step(CONFIG, AlarmState({}, {"seen": 0.7}), GOOD)
     assert watch.best == {"seen": 0.7}
 
 
@@ -84,7 +84,7 @@ def test_a_fall_from_the_best_score_sounds_at_once() -> None:
 
 
 def test_splits_have_bests_of_their_own() -> None:
-    watch, _ = watch_score(CONFIG, Watch({"entropy/play": 1}, {}), "seen", 0.9)
+    watch, _ = watch_score(CONFIG, AlarmState({"entropy/play": 1}, {}), "seen", 0.9)
     watch, alarms = watch_score(CONFIG, watch, "unseen", 0.1)
     assert alarms == []
-    assert watch == Watch({"entropy/play": 1}, {"seen": 0.9, "unseen": 0.1})
+    assert watch == AlarmState({"entropy/play": 1}, {"seen": 0.9, "unseen": 0.1})

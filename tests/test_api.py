@@ -15,17 +15,17 @@ from types import FrameType, ModuleType
 import pytest
 
 import mage
+from mage.aio import run_sync
 from mage.api import Run, config_with
 from mage.credit.estimators import ALL, Estimator, make_estimator
 from mage.credit.estimators.rloo import Rloo
 from mage.errors import ConfigError, RecordError
-from mage.games.openspiel import WORDED, load_game
-from mage.games.table import Built, rps
-from mage.players.policy import Policy, evenly
-from mage.players.table import OPPONENTS, check_opponent, describe_opponents, family
-from mage.plugins import Plugins
+from mage.opponents.policy import Policy, evenly
+from mage.opponents.registry import OPPONENTS, check_opponent, describe_opponents, family
+from mage.registry import Registry
 from mage.types import Trial
-from mage.waiting import finish
+from mage.worlds.openspiel.game import WORDED, load_game
+from mage.worlds.openspiel.worded import Built, rps
 
 TINY: dict[str, object] = {
     "steps": 2,
@@ -79,12 +79,12 @@ def test_a_report_has_its_splits_and_prints_as_a_table(trained: Run) -> None:
 
 
 def test_functions_stay_callable_when_the_modules_of_their_names_are_imported(trained: Run, tmp_path: Path) -> None:
-    import mage.train as module
-    from mage.evaluate import suite
+    import mage.training.loop as module
+    from mage.evaluation.suite import evaluate as suite
 
     assert isinstance(module, ModuleType)
     assert callable(module.collect)
-    assert suite.__name__ == "mage.evaluate.suite"
+    assert suite.__name__ == "mage.evaluation.suite.evaluate"
     for verb in (mage.train, mage.evaluate):
         assert callable(verb)
     with pytest.raises(ConfigError, match="unknown recipe 'nothing'"):
@@ -150,7 +150,7 @@ def test_what_a_coroutine_raises_comes_out_of_its_thread() -> None:
         raise ConfigError("no")
 
     async def notebook() -> None:
-        finish(broken())
+        run_sync(broken())
 
     with pytest.raises(ConfigError, match="no"):
         asyncio.run(notebook())
@@ -167,7 +167,7 @@ def test_an_interrupt_cancels_the_coroutine_in_its_thread() -> None:
 
     async def notebook() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0.2)
-        finish(endless())
+        run_sync(endless())
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -241,12 +241,12 @@ def test_what_is_registered_must_be_of_its_kind() -> None:
 
 
 PACKAGE = """
-import mage.games.table
-from mage.players.policy import evenly
+import mage.worlds.openspiel.worded
+from mage.opponents.policy import evenly
 
 def game(rounds=2):
     "A game from elsewhere."
-    return mage.games.table.rps(rounds)
+    return mage.worlds.openspiel.worded.rps(rounds)
 
 def player(game, seat, rng):
     "A player from elsewhere."
@@ -284,9 +284,9 @@ def run_mage(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_package_adds_names_on_the_command_line(installed: Path) -> None:
-    done = run_mage(installed, "duel", "stranger", "always:rock", "--game", "elsewhere", "--trials", "2")
+    done = run_mage(installed, "duel", "stranger", "always:rock", "--world", "elsewhere", "--trials", "2")
     assert done.returncode == 0, done.stderr
-    broken = run_mage(installed, "duel", "ruin", "always:rock", "--game", "elsewhere", "--trials", "2")
+    broken = run_mage(installed, "duel", "ruin", "always:rock", "--world", "elsewhere", "--trials", "2")
     assert broken.returncode == 2
     assert len(broken.stderr.splitlines()) == 1
     assert "the player 'ruin' of the package 'foreign' cannot be loaded from foreign:nothing" in broken.stderr
@@ -296,7 +296,7 @@ def test_a_package_adds_names_on_the_command_line(installed: Path) -> None:
 
 
 def test_a_broken_plugin_fails_when_used_and_breaks_nobody_else(installed: Path) -> None:
-    table: Plugins[object] = Plugins("player", {"copy": 1}, lambda given: given, lambda _: False)
+    table: Registry[object] = Registry("player", {"copy": 1}, lambda given: given, lambda _: False)
     assert table["copy"] == 1
     assert callable(table["stranger"])
     for name, why in (("ruin", "AttributeError"), ("wreck", "ValueError: two lines")):
@@ -309,7 +309,7 @@ def test_a_broken_plugin_fails_when_used_and_breaks_nobody_else(installed: Path)
 
 
 def test_a_plugin_with_a_name_of_ours_is_an_error_when_the_name_is_used(installed: Path) -> None:
-    table: Plugins[object] = Plugins("game", {"rps": 1, "pd": 2}, lambda given: given, lambda name: name == "chess")
+    table: Registry[object] = Registry("game", {"rps": 1, "pd": 2}, lambda given: given, lambda name: name == "chess")
     assert table["pd"] == 2
     with pytest.raises(ConfigError, match="the game 'rps' of the package 'foreign' has a name that is taken"):
         table["rps"]
@@ -322,7 +322,7 @@ def test_two_packages_with_one_name_are_an_error_when_it_is_used(installed: Path
     other.mkdir()
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
     (other / "entry_points.txt").write_text("[mage.players]\nstranger = foreign:game\n")
-    table: Plugins[object] = Plugins("player", {"copy": 1}, lambda given: given, lambda _: False)
+    table: Registry[object] = Registry("player", {"copy": 1}, lambda given: given, lambda _: False)
     assert table["copy"] == 1
     with pytest.raises(ConfigError, match=r"'stranger' of the package '(foreign|other)' has a name that is taken"):
         table["stranger"]

@@ -8,19 +8,19 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from mage.baselines.cases import CasesAgent
-from mage.baselines.table import METHODS, agent_class, check_method
-from mage.build import check, language_seating, settings
+from mage.agents.language import LanguageAgent, Rewrite
+from mage.agents.methods.cases import CasesAgent
+from mage.agents.methods.registry import METHODS, agent_class, check_method
 from mage.checks.agents import check_agent
-from mage.config import load_config
+from mage.config.load import load_config
 from mage.engines.scripted import MODELS, ScriptedEngine, counter
 from mage.errors import ConfigError
-from mage.evaluate.figures import figures
-from mage.evaluate.reflections import judge_reflections
-from mage.evaluate.splits import load_split
-from mage.evaluate.suite import evaluation_tasks
-from mage.players.agent import LanguageAgent, Rewrite
-from mage.protocols import Agent, Seating
+from mage.evaluation.splits import load_split
+from mage.evaluation.suite.evaluate import evaluation_tasks
+from mage.evaluation.suite.metrics import metrics
+from mage.evaluation.suite.reflections import evaluate_reflections
+from mage.protocols import Agent, AgentFactory
+from mage.training.build import check, language_agent_factory, settings
 from mage.types import Failure, Memory, Observation, Reply, ReplyMode, Task, Thoughts, Trial
 from tests.prompted import BASELINES, CODEC, agent_of, decisions, how_of, played, see, told
 from tests.seated import GAMES, TEXTS, WORLD, RandomEngine, agent_calls, make_settings, make_task, play_all, saying
@@ -51,7 +51,7 @@ def test_a_method_that_cannot_be_used_is_refused(overrides: Sequence[str], messa
     with pytest.raises(ConfigError, match=message):
         check(config)
     with pytest.raises(ConfigError, match=message):
-        language_seating(WORLD, ScriptedEngine(counter), CODEC, settings(config.agent))
+        language_agent_factory(WORLD, ScriptedEngine(counter), CODEC, settings(config.agent))
 
 
 def test_react_takes_every_memory_and_may_strip_its_thoughts() -> None:
@@ -69,7 +69,7 @@ def test_methods_keep_the_contract_of_agents(method: str, reply: ReplyMode, thou
     for number, game in enumerate(GAMES):
         how = how_of(method, reply=reply, thoughts=thoughts, context=(100_000, 2000)[number % 2])
         tasks = [make_task(game, seat=seat, episodes=4, seed=number) for seat in (0, 1)]
-        check_agent(language_seating(WORLD, RandomEngine(TEXTS), CODEC, how), tasks)
+        check_agent(language_agent_factory(WORLD, RandomEngine(TEXTS), CODEC, how), tasks)
 
 
 class Rewriting(CasesAgent):
@@ -129,8 +129,8 @@ def test_every_token_is_counted_and_every_decision_can_be_trained(method: str, r
         trial = played(make_task(game, episodes=4), engine, how_of(method, reply=reply))
         calls = agent_calls(trial)
         assert [trial.streams[call.stream][: call.start] for call in calls] == engine.prompts
-        found = figures([trial])
-        assert found.tokens_sampled == sum(len(call.sampled.tokens) for call in calls)
+        found = metrics([trial])
+        assert found.tokens_sampled == sum(len(call.completion.tokens) for call in calls)
         assert found.tokens_read == sum(map(len, trial.streams))
         check_structure(trial, CODEC)
         check_secrets(trial)
@@ -154,7 +154,7 @@ def test_what_is_brought_back_goes_before_an_episode_is_given_up(method: str) ->
     def outcome(context: int) -> Trial | Failure:
         how = how_of(method, context=context, reflection_tokens=30)
         task = make_task("rps(rounds=3)", episodes=6, opponents=("always:rock",))
-        (found,) = play_all([(task, 0)], language_seating(WORLD, ScriptedEngine(MODELS["first"]), CODEC, how))
+        (found,) = play_all([(task, 0)], language_agent_factory(WORLD, ScriptedEngine(MODELS["first"]), CODEC, how))
         return found
 
     outcomes = [outcome(context) for context in range(500, 2200, 25)]
@@ -188,13 +188,13 @@ def test_what_a_forked_agent_remembers_is_its_own(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["reflexion", "linked-notes"])
 def test_what_the_reflections_of_a_method_do_can_be_judged(method: str) -> None:
-    def seated(rewrite: Rewrite) -> Seating:
-        return language_seating(WORLD, ScriptedEngine(counter), CODEC, how_of(method), rewrite)
+    def seated(rewrite: Rewrite) -> AgentFactory:
+        return language_agent_factory(WORLD, ScriptedEngine(counter), CODEC, how_of(method), rewrite)
 
-    history = language_seating(WORLD, ScriptedEngine(counter), CODEC, how_of("plain", memory=Memory.HISTORY))
+    history = language_agent_factory(WORLD, ScriptedEngine(counter), CODEC, how_of("plain", memory=Memory.HISTORY))
     split = load_split("rps-constants")
     tasks = evaluation_tasks(split, episodes=3, seats=(0,), trials=2, seed=5)
-    report = asyncio.run(judge_reflections(WORLD, seated, history, split, tasks))
+    report = asyncio.run(evaluate_reflections(WORLD, seated, history, split, tasks))
     assert [e.value for e in report.kept] == [0.0, 1.0, 1.0]
     assert [e.value for e in report.removed] == [0.0, 0.0, 0.0]
     assert report.swapped[2].value < 0

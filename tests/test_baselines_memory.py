@@ -4,38 +4,38 @@ from __future__ import annotations
 
 import pytest
 
+from mage.agents.byte_format import ByteFormat
+from mage.agents.context import Context
 from mage.errors import PlayError
-from mage.prompts.memory import Context
-from mage.prompts.plain import PlainCodec
-from mage.types import Sampled
+from mage.types import Completion
 from tests.seated import GluedCodec
 
-CODECS = [PlainCodec(), GluedCodec()]
+CODECS = [ByteFormat(), GluedCodec()]
 ITEMS = ("one", "two", "three", "four")
 THIRD = "third" + "d" * 300
 """Long, so that what comes before it always fits."""
 
 
-def sampled(text: str) -> Sampled:
-    tokens = PlainCodec().choice(text)
-    return Sampled(tokens, (0.0,) * len(tokens), None, 0, False)
+def completion(text: str) -> Completion:
+    tokens = ByteFormat().choice(text)
+    return Completion(tokens, (0.0,) * len(tokens), None, 0, False)
 
 
 def exchange(context: Context, episode: int, text: str, *items: str) -> None:
     """A message, with what is brought back for it, and an answer."""
     context.recall("Found:", items)
     context.say(episode, text, 10)
-    context.answer(episode, sampled("ok"))
+    context.answer(episode, completion("ok"))
 
 
 def messages(context: Context) -> list[str]:
     """The user messages of the current stream."""
-    return [text for role, text in PlainCodec().messages(context.prompt) if role == "user"]
+    return [text for role, text in ByteFormat().messages(context.prompt) if role == "user"]
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_it_stands_before_one_message_after_what_was_told(codec: PlainCodec) -> None:
-    context = Context(codec, "S", 10_000)
+@pytest.mark.parametrize("chat_format", CODECS)
+def test_it_stands_before_one_message_after_what_was_told(chat_format: ByteFormat) -> None:
+    context = Context(chat_format, "S", 10_000)
     context.forget([(0, "a note")])
     exchange(context, 1, "first", "x", "y")
     context.tell("Episode 2 is over.\n\n")
@@ -54,9 +54,9 @@ def test_it_stands_before_one_message_after_what_was_told(codec: PlainCodec) -> 
     assert context.recalled == frozenset()
 
 
-def filled(codec: PlainCodec, limit: int) -> Context:
+def filled(chat_format: ByteFormat, limit: int) -> Context:
     """Two exchanges of one episode with two items each, and a third with four."""
-    context = Context(codec, "S", limit)
+    context = Context(chat_format, "S", limit)
     context.forget([(0, "n" * 50)])
     exchange(context, 1, "first", "a" * 20, "b" * 20)
     exchange(context, 1, "second", "c" * 20, "d" * 20)
@@ -65,15 +65,15 @@ def filled(codec: PlainCodec, limit: int) -> Context:
     return context
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_it_is_dropped_for_earlier_decisions_then_by_halves_then_notes_go(codec: PlainCodec) -> None:
-    whole = len(filled(codec, 10_000).prompt) + 10
+@pytest.mark.parametrize("chat_format", CODECS)
+def test_it_is_dropped_for_earlier_decisions_then_by_halves_then_notes_go(chat_format: ByteFormat) -> None:
+    whole = len(filled(chat_format, 10_000).prompt) + 10
     note = f"Your notes:\nAfter episode 1: {'n' * 50}\n\n"
     earlier = [f"{note}first", "second"]
     last = ("first", "second", THIRD)
-    answers = codec.choice("ok") * 2 + codec.close * 2
-    least = len(codec.opening("S")) + sum(len(codec.user(text)) for text in last) + len(answers) + 10
-    contexts = {limit: filled(codec, limit) for limit in range(whole, least - 1, -1)}
+    answers = chat_format.choice("ok") * 2 + chat_format.close * 2
+    least = len(chat_format.opening("S")) + sum(len(chat_format.user(text)) for text in last) + len(answers) + 10
+    contexts = {limit: filled(chat_format, limit) for limit in range(whole, least - 1, -1)}
     for limit, context in contexts.items():
         assert len(context.prompt) + 10 <= limit
         assert context.overflows == ([1] if limit < whole else [])
@@ -86,25 +86,25 @@ def test_it_is_dropped_for_earlier_decisions_then_by_halves_then_notes_go(codec:
         last,
     ]
     with pytest.raises(PlayError, match=f"a context of {least - 1} tokens is too small for episode 2 alone"):
-        filled(codec, least - 1)
+        filled(chat_format, least - 1)
 
 
 def third(num: int) -> str:
     return "\n".join(["Found:", *ITEMS[:num]]) + f"\n\n{THIRD}"
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_a_dropped_item_can_be_brought_back_again(codec: PlainCodec) -> None:
-    whole = len(filled(codec, 10_000).prompt) + 10
-    context = filled(codec, whole - 1)
+@pytest.mark.parametrize("chat_format", CODECS)
+def test_a_dropped_item_can_be_brought_back_again(chat_format: ByteFormat) -> None:
+    whole = len(filled(chat_format, 10_000).prompt) + 10
+    context = filled(chat_format, whole - 1)
     assert context.recalled == set(ITEMS)
-    assert filled(codec, whole).recalled == {*ITEMS, *(letter * 20 for letter in "abcd")}
+    assert filled(chat_format, whole).recalled == {*ITEMS, *(letter * 20 for letter in "abcd")}
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_it_is_dropped_with_its_episode_and_outlives_what_was_told_before_it(codec: PlainCodec) -> None:
+@pytest.mark.parametrize("chat_format", CODECS)
+def test_it_is_dropped_with_its_episode_and_outlives_what_was_told_before_it(chat_format: ByteFormat) -> None:
     def played(limit: int) -> list[str]:
-        context = Context(codec, "S", limit)
+        context = Context(chat_format, "S", limit)
         exchange(context, 0, "long ago " * 20, "x" * 20)
         context.tell("Episode 1 is over.\n\n")
         exchange(context, 1, "second", "y" * 5)

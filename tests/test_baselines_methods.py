@@ -7,16 +7,16 @@ import re
 
 import pytest
 
-from mage.baselines.cases import Case
-from mage.baselines.cases import retrieved as retrieved_cases
-from mage.baselines.linked_notes import NOTE_REQUEST, LinkedNote, parts_of
-from mage.baselines.linked_notes import retrieved as retrieved_notes
-from mage.baselines.react import ACTION_REQUEST, THOUGHT_REQUEST
-from mage.baselines.reflexion import REFLEXION_REQUEST
-from mage.baselines.similarity import similarities
+from mage.agents.messages import REFLECT_REQUEST
+from mage.agents.methods.cases import Case
+from mage.agents.methods.cases import retrieved as retrieved_cases
+from mage.agents.methods.linked_notes import NOTE_REQUEST, LinkedNote, parts_of
+from mage.agents.methods.linked_notes import retrieved as retrieved_notes
+from mage.agents.methods.react import ACTION_REQUEST, THOUGHT_REQUEST
+from mage.agents.methods.reflexion import REFLEXION_REQUEST
+from mage.agents.methods.similarity import similarities
 from mage.engines.scripted import MODELS, ScriptedEngine, counter
 from mage.errors import PlayError
-from mage.prompts.messages import REFLECT_REQUEST
 from mage.types import Memory, Observation, ReplyMode, Trial
 from tests.prompted import CODEC, agent_of, decisions, how_of, lines_after, moves, played, see, told
 from tests.seated import agent_turns, make_task, newest_message, prompt_text, saying
@@ -54,10 +54,12 @@ def test_react_thinks_in_a_call_of_its_own_where_replies_are_choices() -> None:
     trial = played(task, thinker, how_of("react", memory=Memory.NONE, max_tokens=16))
     for turn in agent_turns(trial):
         thought, action = turn.calls
-        assert thought.sampled.allowed is None
-        assert action.sampled.allowed is not None
-        assert (thought.sampled.cut, len(thought.sampled.tokens)) == (True, 16), "a thought has the room of a reply"
-        assert turn.text == f"{CODEC.decode(thought.sampled.tokens)}\n{turn.action}"
+        assert thought.completion.allowed is None
+        assert action.completion.allowed is not None
+        assert (thought.completion.truncated, len(thought.completion.tokens)) == (True, 16), (
+            "a thought has the room of a reply"
+        )
+        assert turn.text == f"{CODEC.decode(thought.completion.tokens)}\n{turn.action}"
         assert newest_message(prompt_text(trial, action)) == ACTION_REQUEST
     assert CODEC.transcript(trial.streams[0]).partition("episode.\n")[2] == (
         "Before each action you are asked for a thought.\nAction: answer with one of the actions and nothing else."

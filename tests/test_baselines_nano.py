@@ -9,33 +9,33 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from mage.baselines.table import METHODS
-from mage.build import language_seating
+from mage.agents.methods.registry import METHODS
 from mage.checks.agents import check_agent
 from mage.cli import app
-from mage.engines.local import LocalEngine
-from mage.models.load import Loaded, load_model
-from mage.record.store import RunReader
+from mage.engines.local.engine import LocalEngine
+from mage.models.load import LoadedModel, load_model
+from mage.runs.store import RunReader
+from mage.training.build import language_agent_factory
 from mage.types import Memory, ReplyMode, Trial
 from tests.prompted import BASELINES, how_of
 from tests.seated import WORLD, agent_calls, make_task
 from tests.test_docs import commands
-from tests.tiny import judged, logprobs, play, sharpen, tiny_parts
+from tests.tiny import evaluated, logprobs, play, sharpen, tiny_parts
 from tests.tree import ROOT
 
 
 @pytest.fixture(scope="module")
-def loaded() -> Loaded:
+def loaded() -> LoadedModel:
     return load_model("nano")
 
 
 @pytest.mark.parametrize("reply", ReplyMode)
 @pytest.mark.parametrize("method", BASELINES)
-def test_a_model_with_random_weights_plays_whole_trials(method: str, reply: ReplyMode, loaded: Loaded) -> None:
+def test_a_model_with_random_weights_plays_whole_trials(method: str, reply: ReplyMode, loaded: LoadedModel) -> None:
     engine = LocalEngine(loaded, slots=8)
     how = how_of(method, reply=reply, max_tokens=12, reflection_tokens=12, context=engine.length)
     task = make_task("rps(rounds=2)", opponents=("cycle(step=1)",), episodes=3)
-    check_agent(language_seating(WORLD, engine, loaded.codec, how), [task])
+    check_agent(language_agent_factory(WORLD, engine, loaded.chat_format, how), [task])
 
 
 @pytest.mark.parametrize("method", BASELINES)
@@ -47,8 +47,8 @@ def test_a_method_can_be_trained(method: str) -> None:
     trials = [trial for group in groups for trial in group.trials]
     assert len(trials) == 8
     assert {trial.agent.method for trial in trials} == {method}
-    samples = judged(parts, groups)
-    drawn = [call.sampled for trial in trials for call in agent_calls(trial)]
+    samples = evaluated(parts, groups)
+    drawn = [call.completion for trial in trials for call in agent_calls(trial)]
     num_decided = sum(len(s.tokens) if s.allowed is None else sum(len(ids) > 1 for ids in s.allowed) for s in drawn)
     assert sum(len(sample.positions) for sample in samples) == num_decided
     assert any(s.allowed is None for s in drawn) is (method != "cases"), "a thought or a note is trained like a move"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mage.learn.batch import micro_batches, token_weights
+from mage.learners.batch import micro_batches, token_weights
 from mage.types import Phase, Sample, Weight
 
 

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from mage.errors import ConfigError, PlayError
-from mage.evaluate.exact import BayesSeating, Objective
-from mage.evaluate.metrics import mean
-from mage.games.openspiel import OpenSpielEnv, load_game
-from mage.games.world import OpenSpielWorld
+from mage.evaluation.exact import BayesAgentFactory, PlanObjective
 from mage.rollout.group import play_trials
+from mage.stats import mean
 from mage.types import Failure, Task, Trial
+from mage.worlds.openspiel.game import OpenSpielEnv, load_game
+from mage.worlds.openspiel.world import OpenSpielWorld
 
 KUHN = [("conservative", 1.0), ("aggressive", 1.0), ("intermediate", 1.0)]
 SEVEN = [(name, 1.0) for name in ("always:rock", "always:paper", "always:scissors")] + [
@@ -38,7 +38,7 @@ class EveryDealWorld(OpenSpielWorld):
     def new_env(self, task: Task, episode: int) -> OpenSpielEnv:
         deal = task.seed // len(DEALS) ** episode % len(DEALS)
         return OpenSpielEnv(
-            load_game(task.game), msgspec.structs.replace(task, seed=self._seeds[episode, deal]), episode
+            load_game(task.world), msgspec.structs.replace(task, seed=self._seeds[episode, deal]), episode
         )
 
     def _find(self, episode: int, deal: int) -> int:
@@ -55,23 +55,23 @@ class EveryDealWorld(OpenSpielWorld):
 @pytest.mark.parametrize(
     ("seat", "objective", "values"),
     [
-        (0, Objective.LAST, ("1/18", "19/108", "77/324")),
-        (0, Objective.SUM, ("1/18", "5/27", "19/81")),
-        (1, Objective.LAST, ("1/6", "2/9", "20/81")),
+        (0, PlanObjective.LAST, ("1/18", "19/108", "77/324")),
+        (0, PlanObjective.SUM, ("1/18", "5/27", "19/81")),
+        (1, PlanObjective.LAST, ("1/6", "2/9", "20/81")),
     ],
 )
 def test_the_player_scores_its_exact_value_over_all_deals(
-    seat: int, objective: Objective, values: Sequence[str]
+    seat: int, objective: PlanObjective, values: Sequence[str]
 ) -> None:
     tasks = [_task("kuhn_poker", name, seat, seed) for name, _ in KUHN for seed in range(len(DEALS) ** 3)]
-    trials = _played(EveryDealWorld(), tasks, BayesSeating(KUHN, objective))
+    trials = _played(EveryDealWorld(), tasks, BayesAgentFactory(KUHN, objective))
     scores = [sum(t.scores[k] for t in trials) / len(trials) for k in range(3)]
     assert scores == [near(v) for v in values]
 
 
 def test_the_player_finds_out_every_one_of_the_seven() -> None:
     tasks = [_task("rps(rounds=3)", name, seed % 2, seed) for name, _ in SEVEN for seed in range(60)]
-    trials = _played(OpenSpielWorld(), tasks, BayesSeating(SEVEN, Objective.LAST))
+    trials = _played(OpenSpielWorld(), tasks, BayesAgentFactory(SEVEN, PlanObjective.LAST))
     assert {t.scores[2] for t in trials} == {1.0}
     total = mean([sum(t.scores) for t in trials])
     assert total.holds(146 / 63)
@@ -80,7 +80,9 @@ def test_the_player_finds_out_every_one_of_the_seven() -> None:
 
 def test_the_player_refuses_what_nobody_in_its_pool_would_do() -> None:
     (outcome,) = _outcomes(
-        OpenSpielWorld(), [_task("rps", "always:paper", 0, 1)], BayesSeating([("always:rock", 1.0)], Objective.SUM)
+        OpenSpielWorld(),
+        [_task("rps", "always:paper", 0, 1)],
+        BayesAgentFactory([("always:rock", 1.0)], PlanObjective.SUM),
     )
     assert isinstance(outcome, Failure)
     assert outcome.error == PlayError.__name__
@@ -90,21 +92,21 @@ def test_the_player_refuses_what_nobody_in_its_pool_would_do() -> None:
 def test_the_player_needs_fresh_deals() -> None:
     task = msgspec.structs.replace(_task("kuhn_poker", "uniform", 0, 1), replay_deal=True)
     with pytest.raises(ConfigError, match="replay_deal"):
-        BayesSeating(KUHN, Objective.LAST)(task, 0)
+        BayesAgentFactory(KUHN, PlanObjective.LAST)(task, 0)
 
 
 def _task(game: str, opponent: str, seat: int, seed: int) -> Task:
     return Task(game, (opponent,), seat, seed, 3, replay_deal=False, early_stop=False, max_turns=100)
 
 
-def _outcomes(world: OpenSpielWorld, tasks: Sequence[Task], seating: BayesSeating) -> list[Trial | Failure]:
+def _outcomes(world: OpenSpielWorld, tasks: Sequence[Task], make_agent: BayesAgentFactory) -> list[Trial | Failure]:
     async def play() -> list[Trial | Failure]:
-        return [outcome async for outcome in play_trials(world, [(task, 0) for task in tasks], seating)]
+        return [outcome async for outcome in play_trials(world, [(task, 0) for task in tasks], make_agent)]
 
     return asyncio.run(play())
 
 
-def _played(world: OpenSpielWorld, tasks: Sequence[Task], seating: BayesSeating) -> list[Trial]:
-    outcomes = _outcomes(world, tasks, seating)
+def _played(world: OpenSpielWorld, tasks: Sequence[Task], make_agent: BayesAgentFactory) -> list[Trial]:
+    outcomes = _outcomes(world, tasks, make_agent)
     assert [o for o in outcomes if isinstance(o, Failure)] == []
     return [o for o in outcomes if isinstance(o, Trial)]

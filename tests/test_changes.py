@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 
 import mage
 from mage.cli import app
+from mage.config.schema import Config
 from mage.errors import ConfigError, MageError
-from mage.evaluate.splits import write_split
-from mage.learn.changes import MAY_CHANGE, changed, config_of
-from mage.learn.checkpoint import checkpoints, read_state
-from mage.learn.run import go, start
-from mage.record.files import read_lines
-from mage.record.store import read_info
-from mage.schema import Config
+from mage.evaluation.splits import write_split
+from mage.files import read_lines
+from mage.runs.store import read_info
+from mage.training.changes import MAY_CHANGE, changed, config_of
+from mage.training.checkpoint import checkpoints, read_state
+from mage.training.run import go, start
 from tests.tiny import tiny_config
 from tests.tree import ROOT
 
@@ -31,7 +31,7 @@ JUDGED = ("evaluation.every=1", 'evaluation.splits=["rps-seven"]', "evaluation.t
 
 def begun(folder: Path, *overrides: str) -> Path:
     """A run of four steps that was stopped after one."""
-    start(tiny_config("steps=4", "checkpoint.every=10", "alarms.entropy=0.0", f"game={GAME}", *overrides), folder)
+    start(tiny_config("steps=4", "checkpoint.every=10", "alarms.entropy=0.0", f"world={GAME}", *overrides), folder)
     go(folder, Console(quiet=True), max_minutes=0)
     assert newest(folder) == 1
     return folder

@@ -7,16 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from mage.checks.games import NewEnv, Promises, check_new_env
+from mage.checks.worlds import NewEnv, WorldClaims, check_new_env
 from mage.errors import PlayError
-from mage.games.openspiel import OpenSpielEnv
-from mage.games.world import OpenSpielWorld
 from mage.types import Ending, Observation, Result, Task
+from mage.worlds.openspiel.game import OpenSpielEnv
+from mage.worlds.openspiel.world import OpenSpielWorld
 
-KUHN = Promises(num_seats=2, lowest=-2.0, total=0.0, has_chance=True)
+KUHN = WorldClaims(num_seats=2, lowest=-2.0, total=0.0, has_chance=True)
 
 
-def check(new_env: NewEnv, promises: Promises = KUHN) -> None:
+def check(new_env: NewEnv, promises: WorldClaims = KUHN) -> None:
     check_new_env(new_env, promises, "kuhn_poker", range(6), max_turns=50)
 
 
@@ -101,7 +101,7 @@ def test_broken_environments_are_found(fault: str) -> None:
         (KUHN._replace(lowest=-3.0), "a forfeit ends"),
     ],
 )
-def test_broken_promises_are_found(promises: Promises, why: str) -> None:
+def test_broken_promises_are_found(promises: WorldClaims, why: str) -> None:
     check(new_env)
     with pytest.raises(PlayError, match=why):
         check(new_env, promises)

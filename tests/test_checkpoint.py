@@ -10,11 +10,10 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from mage.alarms import NOTHING_SEEN, Watch
-from mage.credit.stats import Key, Running, Stats
+from mage.credit.stats import RunningMean, StatKey, Stats
 from mage.errors import RecordError
-from mage.learn.card import model_card
-from mage.learn.checkpoint import (
+from mage.training.alarms import NOTHING_SEEN, AlarmState
+from mage.training.checkpoint import (
     TrainState,
     checkpoint_path,
     checkpoints,
@@ -23,11 +22,12 @@ from mage.learn.checkpoint import (
     read_state,
     save_checkpoint,
 )
-from mage.learn.parts import Parts
+from mage.training.model_card import model_card
+from mage.training.parts import Parts
 from mage.types import Phase
 from tests.tiny import samples_of, tiny_parts
 
-STATS = Stats(((Key("main", "always", 0, 1, Phase.PLAY), Running(0.1 + 0.2, 1 / 3, 7)),))
+STATS = Stats(((StatKey("main", "always", 0, 1, Phase.PLAY), RunningMean(0.1 + 0.2, 1 / 3, 7)),))
 
 
 def state(parts: Parts, step: int) -> TrainState:
@@ -38,7 +38,7 @@ def state(parts: Parts, step: int) -> TrainState:
         lines={"metrics.jsonl": step},
         best=(0.1, 2),
         healthy=2,
-        watch=Watch({"entropy/play": 1}, {"seen": 2 / 3}),
+        watch=AlarmState({"entropy/play": 1}, {"seen": 2 / 3}),
         rollbacks=1,
     )
 

@@ -22,18 +22,18 @@ import pytest
 from typer.testing import CliRunner
 
 from mage.cli import app
-from mage.evaluate.exhaustive import expected_returns
-from mage.evaluate.plan import given_split
-from mage.evaluate.realise import realisations
-from mage.evaluate.report import read_report
-from mage.evaluate.splits import Split, load_split
-from mage.evaluate.subject import subject_of
-from mage.evaluate.suite import SplitReport, play_all
-from mage.games.openspiel import Game, load_game
-from mage.games.words.base import State
-from mage.players.policy import Policy
+from mage.evaluation.eval_agent import subject_of
+from mage.evaluation.exact.enumerate import realisations
+from mage.evaluation.exact.exhaustive import expected_returns
+from mage.evaluation.plan import given_split
+from mage.evaluation.splits import Split, load_split
+from mage.evaluation.suite.evaluate import SplitReport, play_all
+from mage.evaluation.suite.report import read_report
+from mage.opponents.policy import Policy
 from mage.protocols import Agent
 from mage.types import Memory, Observation, Task, Trial
+from mage.worlds.openspiel.game import Game, load_game
+from mage.worlds.openspiel.words.base import State
 from tests.opponents import policy_of
 from tests.seated import WORLD
 from tests.test_docs import DOCS, commands
@@ -87,14 +87,14 @@ async def play_out(game: Game, dealt: State, agent: Agent, opponent: Policy, sea
 
 async def every_trial(agent: str, split: Split, memory: Memory | None) -> list[tuple[str, Fraction, list[Fraction]]]:
     """All trials that can happen: which opponent and seat, how likely there, and the score of each episode."""
-    game = load_game(split.game)
-    seating = subject_of(agent).expecting(split).seating(WORLD, memory)
+    game = load_game(split.world)
+    make_agent = subject_of(agent).expecting(split).make_agent(WORLD, memory)
     found: list[tuple[str, Fraction, list[Fraction]]] = []
     for seat, member in product(range(2), split.members):
-        task = Task(split.game, (member,), seat, 0, EPISODES, replay_deal=False, early_stop=False, max_turns=100)
+        task = Task(split.world, (member,), seat, 0, EPISODES, replay_deal=False, early_stop=False, max_turns=100)
         for chance, opponent in realisations(member, game, 1 - seat):
             for dealt in product(list(deals(game.start(0))), repeat=EPISODES):
-                odds, who = Fraction(chance).limit_denominator(100), seating(task, 0)
+                odds, who = Fraction(chance).limit_denominator(100), make_agent(task, 0)
                 scores = [await play_out(game, state, who, opponent, seat, k) for k, (_, state) in enumerate(dealt)]
                 for share, _ in dealt:
                     odds *= share
@@ -121,33 +121,33 @@ def exact(agent: str, split: Split, memory: Memory | None = None) -> Exact:
     )
 
 
-def says(*figures: Fraction | int) -> None:
+def says(*metrics: Fraction | int) -> None:
     """These values stand on the page, as fractions, one after the other."""
-    assert ", ".join(map(str, figures)) in PAGE, figures
+    assert ", ".join(map(str, metrics)) in PAGE, metrics
 
 
-def says_percent(figures: Sequence[Fraction]) -> None:
+def says_percent(metrics: Sequence[Fraction]) -> None:
     """These shares stand on the page in a row, as percentages."""
-    shown = [f"{100 * float(figure):.1f}".replace("100.0", "100") for figure in figures]
+    shown = [f"{100 * float(figure):.1f}".replace("100.0", "100") for figure in metrics]
     assert f"{', '.join(shown)} %" in PAGE, shown
 
 
 def test_the_commands_print_what_their_section_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert [how for how, _ in commands("claims.md")] == ["run"] * 8
-    num_figures = num_shares = num_ranges = 0
+    num_metrics = num_shares = num_ranges = 0
     for section in PAGE.split("\n## ")[1:]:
         printed = "\n".join(_run(line) for line in re.findall(r"^mage .*$", section, re.MULTILINE))
-        figures = re.findall(r"[+-]?\d+\.\d+ ±\d+\.\d+(?: %)?", section)
+        metrics = re.findall(r"[+-]?\d+\.\d+ ±\d+\.\d+(?: %)?", section)
         ranges = re.findall(r"\((-?\d+\.\d+(?: %)?), (-?\d+\.\d+(?: %)? to -?\d+\.\d+(?: %)?)\)", section)
         shares = re.findall(r"\((\d+(?:\.\d)?), (\d+(?:\.\d)?–\d+(?:\.\d)?)\)", section)
-        assert [figure for figure in figures if f" {figure}" not in printed] == []
+        assert [figure for figure in metrics if f" {figure}" not in printed] == []
         assert [share for share, ends in shares if f" {share} ({ends})" not in printed] == []
         assert [pair for pair in ranges if " ".join(pair) not in printed] == []
-        num_figures += len(figures)
+        num_metrics += len(metrics)
         num_shares += len(shares)
         num_ranges += len(ranges)
-    assert (num_figures, num_shares, num_ranges) == (9, 11, 4)
+    assert (num_metrics, num_shares, num_ranges) == (9, 11, 4)
     (paper,) = read_report(Path("bayes-paper") / "report.json", SplitReport).reports
     bounds = [(exact.memoryless, exact.bayes_last, exact.best_response_mean) for _, exact in paper.references]
     means = [sum(value for value in values if value is not None) / 2 for values in zip(*bounds, strict=True)]
@@ -219,7 +219,7 @@ def test_with_the_same_cards_every_episode_of_always_bet_is_the_same() -> None:
         for seat, member, seed in product(range(2), SCRIPTS.members, range(10))
     ]
     played = asyncio.run(
-        play_all("agent", WORLD, [(task, 0) for task in tasks], subject_of("always:bet").seating(WORLD))
+        play_all("agent", WORLD, [(task, 0) for task in tasks], subject_of("always:bet").make_agent(WORLD))
     )
     results = [trial.scores for trial in played if isinstance(trial, Trial)]
     assert len(results) == len(tasks)

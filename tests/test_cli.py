@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 
 from mage import __version__
 from mage.cli import app
-from mage.commands.duel import Duel
-from mage.record.index import TRIALS
-from mage.record.store import RunReader, RunWriter
+from mage.cli.duel import Duel
+from mage.runs.index import TRIALS
+from mage.runs.store import RunReader, RunWriter
 from mage.types import Failure, Trial
 from tests.recorded import failure
 
@@ -56,10 +56,10 @@ def test_version() -> None:
 
 
 def test_lists() -> None:
-    games = CliRunner().invoke(app, ["list", "games"]).stdout
+    games = CliRunner().invoke(app, ["list", "worlds"]).stdout
     assert "kuhn_poker  players=2, reworded" in games
     assert "leduc_poker" not in games
-    assert "leduc_poker" in CliRunner().invoke(app, ["list", "games", "--all"]).stdout
+    assert "leduc_poker" in CliRunner().invoke(app, ["list", "worlds", "--all"]).stdout
     assert "mcts  simulations=100" in CliRunner().invoke(app, ["list", "opponents"]).stdout
     recipes = CliRunner().invoke(app, ["list", "recipes"]).stdout
     assert re.findall(r"^(\w+): ", recipes, re.MULTILINE) == ["Worlds", "Models", "Methods", "Variants", "Tuned"]
@@ -74,7 +74,7 @@ def test_lists() -> None:
 
 
 def test_a_duel_prints_its_table_and_saves_its_trials(tmp_path: Path) -> None:
-    done = mage("duel", "minimax", "uniform", "--game", "tic_tac_toe", "--trials", "5", cwd=tmp_path)
+    done = mage("duel", "minimax", "uniform", "--world", "tic_tac_toe", "--trials", "5", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "minimax against uniform at tic_tac_toe" in done.stdout
     losses = [line.split() for line in done.stdout.splitlines() if "loss rate" in line]
@@ -88,7 +88,7 @@ def test_a_duel_prints_its_table_and_saves_its_trials(tmp_path: Path) -> None:
     assert reader.info.config == {
         "player": "minimax",
         "opponents": ["uniform"],
-        "game": "tic_tac_toe",
+        "world": "tic_tac_toe",
         "trials": 5,
         "episodes": 1,
         "seed": 0,
@@ -98,14 +98,14 @@ def test_a_duel_prints_its_table_and_saves_its_trials(tmp_path: Path) -> None:
 
 
 def test_duels_repeat_exactly(tmp_path: Path) -> None:
-    arguments = ("duel", "uniform", "intermediate", "--game", "kuhn_poker", "--trials", "20", "--seed", "4")
+    arguments = ("duel", "uniform", "intermediate", "--world", "kuhn_poker", "--trials", "20", "--seed", "4")
     for name in ("a", "b"):
         assert mage(*arguments, "--run", name, cwd=tmp_path).returncode == 0
     assert (tmp_path / "a" / TRIALS).read_bytes() == (tmp_path / "b" / TRIALS).read_bytes()
 
 
 def test_show_lists_and_reads(tmp_path: Path) -> None:
-    mage("duel", "uniform", "aggressive", "--game", "kuhn_poker", "--trials", "30", "--run", "run", cwd=tmp_path)
+    mage("duel", "uniform", "aggressive", "--world", "kuhn_poker", "--trials", "30", "--run", "run", cwd=tmp_path)
     listed = mage("show", "run", "--limit", "7", cwd=tmp_path)
     assert listed.returncode == 0
     assert "run: duel, 60 trials, seed 0" in listed.stdout
@@ -133,11 +133,11 @@ def test_show_says_what_is_broken(tmp_path: Path) -> None:
     [
         ("show nowhere", "nowhere does not exist; a run is a directory with a run.json"),
         ("show .", ". is not a run; a run is a directory with a run.json"),
-        ("duel nobody uniform --game kuhn_poker", "unknown opponent 'nobody'; known: aggressive"),
-        ("duel uniform uniform --game chesss", "unknown game 'chesss'; "),
-        ("duel uniform( uniform --game chess", "cannot read the spec 'uniform('"),
-        ("duel uniform uniform uniform --game chess", "chess takes 1 opponent for all other seats or 1"),
-        ("duel uniform minimax --game kuhn_poker", "minimax"),
+        ("duel nobody uniform --world kuhn_poker", "unknown opponent 'nobody'; known: aggressive"),
+        ("duel uniform uniform --world chesss", "unknown game 'chesss'; "),
+        ("duel uniform( uniform --world chess", "cannot read the spec 'uniform('"),
+        ("duel uniform uniform uniform --world chess", "chess takes 1 opponent for all other seats or 1"),
+        ("duel uniform minimax --world kuhn_poker", "minimax"),
         ("play kuhn_poker --against uniform --seat 2", "seat 2 does not exist; kuhn_poker has seats 0 to 1"),
         ("play kuhn_poker --against uniform --run .", ". is not empty"),
     ],
@@ -153,7 +153,7 @@ def test_bad_input_is_one_line_and_leaves_nothing_behind(tmp_path: Path, argumen
 
 
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
-    duel = [*MAGE, "duel", "uniform", "uniform", "--game", "kuhn_poker", "--trials", "500", "--run", "run"]
+    duel = [*MAGE, "duel", "uniform", "uniform", "--world", "kuhn_poker", "--trials", "500", "--run", "run"]
     command = f"ulimit -f 16; {shlex.join(duel)}"
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
@@ -164,14 +164,16 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
 
 
 def test_usage_errors_name_the_option(tmp_path: Path) -> None:
-    done = mage("duel", "uniform", "uniform", "--game", "kuhn_poker", "--trials", "1", cwd=tmp_path)
+    done = mage("duel", "uniform", "uniform", "--world", "kuhn_poker", "--trials", "1", cwd=tmp_path)
     assert done.returncode == 2
     assert "--trials" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_episodes_that_were_stopped_are_counted_apart(tmp_path: Path) -> None:
-    done = mage("duel", "uniform", "uniform", "--game", "kuhn_poker", "--trials", "2", "--max-turns", "1", cwd=tmp_path)
+    done = mage(
+        "duel", "uniform", "uniform", "--world", "kuhn_poker", "--trials", "2", "--max-turns", "1", cwd=tmp_path
+    )
     assert done.returncode == 0
     assert "Not counted above: 4 episodes too long and stopped." in done.stdout
 
@@ -230,7 +232,7 @@ def read_until(terminal: int, wanted: bytes) -> bytes:
 
 
 def test_ctrl_c_in_a_duel_exits_130_and_keeps_what_was_played(tmp_path: Path) -> None:
-    arguments = [*MAGE, "duel", "uniform", "uniform", "--game", "leduc_poker", "--trials", "1000000", "--run", "run"]
+    arguments = [*MAGE, "duel", "uniform", "uniform", "--world", "leduc_poker", "--trials", "1000000", "--run", "run"]
     child = subprocess.Popen(arguments, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     trials = tmp_path / "run" / TRIALS
     deadline = time.monotonic() + 60
@@ -248,7 +250,7 @@ def test_ctrl_c_in_a_duel_exits_130_and_keeps_what_was_played(tmp_path: Path) ->
 
 
 def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
-    mage("duel", "uniform", "uniform", "--game", "kuhn_poker", "--trials", "500", "--run", "run", cwd=tmp_path)
+    mage("duel", "uniform", "uniform", "--world", "kuhn_poker", "--trials", "500", "--run", "run", cwd=tmp_path)
     command = f"{shlex.join([*MAGE, 'show', 'run', '--limit', '1000'])} | head -1"
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout.startswith("run: duel")

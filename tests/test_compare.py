@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 
 from mage.cli import app
 from mage.errors import RecordError
-from mage.evaluate.columns import printed_episodes
-from mage.evaluate.formats import escaped
-from mage.evaluate.metrics import Estimate, mean_of_few
-from mage.evaluate.report import to_json
-from mage.evaluate.sheets import all_sheets, as_csv, notes
-from mage.evaluate.ties import Mark, Pairing
-from mage.record.files import read_lines
+from mage.evaluation.compare.columns import printed_episodes
+from mage.evaluation.compare.markup import escaped
+from mage.evaluation.compare.significance import Mark, Pairing
+from mage.evaluation.compare.tables import all_sheets, as_csv, notes
+from mage.evaluation.suite.report import to_json
+from mage.files import read_lines
+from mage.stats import Estimate, mean_of_few
 from tests.compared import (
     GOLDEN,
     compared,
@@ -59,7 +59,7 @@ def test_seeds_are_one_row_with_students_interval(everything: list[str]) -> None
     row = compared(*everything).tables[0].rows[0]
     assert (row.method, row.seeds, row.num_trials) == ("mage", (0, 1, 2), 24)
     assert row.scores[2] == mean_of_few([0.9, 0.92, 0.91])
-    assert row.figures["regret"].estimate.value == pytest.approx(0.09)
+    assert row.metrics["regret"].estimate.value == pytest.approx(0.09)
 
 
 def test_one_report_keeps_its_interval_over_trials(everything: list[str]) -> None:
@@ -76,16 +76,16 @@ def test_other_tasks_are_not_called_the_same(tmp_path: Path) -> None:
     other = msgspec.structs.replace(made_report(made_split(scores(0.3)), name="uniform"), seed=8)
     (tmp_path / "b.json").write_bytes(to_json(other))
     comparison = compared(one, str(tmp_path / "b.json"))
-    assert comparison.tables[0].rows[1].figures["score_3"].standing.pairing is Pairing.NONE
+    assert comparison.tables[0].rows[1].metrics["score_3"].standing.pairing is Pairing.NONE
     assert "of several evaluation seeds" in notes(comparison)[0]
 
 
 def test_pairs_are_what_the_reports_share(everything: list[str]) -> None:
     first, second = compared(*everything).tables
-    standing = {row.method: row.figures["score_3"].standing for row in first.rows}
+    standing = {row.method: row.metrics["score_3"].standing for row in first.rows}
     assert standing["mage"].mark is Mark.BEST
     assert (standing["grpo"].pairing, standing["copy"].pairing) == (Pairing.SEED, Pairing.NONE)
-    behind = second.rows[0].figures["score_3"].standing
+    behind = second.rows[0].metrics["score_3"].standing
     assert (behind.mark, behind.pairing) == (Mark.NONE, Pairing.TRIAL), "no scatter in the pairs"
     assert behind.behind is not None
     assert behind.behind.estimate == Estimate(0.25, 0.25, 0.25)
@@ -174,13 +174,13 @@ def test_the_page_about_comparing_on_a_real_sweep(tmp_path: Path, monkeypatch: p
         ("rps+grpo", (0, 1)),
         ("bayes-optimal", ()),
     ]
-    assert (table.rows[2].scores[2].value, table.rows[2].figures["regret"].estimate.value) == pytest.approx((1.0, 0.0))
+    assert (table.rows[2].scores[2].value, table.rows[2].metrics["regret"].estimate.value) == pytest.approx((1.0, 0.0))
     assert [found.of for found in table.costs[0].reached.values()] == [2, 2]
     timings = list(read_lines(Path("sweep") / "rps-seed0" / "timings.jsonl"))
-    assert [timing["judging_s"] > 0 for timing in timings] == [False, True], (
+    assert [timing["evaluation_s"] > 0 for timing in timings] == [False, True], (
         "the first evaluation is in the second step"
     )
-    spent = sum(timing["step_s"] - timing["judging_s"] for timing in timings)
+    spent = sum(timing["step_s"] - timing["evaluation_s"] for timing in timings)
     (history,) = [e.history for e in names["made"].comparison.entries if (e.method, e.seed) == ("rps", 0)]
     assert history.seconds == pytest.approx(spent)
     assert sorted(path.name for path in Path("comparison").iterdir()) == [

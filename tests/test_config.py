@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mage.build import check, draw_tasks, members_of, settings
-from mage.compose import Shipped, label_of, parts_of, resolved, shipped_recipes
-from mage.config import load_config, to_toml, validated
+from mage.config.compose import Shipped, label_of, parts_of, resolved, shipped_recipes
+from mage.config.load import load_config, to_toml, validated
 from mage.errors import ConfigError
+from mage.training.build import check, draw_tasks, members_of, settings
 from mage.types import Memory, Thoughts
 from tests.tree import ROOT
 
@@ -85,7 +85,7 @@ def test_a_recipe_extends_another_and_overrides_come_last(tmp_path: Path) -> Non
     base = write(tmp_path, "base", 'description = "b"\ngame = "pd"\n[trial]\nepisodes = 4\nmax_turns = 9\n')
     top = write(tmp_path, "top", f'extends = "{base}"\n[trial]\nepisodes = 5\n[population]\nmembers = ["uniform"]\n')
     config = load_config(top, ["agent.memory=none", "population.members=[\"copy\", 'uniform']", "seed=7"])
-    assert (config.game, config.trial.episodes, config.trial.max_turns) == ("pd", 5, 9)
+    assert (config.world, config.trial.episodes, config.trial.max_turns) == ("pd", 5, 9)
     assert (config.agent.memory, config.population.members, config.seed) == (Memory.NONE, ("copy", "uniform"), 7)
     assert config.description == "", "a description is not inherited"
 
@@ -100,7 +100,7 @@ def test_a_recipe_extends_another_and_overrides_come_last(tmp_path: Path) -> Non
         ("trial.episodes=three", r"trial.episodes = 'three'"),
         ("learner.lr", r"cannot read the override 'learner.lr'; write key=value"),
         ("=3", r"cannot read the override '=3'"),
-        ("game.name=3", r"'game.name': 'game' is a value, not a section"),
+        ("game.name=3", r"'game.name': 'world' is a value, not a section"),
         ("population.members=uniform", r"population.members = 'uniform'"),
         ("batch.size=1", r"batch.size = 1: .*greater than or equal to 2"),
     ],
@@ -139,7 +139,7 @@ def test_later_ones_win_and_the_file_itself_wins_over_all(tmp_path: Path) -> Non
     high = write(tmp_path, "high", "steps = 2\nseed = 2\n[trial]\nepisodes = 2\n")
     top = write(tmp_path, "top", f'extends = ["{low}", "{high}"]\nseed = 3\ndescription = "top"\nminutes = "1"\n')
     config = load_config(top)
-    assert (config.game, config.tokens, config.steps, config.seed) == ("pd", 1, 2, 3)
+    assert (config.world, config.tokens, config.steps, config.seed) == ("pd", 1, 2, 3)
     assert (config.trial.episodes, config.trial.max_turns, config.description) == (2, 7, "top")
     assert load_config(f"{low}+{high}", ["seed=3", "description=top"]) == config
     assert load_config(f"{high}+{low}").steps == 1
@@ -153,7 +153,7 @@ def test_what_is_reached_twice_is_applied_once_and_before_all_that_extend_it(tmp
     right = write(tmp_path, "right", f'extends = "{base}"\nseed = 2\n')
     for name in (f"{left}+{right}", f"{right}+{left}", write(tmp_path, "both", f'extends = ["{left}", "{right}"]')):
         config = load_config(name)
-        assert (config.game, config.steps, config.seed) == ("pd", 2, 2)
+        assert (config.world, config.steps, config.seed) == ("pd", 2, 2)
     assert load_config("rps-llm+tictactoe-llm").agent.model == "smollm2", "the model comes after both worlds"
 
 
@@ -199,7 +199,7 @@ def test_paths_compose_and_a_file_may_have_a_plus_in_its_path(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("overrides", "says"),
     [
-        (["game=nope"], r"unknown game 'nope'"),
+        (["world=nope"], r"unknown game 'nope'"),
         (["population.members=[]"], r"population.members = \[\]: name at least one"),
         (["population.members=['no-such']"], r"unknown opponent 'no-such'; known: .*uniform"),
         (["population.members=['conservative']"], r"conservative"),

@@ -8,21 +8,21 @@ from functools import partial
 
 import pytest
 
-from mage.checks.engines import check_codec, check_engine
+from mage.agents.byte_format import ByteFormat
+from mage.agents.messages import REFLECT_REQUEST
+from mage.agents.parsing import parse_action
+from mage.checks.engines import check_chat_format, check_engine
 from mage.checks.players import check_player, check_policy, observations_of
 from mage.engines.scripted import COUNT_ROUNDS, MODELS, ScriptedEngine, first
 from mage.errors import EngineError
-from mage.games.openspiel import load_game
-from mage.players.policy import certainly, evenly
-from mage.players.table import make_player
-from mage.prompts.messages import REFLECT_REQUEST
-from mage.prompts.parse import parse_action
-from mage.prompts.plain import PlainCodec
+from mage.opponents.policy import certainly, evenly
+from mage.opponents.registry import make_player
 from mage.protocols import Sampling
-from mage.types import Sampled
+from mage.types import Completion
+from mage.worlds.openspiel.game import load_game
 from tests.seated import HOSTILE, FixedEngine, GluedCodec, RandomEngine
 
-CODEC = PlainCodec()
+CODEC = ByteFormat()
 
 ROUND = (
     "Here rock beats scissors, paper beats rock, scissors beats paper.\n<|user|>\nRound 1 of 1.\nActions: rock, paper"
@@ -68,11 +68,11 @@ def test_engines_keep_their_contract() -> None:
 
 
 def test_codecs_keep_their_contract() -> None:
-    check_codec(CODEC, control=(256, 257, 258))
-    check_codec(GluedCodec(), control=(256, 257, 258))
+    check_chat_format(CODEC, control=(256, 257, 258))
+    check_chat_format(GluedCodec(), control=(256, 257, 258))
 
 
-class NaiveCodec(PlainCodec):
+class NaiveCodec(ByteFormat):
     """Takes control tokens from text."""
 
     def user(self, text: str) -> tuple[int, ...]:
@@ -80,7 +80,7 @@ class NaiveCodec(PlainCodec):
         return (*super().user(head)[:-1], *((self.end,) if found else ()), *super().user(tail)[1:])
 
 
-class ForgetfulCodec(PlainCodec):
+class ForgetfulCodec(ByteFormat):
     """Trims what it decodes."""
 
     def decode(self, tokens: Sequence[int]) -> str:
@@ -88,20 +88,20 @@ class ForgetfulCodec(PlainCodec):
 
 
 @pytest.mark.parametrize(
-    ("codec", "broken"), [(NaiveCodec(), "opens or ends a turn"), (ForgetfulCodec(), "reads back as")]
+    ("chat_format", "broken"), [(NaiveCodec(), "opens or ends a turn"), (ForgetfulCodec(), "reads back as")]
 )
-def test_the_check_finds_broken_codecs(codec: PlainCodec, broken: str) -> None:
+def test_the_check_finds_broken_codecs(chat_format: ByteFormat, broken: str) -> None:
     with pytest.raises(AssertionError, match=broken):
-        check_codec(codec)
+        check_chat_format(chat_format)
 
 
 @pytest.mark.parametrize(
-    ("tokens", "cut"),
+    ("tokens", "truncated"),
     [(CODEC.choice("bet"), True), (CODEC.choice("bet")[:-1], False), (CODEC.choice("b" * 99), False), ((), True)],
 )
-def test_the_check_finds_broken_replies(tokens: tuple[int, ...], cut: bool) -> None:
+def test_the_check_finds_broken_replies(tokens: tuple[int, ...], truncated: bool) -> None:
     with pytest.raises(AssertionError):
-        check_engine(FixedEngine(tokens, cut), CODEC)
+        check_engine(FixedEngine(tokens, truncated), CODEC)
 
 
 class MovingEngine(RandomEngine):
@@ -109,7 +109,7 @@ class MovingEngine(RandomEngine):
 
     async def complete(
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
-    ) -> Sampled:
+    ) -> Completion:
         moved = Sampling(sampling.temperature, sampling.max_tokens, len(self.prompts))
         return await super().complete(prompt, moved, choices)
 

@@ -7,10 +7,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from mage.config.schema import Config
 from mage.errors import RecordError
-from mage.evaluate.cost import TRAINING, WINDOW, History, Level, Point, first_reached, levels, reached, read_history
-from mage.record.figures import step_figures
-from mage.schema import Config
+from mage.evaluation.compare.cost import (
+    TRAINING,
+    WINDOW,
+    History,
+    Level,
+    Point,
+    first_reached,
+    levels,
+    reached,
+    read_history,
+)
+from mage.training.step_metrics import step_metrics
 from tests.compared import made_run
 from tests.tiny import play, tiny_parts
 
@@ -24,12 +34,12 @@ def curve(*scores: float) -> list[Point]:
 
 
 def test_evaluations_cost_what_was_spent_until_then(tmp_path: Path) -> None:
-    judged = [(2, 0.1), (4, 0.3), (6, 0.2), (8, 0.3), (10, 0.9)]
-    made_run(tmp_path / "run", config=Config(steps=10), curves={"two": judged}, step_s=3.0, judging_s=1.0)
+    evaluated = [(2, 0.1), (4, 0.3), (6, 0.2), (8, 0.3), (10, 0.9)]
+    made_run(tmp_path / "run", config=Config(steps=10), curves={"two": evaluated}, step_s=3.0, evaluation_s=1.0)
     found = history(tmp_path / "run")
     points = found.curve("two", 3)
     assert [(p.step, p.tokens, p.seconds, p.score) for p in points] == [
-        (step, 1000.0 * step, 2.0 * step, score) for step, score in judged
+        (step, 1000.0 * step, 2.0 * step, score) for step, score in evaluated
     ]
     assert (found.tokens, found.seconds) == (10_000.0, 20.0), "the seconds of evaluations are not counted"
     assert found.curve("two", 6) == (), "another number of episodes"
@@ -83,10 +93,10 @@ def test_what_was_done_twice_took_its_time_twice(tmp_path: Path) -> None:
 def test_groups_that_replaced_dead_ones_cost_tokens_too() -> None:
     groups = play(tiny_parts())
     trials = [trial for group in groups for trial in group.trials]
-    figures = step_figures(groups[:1], groups)
+    metrics = step_metrics(groups[:1], groups)
     assert len(groups) == 2
-    assert figures["play/tokens_in_streams"] == sum(len(stream) for trial in trials for stream in trial.streams)
-    assert figures["play/tokens_sampled"] == 2 * step_figures(groups[:1], groups[:1])["play/tokens_sampled"]
+    assert metrics["play/tokens_in_streams"] == sum(len(stream) for trial in trials for stream in trial.streams)
+    assert metrics["play/tokens_sampled"] == 2 * step_metrics(groups[:1], groups[:1])["play/tokens_sampled"]
 
 
 def test_levels() -> None:

@@ -10,17 +10,17 @@ import pytest
 import torch
 from rich.console import Console
 
-from mage.commands.terminal import one_trial
+from mage.cli.terminal import one_trial
 from mage.credit.stats import EMPTY
 from mage.credit.steps import agent_turns, trained_only
 from mage.errors import RecordError
-from mage.learn.run import go, start
-from mage.learn.transcripts import explain
-from mage.record.credit import CREDIT, CallCredit, Credit, TurnCredit, by_episode, credit_of
-from mage.record.files import JsonLines, read_lines
-from mage.record.store import RunReader
+from mage.files import JsonLines, read_lines
+from mage.runs.credit import CREDIT, CallCredit, Credit, TurnCredit, by_episode, credit_of
+from mage.runs.store import RunReader
+from mage.training.run import go, start
+from mage.training.transcripts import explain
 from mage.types import Phase, Trial
-from tests.tiny import judged, play, read, sharpen, tiny_config, tiny_parts
+from tests.tiny import evaluated, play, read, sharpen, tiny_config, tiny_parts
 
 NOTES = ("agent.memory=both", "agent.reflection_tokens=4", "checkpoint.transcripts=1", "checkpoint.every=2")
 
@@ -55,7 +55,7 @@ def test_every_kept_trial_has_its_credit_with_the_step_that_played_it(run: Path)
     assert [credit.trained for credit in found] == [False, True, True, True, True, False, True, True, False]
     for credit in found:
         calls = [call for turn in agent_turns(trial_of(run, credit.trial)) for call in turn.calls]
-        assert {call.sampled.version for call in calls} == {credit.step}
+        assert {call.completion.version for call in calls} == {credit.step}
 
 
 def test_the_credit_of_a_step_is_what_its_update_used(run: Path) -> None:
@@ -67,7 +67,7 @@ def test_the_credit_of_a_step_is_what_its_update_used(run: Path) -> None:
         steps, credit = credited[0].trials[sibling], known(run, number)
         assert trial_of(run, number) == groups[0].trials[sibling]
         assert [turn.advantage for turn in credit.turns] == list(trained_only(steps, advantages[0][sibling]))
-        assert [turn.ret for turn in credit.turns] == [step.ret for step in steps]
+        assert [turn.return_ for turn in credit.turns] == [step.return_ for step in steps]
     assert any(turn.advantage for turn in known(run, 1).turns)
     assert [turn.advantage for turn in known(run, 0).turns] == [None] * len(known(run, 0).turns)
 
@@ -76,7 +76,7 @@ def test_tokens_have_what_the_learner_says_of_them(run: Path) -> None:
     parts = sharpen(tiny_parts(*NOTES))
     groups = play(parts)
     trial = groups[0].trials[0]
-    (sample,) = judged(parts, groups[:1])[:1]  # a trial of one stream
+    (sample,) = evaluated(parts, groups[:1])[:1]  # a trial of one stream
     ((logprobs,), entropies) = read(parts.learner, [sample])
     steps = parts.credit(groups)[0].trials[0]
     (turns,) = explain(parts.learner, [trial], [steps], [[0.0] * len(steps)])
@@ -85,14 +85,14 @@ def test_tokens_have_what_the_learner_says_of_them(run: Path) -> None:
     assert [a for a, _ in decided] == pytest.approx(logprobs, abs=1e-6)
     assert [b for _, b in decided] == pytest.approx(entropies, abs=1e-6)
     assert said.count((None, None)) == len(said) - len(decided) > 0, "forced tokens are no decision"
-    engine = [x for t in agent_turns(trial) for c in t.calls for x in c.sampled.logprobs]
+    engine = [x for t in agent_turns(trial) for c in t.calls for x in c.completion.logprobs]
     assert [a or 0.0 for a, _ in said] == pytest.approx(engine, abs=1e-4)
     assert min(engine) < -0.5
 
 
 def test_reading_leaves_the_learner_and_every_generator_as_they_were() -> None:
     parts = tiny_parts(*NOTES)
-    samples = judged(parts, play(parts))
+    samples = evaluated(parts, play(parts))
     before = {name: tensor.clone() for name, tensor in parts.learner.weights().items()}
     generator = torch.get_rng_state()
     found = parts.learner.readings(samples)
@@ -129,7 +129,7 @@ def test_show_prints_the_credit_of_each_turn(run: Path) -> None:
     lines = [line.split(maxsplit=1)[1] for line in shown(run, 1).splitlines() if line.split()[:1] == ["credit"]]
     assert len(lines) == len(credit.turns) == 5
     for line, turn in zip(lines, credit.turns, strict=True):
-        assert line.startswith(f"advantage {turn.advantage:+.3f}, return {turn.ret:+.3f}, entropy ")
+        assert line.startswith(f"advantage {turn.advantage:+.3f}, return {turn.return_:+.3f}, entropy ")
     assert shown(run, 0).count("not trained, return") == 5
 
 

@@ -13,20 +13,20 @@ import pytest
 from typer.testing import CliRunner
 
 import mage
-from mage.build import language_seating
+from mage.agents.byte_format import ByteFormat
 from mage.cli import app
 from mage.engines.scripted import MODELS, ScriptedEngine
 from mage.errors import ConfigError, EngineError, PlayError
-from mage.evaluate.crossplay import Cell, CrossPlayReport, Standing, cross_play
-from mage.evaluate.meeting import Meeting
-from mage.evaluate.metrics import Estimate
-from mage.evaluate.nashconv import Named, NashConvReport, Reading, Remembering
-from mage.evaluate.ratings import SMOOTHING, can_alpha_rank
-from mage.evaluate.report import GameReport, read_game_report
-from mage.evaluate.responders import LowerBound, Response
-from mage.prompts.plain import PlainCodec
-from mage.record.store import RunReader
+from mage.evaluation.agent_world import AgentWorld
+from mage.evaluation.crossplay import AgentStanding, CrossPlayReport, PairResult, cross_play
+from mage.evaluation.exploitability.nashconv import AfterOpponent, Exploitability, Named, NashConvReport
+from mage.evaluation.exploitability.responders import LowerBound, Response
+from mage.evaluation.ratings import SMOOTHING, can_alpha_rank
+from mage.evaluation.suite.report import GameReport, read_game_report
 from mage.rollout.trial import play_trial
+from mage.runs.store import RunReader
+from mage.stats import Estimate
+from mage.training.build import language_agent_factory
 from mage.types import Failure, Memory, ReplyMode, Task, Trial
 from tests.chat_server import ChatServer
 from tests.documented import documented
@@ -40,12 +40,12 @@ def met(agents: Sequence[Named], game: str = "rps(rounds=3)", **changes: Any) ->
     return asyncio.run(cross_play(WORLD, agents, game, **{"episodes": 2, "trials": 4, **changes}))
 
 
-def cell(report: CrossPlayReport, row: str, column: str) -> Cell:
+def cell(report: CrossPlayReport, row: str, column: str) -> PairResult:
     (found,) = [cell for cell in report.cells if (cell.row, cell.column) == (row, column)]
     return found
 
 
-def standing(report: CrossPlayReport, agent: str) -> Standing:
+def standing(report: CrossPlayReport, agent: str) -> AgentStanding:
     (found,) = [standing for standing in report.standings if standing.agent == agent]
     return found
 
@@ -121,7 +121,7 @@ def test_games_in_which_both_gain_have_self_play_and_no_nash_average() -> None:
 def test_two_models_remember_each_other() -> None:
     """The scripted counter beats a constant model from the second episode on, in either seat."""
     how = make_settings(memory=Memory.HISTORY, name="counter")
-    counter = ("counter", language_seating(WORLD, ScriptedEngine(MODELS["counter"]), PlainCodec(), how))
+    counter = ("counter", language_agent_factory(WORLD, ScriptedEngine(MODELS["counter"]), ByteFormat(), how))
     report = met([counter, weighing(constantly(1.0, 0.0, 0.0))], episodes=3)
     assert [e.value for e in cell(report, "counter", "weighing").by_episode if e is not None] == [0.0, 1.0, 1.0]
 
@@ -165,7 +165,7 @@ def test_where_nothing_can_be_played_it_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("agents", "game", "reason"),
+    ("agents", "world", "reason"),
     [
         (["uniform"], "rps", "two or more agents"),
         (["uniform", "uniform"], "rps", "different names"),
@@ -191,7 +191,7 @@ def test_the_same_seed_gives_the_same_report_and_another_one_another() -> None:
 
 
 def test_a_meeting_seats_whom_the_task_names() -> None:
-    meeting = Meeting(WORLD, dict([player("always:paper")]))
+    meeting = AgentWorld(WORLD, dict([player("always:paper")]))
     task = make_task("rps(rounds=2)", opponents=("always:paper",))
     trial = asyncio.run(play_trial(meeting, task, 0, player("always:rock")[1]))
     assert trial.scores == (-1.0, -1.0, -1.0)
@@ -207,13 +207,13 @@ def invoke(*arguments: str) -> str:
 
 def test_the_command_prints_a_matrix_and_writes_trials_and_report(tmp_path: Path) -> None:
     folder = tmp_path / "met"
-    command = ["cross-play", *CONSTANTS, "scripted:counter", "agent.memory=history", "--game", "rps(rounds=2)"]
+    command = ["cross-play", *CONSTANTS, "scripted:counter", "agent.memory=history", "--world", "rps(rounds=2)"]
     command += ["--episodes", "2", "--trials", "3", "-o", str(folder)]
     output = invoke(*command)
     assert "+1.000 ±0.000" in output
     report = read_game_report(folder / "crossplay.json", CrossPlayReport)
     assert report.found.agents == ("always(rock)", "always(paper)", "always(scissors)", "scripted:counter")
-    assert [subject["kind"] for subject in report.subjects] == ["player"] * 3 + ["scripted"]
+    assert [eval_agent["kind"] for eval_agent in report.eval_agents] == ["player"] * 3 + ["scripted"]
     trials = list(RunReader(folder).trials())
     assert len(trials) == 4 * 3 * 3
     (counter,) = {t.agent.memory for t in trials if isinstance(t, Trial) and t.agent.name == "scripted:counter"}
@@ -224,7 +224,7 @@ def test_the_command_prints_a_matrix_and_writes_trials_and_report(tmp_path: Path
 
 def test_the_same_command_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     whole, folder = tmp_path / "whole", tmp_path / "met"
-    command = ("cross-play", "uniform", "cfr", "--game", "kuhn_poker", "--episodes", "1", "--trials", "5", "-o")
+    command = ("cross-play", "uniform", "cfr", "--world", "kuhn_poker", "--episodes", "1", "--trials", "5", "-o")
     invoke(*command, str(whole))
     invoke(*command, str(folder))
     lines = (folder / "trials.jsonl").read_text().splitlines(keepends=True)
@@ -238,13 +238,13 @@ def test_the_same_command_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
 
 def test_agents_that_cannot_play_the_game_are_refused_before_play(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="'aggressive' cannot play rps"):
-        invoke("cross-play", "uniform", "aggressive", "--game", "rps", "-o", str(tmp_path / "met"))
+        invoke("cross-play", "uniform", "aggressive", "--world", "rps", "-o", str(tmp_path / "met"))
     assert not (tmp_path / "met").exists()
 
 
 def test_remote_models_meet_players_and_are_asked_no_more_than_allowed(tmp_path: Path) -> None:
     with ChatServer() as server:
-        command = ["cross-play", server.agent, "always:paper", "--game", "rps(rounds=1)", "--episodes", "1"]
+        command = ["cross-play", server.agent, "always:paper", "--world", "rps(rounds=1)", "--episodes", "1"]
         invoke(*command, "--trials", "2", "-o", str(tmp_path / "met"))
         found = read_game_report(tmp_path / "met" / "crossplay.json", CrossPlayReport).found
         assert cell(found, server.agent, "always(paper)").score == Estimate(-1.0, -1.0, -1.0), (
@@ -267,6 +267,16 @@ def test_a_script_gets_the_same(tmp_path: Path) -> None:
 
 
 def test_the_keys_of_reports_about_games_are_documented() -> None:
-    kinds = (GameReport, CrossPlayReport, Cell, Standing, NashConvReport, Reading, Remembering, LowerBound, Response)
+    kinds = (
+        GameReport,
+        CrossPlayReport,
+        PairResult,
+        AgentStanding,
+        NashConvReport,
+        Exploitability,
+        AfterOpponent,
+        LowerBound,
+        Response,
+    )
     keys = documented("games")
     assert sorted(keys) == sorted({field.name for kind in kinds for field in msgspec.structs.fields(kind)})

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from mage.config import load_config
+from mage.config.load import load_config
 from mage.errors import ConfigError
-from mage.learn.run import start
-from mage.models.device import Device, Dtype, Placement, placed
+from mage.models.device import Placement, placed
+from mage.training.run import start
+from mage.types import Device, Dtype
 from tests.tiny import tiny_config, tiny_parts
 
 

@@ -22,18 +22,18 @@ from typer.testing import CliRunner
 
 import mage
 from mage.cli import app
-from mage.evaluate.exact import References
-from mage.evaluate.figures import Figures, Pass, Rates
-from mage.evaluate.metrics import Estimate
-from mage.evaluate.naming import Naming
-from mage.evaluate.recovery import Recovery
-from mage.evaluate.reflections import ReflectionReport
-from mage.evaluate.report import EvaluationReport
-from mage.evaluate.suite import SplitReport
-from mage.games.table import GAMES
-from mage.learn.summary import RecipeSummary, RunSummary, SweepSummary
-from mage.players.table import OPPONENTS
-from mage.record.files import read_lines
+from mage.evaluation.exact import References
+from mage.evaluation.suite.evaluate import SplitReport
+from mage.evaluation.suite.metrics import OutcomeRates, PassAtK, TrialMetrics
+from mage.evaluation.suite.naming import Naming
+from mage.evaluation.suite.recovery import Recovery
+from mage.evaluation.suite.reflections import ReflectionReport
+from mage.evaluation.suite.report import EvaluationReport
+from mage.files import read_lines
+from mage.opponents.registry import OPPONENTS
+from mage.stats import Estimate
+from mage.training.sweep_summary import RecipeSummary, SweepRun, SweepSummary
+from mage.worlds.openspiel.worded import GAMES
 from tests.documented import documented, fits
 from tests.tree import ROOT
 
@@ -220,7 +220,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     }
     exploding = {"steps": 1, "learner.lr": 1e30, "learner.epochs": 2}
     cloning = {"steps": 1, "credit.estimator": "cloning"}
-    revisiting = {"batch.groups": 8, "batch.revisit": 0.2, "population.split": "", "population.members": ["uniform"]}
+    revisiting = {"batch.groups": 8, "batch.replay": 0.2, "population.split": "", "population.members": ["uniform"]}
     special: dict[str, Mapping[str, object]] = {
         "everything": everything,
         "collapsing": collapsing,
@@ -266,9 +266,9 @@ def test_the_keys_of_evaluations_are_documented(runs: list[Path]) -> None:
         EvaluationReport,
         SplitReport,
         ReflectionReport,
-        Figures,
-        Rates,
-        Pass,
+        TrialMetrics,
+        OutcomeRates,
+        PassAtK,
         Recovery,
         Naming,
         Estimate,
@@ -278,5 +278,5 @@ def test_the_keys_of_evaluations_are_documented(runs: list[Path]) -> None:
 
 
 def test_the_keys_of_sweeps_are_documented() -> None:
-    kinds = (SweepSummary, RunSummary, RecipeSummary)
+    kinds = (SweepSummary, SweepRun, RecipeSummary)
     assert sorted(documented("sweeps")) == sorted({f.name for kind in kinds for f in msgspec.structs.fields(kind)})

@@ -7,15 +7,15 @@ import asyncio
 import msgspec
 import pytest
 
-from mage.commands.duel import Duel, Row, Tally, check, play, tasks
+from mage.cli.duel import Duel, DuelCounter, DuelRow, check, play, tasks
 from mage.errors import ConfigError
 from mage.types import Ending, Trial
 from tests.recorded import failure, guest_trial, make_task
 
 
-def fought(duel: Duel, num_seats: int) -> list[Row]:
-    async def go() -> list[Row]:
-        tally = Tally(num_seats)
+def fought(duel: Duel, num_seats: int) -> list[DuelRow]:
+    async def go() -> list[DuelRow]:
+        tally = DuelCounter(num_seats)
         async for outcome in play(duel):
             assert isinstance(outcome, Trial)
             tally.add(outcome)
@@ -24,12 +24,12 @@ def fought(duel: Duel, num_seats: int) -> list[Row]:
     return asyncio.run(go())
 
 
-def make_duel(player: str, *opponents: str, game: str = "kuhn_poker", trials: int = 2, episodes: int = 1) -> Duel:
-    return Duel(player, opponents, game, trials, episodes, seed=0, max_turns=1000)
+def make_duel(player: str, *opponents: str, world: str = "kuhn_poker", trials: int = 2, episodes: int = 1) -> Duel:
+    return Duel(player, opponents, world, trials, episodes, seed=0, max_turns=1000)
 
 
 def test_every_seat_in_turn_with_shared_deals() -> None:
-    listed = list(tasks(make_duel("uniform", "mcts:10", game="tic_tac_toe", trials=3)))
+    listed = list(tasks(make_duel("uniform", "mcts:10", world="tic_tac_toe", trials=3)))
     assert [t.seat for t in listed] == [0, 1] * 3
     assert [t.seed for t in listed[0::2]] == [t.seed for t in listed[1::2]]
     assert len({t.seed for t in listed}) == 3
@@ -38,10 +38,10 @@ def test_every_seat_in_turn_with_shared_deals() -> None:
 
 def test_one_opponent_for_all_seats_or_one_for_each() -> None:
     game = "kuhn_poker(players=3)"
-    assert next(tasks(make_duel("uniform", "uniform", game=game))).opponents == ("uniform", "uniform")
-    assert next(tasks(make_duel("uniform", "uniform", "cfr:5", game=game))).opponents == ("uniform", "cfr(5)")
+    assert next(tasks(make_duel("uniform", "uniform", world=game))).opponents == ("uniform", "uniform")
+    assert next(tasks(make_duel("uniform", "uniform", "cfr:5", world=game))).opponents == ("uniform", "cfr(5)")
     with pytest.raises(ConfigError, match="1 opponent for all other seats or 2, one for each; not 3"):
-        check(make_duel("uniform", *["uniform"] * 3, game=game))
+        check(make_duel("uniform", *["uniform"] * 3, world=game))
 
 
 def test_bad_players_fail_before_anything_is_played() -> None:
@@ -72,14 +72,14 @@ def test_a_player_against_itself_is_even_for_certain() -> None:
 
 
 def test_perfect_players_draw() -> None:
-    rows = fought(make_duel("minimax", "minimax", game="tic_tac_toe", trials=5), 2)
+    rows = fought(make_duel("minimax", "minimax", world="tic_tac_toe", trials=5), 2)
     for row in rows:
         assert row.rates is not None
         assert [rate.value for rate in row.rates] == [0.0, 1.0, 0.0]
 
 
 def test_what_was_not_played_out_is_counted_apart() -> None:
-    tally = Tally(2)
+    tally = DuelCounter(2)
     played = guest_trial(make_task(episodes=4))
     endings = [(Ending.FINISHED, None), (Ending.FORFEITED, 0), (Ending.FORFEITED, 1), (Ending.TRUNCATED, None)]
     replace = msgspec.structs.replace
@@ -100,5 +100,5 @@ def test_what_was_not_played_out_is_counted_apart() -> None:
 
 
 def test_games_nobody_wrote_words_for() -> None:
-    rows = fought(make_duel("uniform", "uniform", game="liars_dice", trials=2), 2)
+    rows = fought(make_duel("uniform", "uniform", world="liars_dice", trials=2), 2)
     assert [row.num_episodes for row in rows] == [2, 2, 4]

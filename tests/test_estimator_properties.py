@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mage.credit.estimators import Advantages
-from mage.credit.estimators.agent import AgentNormalised, Scale
+from mage.credit.estimators.agent_specific import AgentSpecific, Scale
 from mage.credit.estimators.gigpo import Gigpo
 from mage.credit.estimators.grpo import Grpo
 from mage.credit.estimators.rloo import Rloo
 from mage.credit.stats import EMPTY
-from tests.credited import ALL, COMPARING, firsts, group, judged, scores, shapes, trials_of
+from tests.credited import ALL, COMPARING, evaluated, firsts, group, scores, shapes, trials_of
 
 
 def close(mine: Advantages, theirs: Advantages, tolerance: float = 1e-6) -> bool:
@@ -41,7 +41,7 @@ def test_permuting_siblings_permutes_advantages(rows: list[tuple[float, float, f
 @given(shapes, scores)
 def test_a_constant_on_all_returns_changes_nothing(rows: list[tuple[float, float, float]], constant: float) -> None:
     plain = group(*trials_of(rows))
-    trials = [[msgspec.structs.replace(s, ret=s.ret + constant) for s in trial] for trial in plain.trials]
+    trials = [[msgspec.structs.replace(s, return_=s.return_ + constant) for s in trial] for trial in plain.trials]
     for estimator in COMPARING:
         mine, mine_stats = estimator.estimate([group(*trials)], EMPTY)
         theirs, their_stats = estimator.estimate([plain], EMPTY)
@@ -54,13 +54,13 @@ def test_a_constant_on_all_returns_changes_nothing(rows: list[tuple[float, float
 def test_scaling_returns(rows: list[tuple[float, float, float]], factor: float) -> None:
     """Differences scale with returns; what is divided by a spread does not."""
     plain = group(*trials_of(rows))
-    large = group(*([msgspec.structs.replace(s, ret=s.ret * factor) for s in trial] for trial in plain.trials))
-    for estimator in (Rloo(), Grpo(divide=False), Gigpo(), AgentNormalised(scale=Scale.NONE)):
-        scaled = tuple(tuple(tuple(a * factor for a in trial) for trial in g) for g in judged(estimator, plain))
-        assert close(judged(estimator, large), scaled)
-    for estimator in (AgentNormalised(s_min=1e-9), AgentNormalised(scale=Scale.GROUP, s_min=1e-9)):
-        assert close(judged(estimator, large), judged(estimator, plain))
-    assert close(judged(Grpo(), large), judged(Grpo(), plain), tolerance=1e-4)
+    large = group(*([msgspec.structs.replace(s, return_=s.return_ * factor) for s in trial] for trial in plain.trials))
+    for estimator in (Rloo(), Grpo(divide=False), Gigpo(), AgentSpecific(scale=Scale.NONE)):
+        scaled = tuple(tuple(tuple(a * factor for a in trial) for trial in g) for g in evaluated(estimator, plain))
+        assert close(evaluated(estimator, large), scaled)
+    for estimator in (AgentSpecific(s_min=1e-9), AgentSpecific(scale=Scale.GROUP, s_min=1e-9)):
+        assert close(evaluated(estimator, large), evaluated(estimator, plain))
+    assert close(evaluated(Grpo(), large), evaluated(Grpo(), plain), tolerance=1e-4)
 
 
 @settings(deadline=None)
@@ -69,9 +69,9 @@ def test_leave_one_out_baselines_do_not_move_with_their_own_trial(
     rows: list[tuple[float, float, float]], gain: float
 ) -> None:
     raised = [(rows[0][0] + gain, *rows[0][1:]), *rows[1:]]
-    for estimator in (Rloo(), AgentNormalised(scale=Scale.NONE)):
-        before = firsts(judged(estimator, group(*trials_of(rows))))
-        after = firsts(judged(estimator, group(*trials_of(raised))))
+    for estimator in (Rloo(), AgentSpecific(scale=Scale.NONE)):
+        before = firsts(evaluated(estimator, group(*trials_of(rows))))
+        after = firsts(evaluated(estimator, group(*trials_of(raised))))
         assert after[0] - before[0] == pytest.approx(gain, abs=1e-6)
         for mine, theirs in zip(after[1:], before[1:], strict=True):
             assert mine - theirs == pytest.approx(-gain / (len(rows) - 1), abs=1e-6)

@@ -13,25 +13,25 @@ from typer.testing import CliRunner, Result
 
 import mage
 from mage.cli import app
-from mage.commands.evaluate import begun, scores
-from mage.commands.means import Means
+from mage.cli.evaluate import begun, scores
+from mage.cli.resource_limits import ResourceLimits
 from mage.errors import ConfigError, MageError
-from mage.evaluate.exact import references
-from mage.evaluate.journal import Journal
-from mage.evaluate.plan import given_split, make_plan, read_plan
-from mage.evaluate.report import EvaluationReport, read_report
-from mage.evaluate.splits import load_split, write_split
-from mage.evaluate.subject import subject_of
-from mage.evaluate.suite import SplitReport
-from mage.learn.run import go, start
-from mage.record.console import progress_bar
-from mage.record.files import count_lines, read_lines
-from mage.record.store import RunReader
+from mage.evaluation.eval_agent import subject_of
+from mage.evaluation.exact import references
+from mage.evaluation.plan import given_split, make_plan, read_plan
+from mage.evaluation.splits import load_split, write_split
+from mage.evaluation.suite.evaluate import SplitReport
+from mage.evaluation.suite.report import EvaluationReport, read_report
+from mage.evaluation.trial_log import TrialLog
+from mage.files import count_lines, read_lines
+from mage.runs.console import progress_bar
+from mage.runs.store import RunReader
+from mage.training.run import go, start
 from mage.types import Trial
 from tests.tiny import tiny_config
 
 COUNTER = ("scripted:counter", "--memory", "history")
-RPS = ("--game", "rps(rounds=3)", "--opponents", "always:rock", "--opponents", "copy")
+RPS = ("--world", "rps(rounds=3)", "--opponents", "always:rock", "--opponents", "copy")
 
 
 @pytest.fixture(autouse=True)
@@ -76,9 +76,9 @@ def test_opponents_that_are_given_are_one_hashed_split_with_equal_weights() -> N
     ((_, exact),) = report.references
     assert exact == references("rps(rounds=3)", [("always:rock", 1.0), ("copy", 1.0)], 0, 3)
     assert report.over_control.is_over(0.0)
-    assert (found.subject["name"], found.subject["memory"], found.step) == ("scripted:counter", "history", 0)
+    assert (found.eval_agent["name"], found.eval_agent["memory"], found.step) == ("scripted:counter", "history", 0)
     assert set(found.seconds[split.name]) == {"agent", "control"}
-    assert (found.config["game"], found.config["evaluation"]["final_trials"]) == ("rps(rounds=3)", 4)
+    assert (found.config["world"], found.config["evaluation"]["final_trials"]) == ("rps(rounds=3)", 4)
     assert found.config["trial"]["seats"] == [0]
     assert split.name in output
     assert "look with  mage show out" in output
@@ -88,7 +88,7 @@ def test_names_and_specs_may_be_mixed_and_all_seats_are_played() -> None:
     write_split("mine.json", "kuhn_poker", ["uniform"])
     names = ("kuhn-scripts", "conservative", "mine.json", "always:bet")
     opponents = [argument for name in names for argument in ("--opponents", name)]
-    done("uniform", *opponents, "--game", "kuhn_poker", "--trials", "1", "--episodes", "1", "-o", "out")
+    done("uniform", *opponents, "--world", "kuhn_poker", "--trials", "1", "--episodes", "1", "-o", "out")
     reports = report_in(Path("out")).reports
     assert [report.split for report in reports[:2]] == ["kuhn-scripts", "mine"]
     assert reports[2].members == ("conservative", "always(bet)")
@@ -123,8 +123,8 @@ def test_every_trial_can_be_looked_at() -> None:
     assert arms == ["agent"] * 4 + ["control"] * 4
     words = " ".join(listed.output.split())
     (report,) = report_in(folder).reports
-    for arm, figures in (("agent", report.agent), ("control", report.control)):
-        assert f"{arm}: episode 1: {figures.scores[0].value:+.2f}" in words, "arms do not go into one mean"
+    for arm, metrics in (("agent", report.agent), ("control", report.control)):
+        assert f"{arm}: episode 1: {metrics.scores[0].value:+.2f}" in words, "arms do not go into one mean"
     one = CliRunner().invoke(app, ["show", str(folder), "0"], catch_exceptions=False)
     assert "Episode 3 of 3" in one.output
 
@@ -145,7 +145,7 @@ def test_a_long_trial_overflows_its_context_and_recovers() -> None:
     assert max(max(trial.overflows, default=0) for trial in trials) > 20, "it goes on overflowing and recovering"
 
 
-def cut(path: Path, share: float) -> None:
+def truncated(path: Path, share: float) -> None:
     """Leave the beginning of a file, as a kill would."""
     path.write_bytes(path.read_bytes()[: int(len(path.read_bytes()) * share)])
 
@@ -157,7 +157,7 @@ def test_a_killed_evaluation_goes_on_to_the_same_report(trials: float, arms: flo
     done("scripted:counter", *RPS, "--opponents", "rps-constants", "--trials", "3", "-o", "whole")
     whole = lasting(Path("whole"))
     for name, share in (("trials.jsonl", trials), ("arms.jsonl", arms), ("index.jsonl", index)):
-        cut(Path("whole") / name, share)
+        truncated(Path("whole") / name, share)
     (Path("whole") / "report.json").unlink()
     output = done("--resume", "whole")
     assert lasting(Path("whole")) == whole
@@ -193,8 +193,8 @@ def test_times_add_up_over_processes() -> None:
     done("uniform", *RPS, "--trials", "4", "-o", "out")
     arms = [{"split": "s", "arm": "agent", "took_s": s} for s in (1.0, 2.5, 0.5, 3.0)]
     (Path("out") / "arms.jsonl").write_text("".join(json.dumps(arm) + "\n" for arm in arms))
-    with Journal.reopen(Path("out")) as journal:
-        assert journal.seconds == {"s": {"agent": 7.0}}
+    with TrialLog.reopen(Path("out")) as trial_log:
+        assert trial_log.seconds == {"s": {"agent": 7.0}}
 
 
 def test_resumed_weights_are_those_that_were_judged(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_resumed_weights_are_those_that_were_judged(tmp_path: Path) -> None:
     before = lasting(Path("out"))
     go(run, Console(quiet=True), values={"steps": 2, "evaluation.seed": 3})
     assert read_plan(Path("out")).agent == str(run / "checkpoints" / "step-000001")
-    cut(Path("out") / "trials.jsonl", 0.4)
+    truncated(Path("out") / "trials.jsonl", 0.4)
     done("--resume", "out")
     assert lasting(Path("out")) == before
 
@@ -225,33 +225,33 @@ def test_a_run_judged_as_usual_keeps_the_report_and_another_way_does_not(tmp_pat
     assert len(folders) == 3
     assert report_in(folders[0]) == usual
     last = report_in(folders[2])
-    assert (last.reports[0].game, last.reports[0].seats) == ("rps(rounds=2)", (1,))
-    assert (last.config["agent"]["memory"], last.subject["kind"], last.step) == ("none", "run", 1)
+    assert (last.reports[0].world, last.reports[0].seats) == ("rps(rounds=2)", (1,))
+    assert (last.config["agent"]["memory"], last.eval_agent["kind"], last.step) == ("none", "run", 1)
     assert not Path("runs").exists()
 
 
 def test_splits_say_how_many_episodes_they_need_unless_told() -> None:
-    subject = subject_of("uniform")
-    plan = make_plan(subject, opponents=["rps-switching", "rps-seven"], trials=1)
-    assert [plan.tasks(subject, split)[0].episodes for split in plan.splits] == [
+    eval_agent = subject_of("uniform")
+    plan = make_plan(eval_agent, opponents=["rps-switching", "rps-seven"], trials=1)
+    assert [plan.tasks(eval_agent, split)[0].episodes for split in plan.splits] == [
         load_split("rps-switching").episodes or 3,
         3,
     ]
     told = {"trial.episodes": 2}
-    subject = subject_of("uniform", told)
-    plan = make_plan(subject, opponents=["rps-switching"], trials=1, values=told)
-    assert plan.tasks(subject, plan.splits[0])[0].episodes == 2
+    eval_agent = subject_of("uniform", told)
+    plan = make_plan(eval_agent, opponents=["rps-switching"], trials=1, values=told)
+    assert plan.tasks(eval_agent, plan.splits[0])[0].episodes == 2
 
 
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
         (("uniform",), "name opponents to be judged by"),
-        (("uniform", "--game", "rps"), "name opponents to be judged by"),
-        (("uniform", "--opponents", "copy"), "which game is played against copy? name it with --game"),
-        (("uniform", "--opponents", "rps-sevn", "--game", "rps"), "'rps-sevn' is neither a split (kuhn-"),
-        (("uniform", "--opponents", "rps-seven", "--game", "kuhn_poker"), "'rps-seven' is made for rps(rounds=3)"),
-        (("uniform", "--opponents", "copy", "--game", "kuhn_poker"), "opponent 'copy' cannot play kuhn_poker"),
+        (("uniform", "--world", "rps"), "name opponents to be judged by"),
+        (("uniform", "--opponents", "copy"), "which game is played against copy? name it with --world"),
+        (("uniform", "--opponents", "rps-sevn", "--world", "rps"), "'rps-sevn' is neither a split (kuhn-"),
+        (("uniform", "--opponents", "rps-seven", "--world", "kuhn_poker"), "'rps-seven' is made for rps(rounds=3)"),
+        (("uniform", "--opponents", "copy", "--world", "kuhn_poker"), "opponent 'copy' cannot play kuhn_poker"),
         (("uniform", "--opponents", "rps-seven", "--opponents", "rps-seven"), "name each split once"),
         (("uniform", *RPS, "--opponents", "copy"), "each of them once"),
         (("uniform", *RPS, "--seat", "2"), "has seats 0 to 1, not 2"),
@@ -296,7 +296,7 @@ def test_a_used_directory_is_left_alone() -> None:
 
 def test_when_nothing_can_be_played_the_line_says_why() -> None:
     result = evaluate(
-        "bayes-optimal(pool=rps-constants)", "--game", "rps(rounds=3)", "--opponents", "copy", "-o", "out"
+        "bayes-optimal(pool=rps-constants)", "--world", "rps(rounds=3)", "--opponents", "copy", "-o", "out"
     )
     assert "nobody of the pool that bayes-last knows" in str(result.exception)
     assert "go on with  mage evaluate --resume out" in result.output
@@ -308,21 +308,21 @@ def test_reflections_of_anybody_are_judged() -> None:
     assert "notes removed" in output
     assert (Path("out") / "reflections.json").is_file()
     assert {line["arm"] for line in read_lines(Path("out") / "arms.jsonl")} == {"kept", "removed", "swapped", "history"}
-    cut(Path("out") / "trials.jsonl", 0.6)
+    truncated(Path("out") / "trials.jsonl", 0.6)
     before = json.loads((Path("out") / "reflections.json").read_bytes())["reports"]
     done("--resume", "out")
     assert json.loads((Path("out") / "reflections.json").read_bytes())["reports"] == before
 
 
 def test_in_python_it_is_the_same() -> None:
-    report = mage.evaluate("uniform", {"trial.episodes": 2}, game="rps", opponents=["copy"], trials=3, folder="out")
+    report = mage.evaluate("uniform", {"trial.episodes": 2}, world="rps", opponents=["copy"], trials=3, folder="out")
     (only,) = report.splits.values()
     assert (only.episodes, only.num_trials) == (2, 6)
     assert report_in(Path("out")).reports == (only,)
     with pytest.raises(ConfigError, match="nobody who can be judged"):
         mage.evaluate("nothing")
     with pytest.raises(ConfigError, match="trials must be a whole number from 1, not 0"):
-        mage.evaluate("uniform", game="rps", opponents=["copy"], trials=0)
+        mage.evaluate("uniform", world="rps", opponents=["copy"], trials=0)
 
 
 def test_a_terminal_sees_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -330,7 +330,7 @@ def test_a_terminal_sees_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: 
         bar.add_task("unseen", total=3)
     assert capsys.readouterr().err == ""
     monkeypatch.setenv("FORCE_COLOR", "1")
-    subject = subject_of("uniform")
-    plan = make_plan(subject, opponents=["rps-constants"], trials=5)
-    scores(subject, plan, begun(subject, plan, Path("out")), Means())
+    eval_agent = subject_of("uniform")
+    plan = make_plan(eval_agent, opponents=["rps-constants"], trials=5)
+    scores(eval_agent, plan, begun(eval_agent, plan, Path("out")), ResourceLimits())
     assert "rps-constants: agent" in capsys.readouterr().err

@@ -9,14 +9,14 @@ import pytest
 from typer.testing import CliRunner
 
 from mage.cli import app
-from mage.evaluate.exact import bayes_optimal
-from mage.evaluate.exact.plan import Objective
-from mage.evaluate.exhaustive import expected_returns
-from mage.evaluate.metrics import Estimate
-from mage.evaluate.report import read_report
-from mage.evaluate.splits import load_split
-from mage.evaluate.suite import SplitReport
-from mage.games.openspiel import load_game
+from mage.evaluation.exact import bayes_optimal
+from mage.evaluation.exact.exhaustive import expected_returns
+from mage.evaluation.exact.planner import PlanObjective
+from mage.evaluation.splits import load_split
+from mage.evaluation.suite.evaluate import SplitReport
+from mage.evaluation.suite.report import read_report
+from mage.stats import Estimate
+from mage.worlds.openspiel.game import load_game
 from tests.opponents import policy_of
 
 KUHN = load_split("kuhn-scripts")
@@ -32,7 +32,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def judged(agent: str, *arguments: str, trials: int, episodes: int = 3) -> SplitReport:
+def evaluated(agent: str, *arguments: str, trials: int, episodes: int = 3) -> SplitReport:
     sizes = ["--trials", str(trials), "--episodes", str(episodes), "-o", "out"]
     result = CliRunner().invoke(app, ["evaluate", agent, *arguments, *sizes], catch_exceptions=False)
     assert result.exit_code == 0, result.output
@@ -42,7 +42,7 @@ def judged(agent: str, *arguments: str, trials: int, episodes: int = 3) -> Split
 
 
 def exact_score(agent: str, member: str, seat: int) -> float:
-    game = load_game(KUHN.game)
+    game = load_game(KUHN.world)
     policies = [policy_of(agent if place == seat else member, game, place) for place in range(2)]
     return expected_returns(game, policies)[seat]
 
@@ -58,9 +58,9 @@ def of_players(agent: str, report: SplitReport) -> Iterator[Check]:
     yield f"adaptation of {agent}", report.agent.adaptation, 0.0
 
 
-def of_bayes(objective: Objective, report: SplitReport) -> Iterator[Check]:
+def of_bayes(objective: PlanObjective, report: SplitReport) -> Iterator[Check]:
     """Bayes-optimal play scores its plan; without memory it scores the best memoryless value in every episode."""
-    values = [bayes_optimal(KUHN.game, POOL, seat, report.episodes, objective) for seat in report.seats]
+    values = [bayes_optimal(KUHN.world, POOL, seat, report.episodes, objective) for seat in report.seats]
     splits = [sum(scores) / len(scores) for scores in zip(*values, strict=True)]
     for k, (score, exact) in enumerate(zip(report.agent.scores, splits, strict=True)):
         yield f"bayes-{objective}, episode {k + 1}", score, exact
@@ -84,13 +84,13 @@ def checks_of(trials: int) -> list[Check]:
     found: list[Check] = []
     for seed, agent in enumerate(("uniform", "cfr", "best-response:conservative")):
         found += of_players(agent, _fresh(agent, trials, seed))
-    for seed, objective in enumerate(Objective, start=3):
+    for seed, objective in enumerate(PlanObjective, start=3):
         found += of_bayes(objective, _fresh(f"bayes-optimal(objective={objective})", trials, seed))
     return found
 
 
 def _fresh(agent: str, trials: int, seed: int) -> SplitReport:
-    report = judged(agent, "--opponents", KUHN.name, "--seed", str(seed), trials=trials)
+    report = evaluated(agent, "--opponents", KUHN.name, "--seed", str(seed), trials=trials)
     Path("out").rename(f"out-{seed}")
     return report
 
@@ -105,20 +105,20 @@ def test_known_players_score_what_they_must_over_many_trials() -> None:
 
 
 def test_an_equilibrium_earns_its_value_against_itself() -> None:
-    report = judged("cfr", "--game", "kuhn_poker", "--opponents", "cfr", "--seat", "0", trials=400, episodes=1)
+    report = evaluated("cfr", "--world", "kuhn_poker", "--opponents", "cfr", "--seat", "0", trials=400, episodes=1)
     ((_, exact),) = report.references
     assert exact.equilibrium == pytest.approx(-1 / 18, abs=1e-4)
     assert report.agent.scores[0].holds(-1 / 18)
 
 
 def test_a_best_response_earns_its_value() -> None:
-    report = judged("best-response:aggressive", "--game", "kuhn_poker", "--opponents", "aggressive", trials=200)
+    report = evaluated("best-response:aggressive", "--world", "kuhn_poker", "--opponents", "aggressive", trials=200)
     values = [exact.best_response["aggressive"] for _, exact in report.references]
     assert_known([(f"episode {k}", score, sum(values) / 2) for k, score in enumerate(report.agent.scores)])
 
 
 def test_bayes_optimal_play_finds_out_every_one_of_the_seven() -> None:
-    report = judged("bayes-optimal", "--opponents", "rps-seven", trials=10)
+    report = evaluated("bayes-optimal", "--opponents", "rps-seven", trials=10)
     assert report.agent.scores[2] == Estimate(1.0, 1.0, 1.0)
     assert report.control.scores[2].holds(22 / 63)
     assert report.over_control.is_over(0.0)

@@ -14,24 +14,24 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mage.cli import app
-from mage.config import load_config
-from mage.engines.address import read_address
+from mage.config.load import load_config
 from mage.errors import ConfigError, EngineError, PlayError
-from mage.evaluate.report import read_report
-from mage.evaluate.suite import SplitReport
-from mage.games.openspiel import load_game
-from mage.learn.run import check_start
+from mage.evaluation.suite.evaluate import SplitReport
+from mage.evaluation.suite.report import read_report
+from mage.files import count_lines, read_lines
+from mage.models.address import read_address
 from mage.models.load import load_model
-from mage.players.table import check_opponent
-from mage.record.files import count_lines, read_lines
-from mage.record.store import RunReader
+from mage.opponents.registry import check_opponent
+from mage.runs.store import RunReader
+from mage.training.run import check_start
 from mage.types import Failure, Trial
+from mage.worlds.openspiel.game import load_game
 from tests.chat_server import Asked, ChatServer, Said, always, first_action
 from tests.processes import quiet_environment
 from tests.seated import HOSTILE
 
 SECRET = "sk-very-secret-0123456789"
-RPS = ("--game", "rps(rounds=2)", "--opponents", "always:rock", "--opponents", "copy")
+RPS = ("--world", "rps(rounds=2)", "--opponents", "always:rock", "--opponents", "copy")
 SMALL = (*RPS, "--trials", "2", "--episodes", "2", "--seat", "0", "--memory", "history", "-o", "out")
 
 
@@ -83,7 +83,7 @@ def test_a_remote_model_is_judged_like_any_other(server: ChatServer) -> None:
     assert dict(found.by_member)["always(rock)"][0].value == 0.0, "it plays rock too"
     assert len(server.asked) == 2 * 4 * 2 * 2
     whole = read_report(Path("out") / "report.json", SplitReport)
-    assert (whole.subject["kind"], whole.subject["model"]) == ("remote", server.agent)
+    assert (whole.eval_agent["kind"], whole.eval_agent["model"]) == ("remote", server.agent)
     (usage,) = read_lines(Path("out") / "usage.jsonl")
     assert usage["calls"] == len(server.asked)
 
@@ -96,8 +96,8 @@ def test_no_more_trials_are_under_way_than_told(server: ChatServer) -> None:
 
 def test_few_trials_are_under_way_with_a_remote_opponent_too(server: ChatServer) -> None:
     """A kill loses what is under way, which was paid for."""
-    spent = evaluate("uniform", "--game", "rps(rounds=1)", "--opponents", server.agent, "--trials", "40", "--seat", "0",
-                     "--episodes", "2", "--max-calls", "45", "-o", "out")  # fmt: skip
+    spent = evaluate("uniform", "--world", "rps(rounds=1)", "--opponents", server.agent, "--trials", "40", "--seat",
+                     "0", "--episodes", "2", "--max-calls", "45", "-o", "out")  # fmt: skip
     assert str(spent.exception) == "the budget of 45 remote calls is spent"
     # Sixteen under way have sent two calls each at most, which leaves seven that are done. Of forty at once, all would
     # have sent one before any sends its second: two could be done.
@@ -175,7 +175,7 @@ def test_failures_outlast_a_retry_that_breaks_off(server: ChatServer) -> None:
 
 
 def test_a_meeting_that_breaks_off_says_how_it_goes_on(server: ChatServer) -> None:
-    command = ["cross-play", server.agent, "copy", "--game", "rps(rounds=2)", "--episodes", "1", "--trials", "4"]
+    command = ["cross-play", server.agent, "copy", "--world", "rps(rounds=2)", "--episodes", "1", "--trials", "4"]
     stopped = CliRunner().invoke(app, [*command, "--max-calls", "5", "--concurrency", "1", "-o", "out"])
     assert str(stopped.exception) == "the budget of 5 remote calls is spent"
     assert "what was played is saved; go on with  the same command and  -o out" in stopped.output
@@ -227,7 +227,7 @@ def test_a_killed_evaluation_goes_on_to_the_same_report(server: ChatServer) -> N
 
 
 def test_a_remote_model_can_be_an_opponent(server: ChatServer) -> None:
-    done("scripted:counter", "--game", "rps(rounds=2)", "--opponents", server.agent, "--trials", "2", "--seat", "1",
+    done("scripted:counter", "--world", "rps(rounds=2)", "--opponents", server.agent, "--trials", "2", "--seat", "1",
          "--memory", "history", "-o", "out")  # fmt: skip
     found = report()
     (member,) = found.members
@@ -240,12 +240,14 @@ def test_a_remote_model_can_be_an_opponent(server: ChatServer) -> None:
     longest = max((asked.body["messages"] for asked in server.asked), key=len)
     assert "Episode 2 is over" in json.dumps(longest), "it remembers the trial as well"
     assert "counter" not in json.dumps([asked.body for asked in server.asked]), "and does not know whom it meets"
-    spent = evaluate("scripted:counter", "--game", "rps", "--opponents", server.agent, "--max-calls", "3", "-o", "less")
+    spent = evaluate(
+        "scripted:counter", "--world", "rps", "--opponents", server.agent, "--max-calls", "3", "-o", "less"
+    )
     assert str(spent.exception) == "the budget of 3 remote calls is spent"
 
 
 def test_a_remote_opponent_may_be_written_without_names(server: ChatServer) -> None:
-    output = done("uniform", "--game", "rps(rounds=2)", "--opponents", f'remote("{server.url}", toy)', "--trials", "1",
+    output = done("uniform", "--world", "rps(rounds=2)", "--opponents", f'remote("{server.url}", toy)', "--trials", "1",
                   "--episodes", "1", "-o", "out")  # fmt: skip
     assert f"the key in MAGE_API_KEY is sent to {server.url}" in output
     assert report().num_trials == 2
@@ -254,7 +256,7 @@ def test_a_remote_opponent_may_be_written_without_names(server: ChatServer) -> N
 def test_a_remote_model_can_duel(server: ChatServer) -> None:
     spec = str(read_address(server.agent).spec)
     for players in ((spec, "always:paper"), ("always:paper", spec)):
-        result = CliRunner().invoke(app, ["duel", *players, "--game", "rps(rounds=2)", "--trials", "2"])
+        result = CliRunner().invoke(app, ["duel", *players, "--world", "rps(rounds=2)", "--trials", "2"])
         assert result.exit_code == 0, (result.output, result.exception)
     assert "remote" in CliRunner().invoke(app, ["list", "opponents"]).output
 
@@ -278,7 +280,7 @@ def test_remote_opponents_that_cannot_play_are_refused(spec: str, why: str) -> N
 
 def test_a_remote_model_is_no_part_of_a_mixture(server: ChatServer) -> None:
     mixture = f'mixture(copy,remote(url="{server.url}",model=toy))'
-    result = evaluate("uniform", "--game", "rps", "--opponents", mixture, "--trials", "1", "-o", "out")
+    result = evaluate("uniform", "--world", "rps", "--opponents", mixture, "--trials", "1", "-o", "out")
     assert "it can be an opponent, but not a part of one" in str(result.exception)
     assert server.asked == []
 

@@ -10,17 +10,17 @@ import msgspec
 import pytest
 from rich.console import Console, RenderableType
 
-from mage.config import load_config
+from mage.config.load import load_config
 from mage.errors import RecordError
-from mage.evaluate.exact import References
-from mage.evaluate.limits import over_seats
-from mage.evaluate.metrics import Estimate, proportion
-from mage.evaluate.report import evaluation_report, read_report, to_json
-from mage.evaluate.splits import load_split, make_split, split_names
-from mage.evaluate.suite import SplitReport, evaluation_tasks, judge, references_of
-from mage.evaluate.table import Seconds, evaluation_table, exact, interval, percent, summary_table
+from mage.evaluation.exact import References
+from mage.evaluation.splits import load_split, make_split, split_names
+from mage.evaluation.suite.evaluate import SplitReport, evaluate_split, evaluation_tasks, references_of
+from mage.evaluation.suite.regret import over_seats
+from mage.evaluation.suite.report import evaluation_report, read_report, to_json
+from mage.evaluation.suite.report_tables import Seconds, evaluation_table, exact, interval, percent, summary_table
+from mage.stats import Estimate, proportion
 from mage.types import Memory
-from tests.judged import KUHN, SEVEN, guest, judged, scripted
+from tests.evaluated import KUHN, SEVEN, evaluated, policy_agent, scripted
 from tests.seated import WORLD
 
 
@@ -32,13 +32,13 @@ def printed(table: RenderableType, width: int = 80) -> list[str]:
 
 
 def kuhn_report() -> SplitReport:
-    return judged(guest("uniform"), guest("always:bet"), KUHN, 4, (0, 1))
+    return evaluated(policy_agent("uniform"), policy_agent("always:bet"), KUHN, 4, (0, 1))
 
 
 def with_references(split: str, seats: Sequence[int]) -> SplitReport:
     """The figures of any agent under another split's name and references."""
     shipped = load_split(split)
-    base = judged(guest("uniform"), guest("uniform"), SEVEN, 1)
+    base = evaluated(policy_agent("uniform"), policy_agent("uniform"), SEVEN, 1)
     return msgspec.structs.replace(
         base, split=split, sha256=shipped.sha256, references=references_of(shipped, seats, base.episodes)
     )
@@ -77,7 +77,7 @@ def rows_of(report: SplitReport, seconds: Seconds | None = None) -> list[tuple[s
 
 
 def test_results_second_chances_cost_and_health_are_shown() -> None:
-    report = judged(scripted(Memory.BOTH), scripted(Memory.NONE), SEVEN, 4)
+    report = evaluated(scripted(Memory.BOTH), scripted(Memory.NONE), SEVEN, 4)
     rows = rows_of(report, {"rps-seven": {"agent": 7.0, "control": 1.0}})
     cells = dict(rows)
     rates = report.agent.rates[0]
@@ -107,7 +107,7 @@ def test_what_a_switch_costs_is_shown() -> None:
     split = load_split("rps-switching")
     some = msgspec.structs.replace(split, members=split.members[:4], pool=split.name)
     tasks = evaluation_tasks(some, episodes=6, seats=(0,), trials=1, seed=7)
-    report = asyncio.run(judge(WORLD, scripted(Memory.BOTH), scripted(Memory.NONE), some, tasks))
+    report = asyncio.run(evaluate_split(WORLD, scripted(Memory.BOTH), scripted(Memory.NONE), some, tasks))
     found = report.agent.recovery
     assert found is not None
     assert len(found.after) == 3, "switches come after two or three episodes of six"
@@ -120,7 +120,7 @@ def test_what_a_switch_costs_is_shown() -> None:
 
 def test_long_trials_are_shown_in_part() -> None:
     tasks = evaluation_tasks(SEVEN, episodes=30, seats=(0,), trials=1, seed=7)
-    report = asyncio.run(judge(WORLD, guest("uniform"), guest("uniform"), SEVEN, tasks))
+    report = asyncio.run(evaluate_split(WORLD, policy_agent("uniform"), policy_agent("uniform"), SEVEN, tasks))
     shown = [name for name, _ in rows_of(report) if name.startswith("score, episode")]
     assert shown == [f"score, episode {k}" for k in (1, 2, 3, 6, 12, 18, 24, 30)]
     assert "pass@30 (%)" in dict(rows_of(report))
@@ -130,7 +130,7 @@ def test_the_last_episode_is_shown_of_every_length() -> None:
     reports = []
     for episodes in (5, 20):
         tasks = evaluation_tasks(SEVEN, episodes=episodes, seats=(0,), trials=1, seed=7)
-        found = asyncio.run(judge(WORLD, guest("uniform"), guest("uniform"), SEVEN, tasks))
+        found = asyncio.run(evaluate_split(WORLD, policy_agent("uniform"), policy_agent("uniform"), SEVEN, tasks))
         reports.append(msgspec.structs.replace(found, split=f"of {episodes}"))
     lines = printed(evaluation_table(reports))
     (fifth,) = [line for line in lines if line.startswith("score, episode 5 ")]
@@ -163,7 +163,7 @@ def test_a_report_reads_back_with_all_that_made_it(tmp_path: Path, monkeypatch: 
     assert "CPU" in report.machine
     path = tmp_path / "report.json"
     path.write_bytes(to_json(report))
-    assert report.subject == {"name": "nano"}
+    assert report.eval_agent == {"name": "nano"}
     assert b'"seats": [0, 1]' in path.read_bytes(), "rows of numbers stay on a line"
     assert b'"weights=[0.25, 0.75]' not in path.read_bytes(), "and texts as they are"
     assert read_report(path, SplitReport) == report
@@ -190,16 +190,16 @@ def test_a_report_of_another_version_is_refused_with_a_way_out(tmp_path: Path) -
 
 def test_texts_in_a_report_keep_their_brackets(tmp_path: Path) -> None:
     odd = {"name": "map=[0,  1]", "text": "[\n 1,\n 2]", "list": [1, 2], "mixed": [[1], ["a", 2]], "none": []}
-    report = evaluation_report([kuhn_report()], load_config("rps"), 1, subject=odd, seconds={"a": {"agent": 1.5}})
+    report = evaluation_report([kuhn_report()], load_config("rps"), 1, eval_agent=odd, seconds={"a": {"agent": 1.5}})
     path = tmp_path / "report.json"
     path.write_bytes(to_json(report))
-    assert read_report(path, SplitReport).subject == odd
+    assert read_report(path, SplitReport).eval_agent == odd
     assert read_report(path, SplitReport).seconds == {"a": {"agent": 1.5}}
 
 
 def test_one_trial_alone_has_scores_and_no_interval(tmp_path: Path) -> None:
-    rock = make_split("rock", "", SEVEN.game, ("always:rock",), held_out=False)
-    report = judged(scripted(Memory.BOTH), scripted(Memory.NONE), rock, 1)
+    rock = make_split("rock", "", SEVEN.world, ("always:rock",), held_out=False)
+    report = evaluated(scripted(Memory.BOTH), scripted(Memory.NONE), rock, 1)
     assert report.num_trials == 1
     assert report.agent.scores == tuple(Estimate(value, None, None) for value in (0.0, 1.0, 1.0))
     assert report.over_control == report.agent.adaptation == Estimate(1.0, None, None)

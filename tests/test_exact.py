@@ -8,15 +8,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from mage.cache import cache_directory
 from mage.errors import ConfigError
-from mage.evaluate.exact import Objective, bayes_optimal, best_memoryless, best_response, references, shown
-from mage.evaluate.exact.security import security_value
-from mage.evaluate.exact.store import cache_directory
-from mage.evaluate.exhaustive import expected_returns
-from mage.evaluate.realise import realisations
-from mage.games.openspiel import load_game
-from mage.players.draws import InexactError
-from mage.players.repeated import distinct_members
+from mage.evaluation.exact import PlanObjective, bayes_optimal, best_memoryless, best_response, references, shown
+from mage.evaluation.exact.enumerate import realisations
+from mage.evaluation.exact.exhaustive import expected_returns
+from mage.evaluation.exact.security import security_value
+from mage.opponents.draws import InexactError
+from mage.opponents.repeated import distinct_members
+from mage.worlds.openspiel.game import load_game
 
 KUHN = [("conservative", 1.0), ("aggressive", 1.0), ("intermediate", 1.0)]
 SEVEN = [(name, 1.0) for name in ("always:rock", "always:paper", "always:scissors")] + [
@@ -47,7 +47,7 @@ def test_kuhn_scripts_have_their_published_values(seat: int, memoryless: str, la
 
 
 def test_kuhn_limit_averaged_over_seats() -> None:
-    both = [bayes_optimal("kuhn_poker", KUHN, seat, 3, Objective.LAST)[-1] for seat in (0, 1)]
+    both = [bayes_optimal("kuhn_poker", KUHN, seat, 3, PlanObjective.LAST)[-1] for seat in (0, 1)]
     assert sum(both) / 2 == near("157/648")
 
 
@@ -127,7 +127,7 @@ def test_best_replies_as_players_reach_the_exact_value(game: str, opponent: str)
 
 
 def test_one_episode_is_the_memoryless_value() -> None:
-    for objective in Objective:
+    for objective in PlanObjective:
         assert bayes_optimal("kuhn_poker", KUHN, 0, 1, objective) == (best_memoryless("kuhn_poker", KUHN, 0, 1),)
 
 
@@ -157,7 +157,7 @@ def test_games_that_are_too_large_say_so(game: str, opponent: str) -> None:
 def test_a_trial_too_long_to_plan_says_so() -> None:
     pool = [(f"behaviour(seed={seed})", 1.0) for seed in range(3)]
     with pytest.raises(InexactError, match="200 episodes"):
-        bayes_optimal("kuhn_poker", pool, 0, 200, Objective.LAST)
+        bayes_optimal("kuhn_poker", pool, 0, 200, PlanObjective.LAST)
 
 
 def test_realisations_list_what_a_maker_can_draw() -> None:
@@ -191,25 +191,25 @@ def test_exact_values_are_shown_as_fractions() -> None:
 
 
 def test_plans_are_read_back_from_disk_and_broken_entries_written_anew() -> None:
-    value = bayes_optimal("rps(rounds=2)", SEVEN, 0, 2, Objective.SUM)
+    value = bayes_optimal("rps(rounds=2)", SEVEN, 0, 2, PlanObjective.SUM)
     (entry,) = (cache_directory() / "exact").iterdir()
     content = entry.read_bytes()
     entry.write_bytes(b"[0.25,0.5]")
-    assert bayes_optimal("rps(rounds=2)", SEVEN, 0, 2, Objective.SUM) == (0.25, 0.5)
+    assert bayes_optimal("rps(rounds=2)", SEVEN, 0, 2, PlanObjective.SUM) == (0.25, 0.5)
     for broken in (b"", content[:-3], b"\xff\x00", b"[1.0]", b'{"a": 1}'):
         entry.write_bytes(broken)
-        assert bayes_optimal("rps(rounds=2)", SEVEN, 0, 2, Objective.SUM) == value
+        assert bayes_optimal("rps(rounds=2)", SEVEN, 0, 2, PlanObjective.SUM) == value
         assert entry.read_bytes() == content
 
 
 def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("not a directory")
     monkeypatch.setenv("MAGE_CACHE", str(tmp_path / "file"))
-    assert bayes_optimal("kuhn_poker", KUHN, 0, 2, Objective.LAST)[-1] == near("5/27")
+    assert bayes_optimal("kuhn_poker", KUHN, 0, 2, PlanObjective.LAST)[-1] == near("5/27")
 
 
 def test_the_cache_tells_opponents_apart() -> None:
-    first = bayes_optimal("rps(rounds=1)", [("always:rock", 1.0), ("always:paper", 1.0)], 0, 2, Objective.SUM)
-    second = bayes_optimal("rps(rounds=1)", [("always:rock", 3.0), ("always:paper", 1.0)], 0, 2, Objective.SUM)
+    first = bayes_optimal("rps(rounds=1)", [("always:rock", 1.0), ("always:paper", 1.0)], 0, 2, PlanObjective.SUM)
+    second = bayes_optimal("rps(rounds=1)", [("always:rock", 3.0), ("always:paper", 1.0)], 0, 2, PlanObjective.SUM)
     assert first == (0.5, 1.0)
     assert second == (0.75, 1.0)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mage.evaluate.exact import Objective, bayes_optimal, best_memoryless, best_response
+from mage.evaluation.exact import PlanObjective, bayes_optimal, best_memoryless, best_response
 
 Strategy = Callable[[int, tuple[int, ...]], Fraction | int]
 """A strategy for Kuhn poker: the probability of a bet by card and betting so far."""
@@ -57,8 +57,8 @@ def test_brute_force_over_pure_strategies_agrees_on_two_episodes(pool: list[str]
         for row, mine in zip(table, strategies, strict=True):
             later = sum((_best_row(table, odds) for odds in _posteriors(mine, members, seat)), Fraction(0))
             last, total = max(last, later), max(total, sum(row, later))
-        assert bayes_optimal("kuhn_poker", opponents, seat, 2, Objective.LAST)[-1] == near(str(last / len(pool)))
-        assert sum(bayes_optimal("kuhn_poker", opponents, seat, 2, Objective.SUM)) == near(str(total / len(pool)))
+        assert bayes_optimal("kuhn_poker", opponents, seat, 2, PlanObjective.LAST)[-1] == near(str(last / len(pool)))
+        assert sum(bayes_optimal("kuhn_poker", opponents, seat, 2, PlanObjective.SUM)) == near(str(total / len(pool)))
 
 
 def _strategies(seat: int) -> Iterator[Strategy]:

@@ -15,15 +15,15 @@ from typer.testing import CliRunner
 
 import mage
 from mage.cli import app
-from mage.config import to_toml
+from mage.config.load import to_toml
 from mage.errors import ConfigError, RecordError
-from mage.learn.checkpoint import checkpoint_path, load_checkpoint, read_state
-from mage.learn.parts import build_parts
 from mage.models.load import load_model
+from mage.training.checkpoint import checkpoint_path, load_checkpoint, read_state
+from mage.training.parts import build_parts
 from tests.tiny import tiny_config
 
 SIZES = ("steps=3", "checkpoint.every=1", "checkpoint.keep=9", "learner.lr=0.01", "seed=3")
-JUDGED = ("evaluation.every=1", 'evaluation.splits=["rps-seven"]', "evaluation.trials=2", "game=rps(rounds=3)")
+JUDGED = ("evaluation.every=1", 'evaluation.splits=["rps-seven"]', "evaluation.trials=2", "world=rps(rounds=3)")
 LORA = ("learner.lora_rank=4", "learner.lr=0.1")
 IDS_BT = torch.tensor([[4, 9, 33, 70, 5, 12, 60, 2, 4, 8, 100, 31]])
 

@@ -17,12 +17,12 @@ from typer.testing import CliRunner
 
 from mage.cli import app
 from mage.errors import ConfigError, MageError, RecordError
-from mage.record.credit import CREDIT, Credit, TurnCredit
-from mage.record.files import JsonLines
-from mage.record.store import RunWriter
+from mage.files import JsonLines
+from mage.runs.credit import CREDIT, Credit, TurnCredit
+from mage.runs.store import RunWriter
 from mage.view import export
 from mage.view.export import Page, export_page
-from mage.view.folder import NotFoundError
+from mage.view.read.folder import NotFoundError
 from tests.recorded import betting, failure, guest_trial, make_task, model_trial
 
 EVIL = "</script><script>document.title='owned'</script><!--<script><img src=x onerror=alert(1)>]]>&lt;\u2028\x00"
@@ -66,7 +66,7 @@ class Parsed(HTMLParser):
 
 
 def made(folder: Path, num: int = 12, kind: str = "duel") -> Path:
-    with RunWriter.create(folder, kind=kind, config={"game": "kuhn_poker"}, seed=0) as writer:
+    with RunWriter.create(folder, kind=kind, config={"world": "kuhn_poker"}, seed=0) as writer:
         writer.append(failure())
         for seed in range(num):
             writer.append(guest_trial(make_task(seed=seed)))
@@ -85,7 +85,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     answer = betting(note=EVIL, says=f"{EVIL} <action>bet</action>")
     trial = model_trial(make_task(opponents=("uniform",)), answer)
     evil = msgspec.structs.replace(trial, agent=msgspec.structs.replace(trial.agent, name=EVIL))
-    with RunWriter.create(folder, kind="train", config={"description": EVIL, "game": EVIL}, seed=0) as writer:
+    with RunWriter.create(folder, kind="train", config={"description": EVIL, "world": EVIL}, seed=0) as writer:
         writer.append(evil)
         writer.append(failure(EVIL))
     lines = JsonLines(folder / "events.jsonl")
@@ -133,7 +133,7 @@ def test_it_answers_as_the_server_would(run: Path) -> None:
     assert answers[""]["name"] == "plain"
     assert answers[""]["trials"] == answers["/api/runs"][0]["trials"] == answers["/trials"]["total"] == 2
     assert [row["number"] for row in answers["/trials"]["rows"]] == [1, 3]
-    assert answers["/trials/3"]["task"]["game"] == "kuhn_poker"
+    assert answers["/trials/3"]["task"]["world"] == "kuhn_poker"
     assert answers["/trials/3"]["number"] == 3
 
 

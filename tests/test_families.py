@@ -7,13 +7,13 @@ from itertools import product
 
 import pytest
 
-from mage.games.openspiel import load_game
-from mage.players.policy import Policy
-from mage.players.repeated import distinct_members, memory_one_members
-from mage.players.table import make_policy
+from mage.opponents.policy import Policy
+from mage.opponents.registry import make_policy
+from mage.opponents.repeated import distinct_members, memory_one_members
 from mage.seeds import stream
 from mage.spec import parse_spec
 from mage.types import Observation
+from mage.worlds.openspiel.game import load_game
 
 ROCK, PAPER, SCISSORS = 0, 1, 2
 COOPERATE, DEFECT = 0, 1

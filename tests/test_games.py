@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from mage.checks.games import check_env
+from mage.checks.worlds import check_env
 from mage.errors import ConfigError, PlayError
-from mage.games import positions
-from mage.games.openspiel import OpenSpielEnv, distinct, known_games, load_game
-from mage.games.positions import Position
-from mage.games.table import GAMES
-from mage.games.world import OpenSpielWorld
 from mage.types import Ending, Task
+from mage.worlds.openspiel import positions
+from mage.worlds.openspiel.game import OpenSpielEnv, distinct, known_games, load_game
+from mage.worlds.openspiel.positions import Position
+from mage.worlds.openspiel.worded import GAMES
+from mage.worlds.openspiel.world import OpenSpielWorld
 from tests.forced import play_forced
 
 _FOOTBALL = 'matrix([[2,0],[0,1]],columns=[[1,0],[0,2]],moves=[opera,football],name="the evening",rounds=2)'

@@ -15,7 +15,7 @@ from mage.engines.scripted import MODELS, ScriptedEngine
 from mage.errors import ConfigError, EngineError
 from mage.protocols import Sampling
 from mage.rollout.group import Job, play_groups, play_trials
-from mage.types import Failure, Memory, Sampled, Task, Trial
+from mage.types import Completion, Failure, Memory, Task, Trial
 from tests.seated import (
     WORLD,
     RandomEngine,
@@ -36,7 +36,7 @@ class SlowFirst(RandomEngine):
 
     async def complete(
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
-    ) -> Sampled:
+    ) -> Completion:
         self.waiting += 1
         self.most_waiting = max(self.most_waiting, self.waiting)
         for _ in range(max(1, 40 - len(self.prompts))):
@@ -100,7 +100,7 @@ class BrokenEngine:
 
     async def complete(
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
-    ) -> Sampled:
+    ) -> Completion:
         raise EngineError("no model at this address")
 
 
@@ -163,10 +163,10 @@ def test_the_scripted_counter_adapts_where_it_remembers() -> None:
 
 
 def test_nothing_under_way_is_refused_instead_of_playing_nothing() -> None:
-    seating = seat_engine(RandomEngine(), make_settings())
+    make_agent = seat_engine(RandomEngine(), make_settings())
 
     async def none_at_a_time() -> list[Trial | Failure]:
-        return [outcome async for outcome in play_trials(WORLD, [(make_task("rps"), 0)], seating, concurrency=0)]
+        return [outcome async for outcome in play_trials(WORLD, [(make_task("rps"), 0)], make_agent, concurrency=0)]
 
     with pytest.raises(ConfigError, match="concurrency = 0"):
         asyncio.run(none_at_a_time())

@@ -17,10 +17,10 @@ from tests.guard.renames import RULES, Key, Left, Moved, Rules, Text, Value
 from tests.guard.trees import GuardError, Tree
 
 RUN = {
-    "config": {"game": "rps", "credit": {"estimator": "agent"}, "batch": {"revisit": 0.5}},
+    "config": {"world": "rps", "credit": {"estimator": "agent-specific"}, "batch": {"revisit": 0.5}},
     "versions": {"mage": "1"},
 }
-TRIAL = {"type": "trial", "scores": [0.1, 0.0], "task": {"game": "rps"}}
+TRIAL = {"type": "trial", "scores": [0.1, 0.0], "task": {"world": "rps"}}
 Change = Callable[[Path], object]
 
 
@@ -79,8 +79,8 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "the last digit": (replace("trials.jsonl", "0.1", "0.10000000000000002"), "[0].scores[0]: 0.1 became 0.1000"),
     "the sign of zero": (replace("trials.jsonl", "0.0", "-0.0"), "[0].scores[1]: 0.0 became -0.0"),
     "an integer for a float": (replace("trials.jsonl", "0.0", "0"), "[0].scores[1]: 0.0 became 0"),
-    "a key less": (replace("run.json", '"game": "rps", ', ""), "run.json: config.game: 'rps' became (missing)"),
-    "a key more": (replace("run.json", '"game"', '"new": 1, "game"'), "config.new: (missing) became 1"),
+    "a key less": (replace("run.json", '"world": "rps", ', ""), "run.json: config.game: 'rps' became (missing)"),
+    "a key more": (replace("run.json", '"world"', '"new": 1, "world"'), "config.new: (missing) became 1"),
     "an ignored key less": (replace("run.json", "versions", "v"), "versions: (ignored) became (missing)"),
     "a line more": (replace("trials.jsonl", "}}", "}}\n{}"), "trials.jsonl: [1]: (missing) became {}"),
     "a missing file": (lambda f: (f / "run/trials.jsonl").unlink(), "run/trials.jsonl: missing in the present tree"),
@@ -106,10 +106,13 @@ def test_what_depends_on_the_clock_or_the_version_is_not_compared(base: Path, pr
 
 
 RENAMES: dict[str, tuple[Change, Rules]] = {
-    "a key": (replace("trials.jsonl", '"game"', '"world"'), Rules(keys=(Key("game", "world", file="*/trials.jsonl"),))),
+    "a key": (
+        replace("trials.jsonl", '"world"', '"world"'),
+        Rules(keys=(Key("world", "world", file="*/trials.jsonl"),)),
+    ),
     "a key in its section": (
-        replace("run.json", '"game"', '"world"'),
-        Rules(keys=(Key("game", "world", under="config"),)),
+        replace("run.json", '"world"', '"world"'),
+        Rules(keys=(Key("world", "world", under="config"),)),
     ),
     "keys that begin alike": (
         replace("trials.jsonl", '"scores"', '"ranks"'),
@@ -121,7 +124,7 @@ RENAMES: dict[str, tuple[Change, Rules]] = {
     ),
     "a section": (
         replace("run.json", '}, "batch": {"revisit": 0.5}', ', "again": 0.5}, "batch": {}'),
-        Rules(moved=(Moved("batch.revisit", "credit.again"),)),
+        Rules(moved=(Moved("batch.replay", "credit.again"),)),
     ),
     "a tensor": (
         lambda f: write_tensors(f / "run/model.safetensors", name="top.weight"),
@@ -131,14 +134,14 @@ RENAMES: dict[str, tuple[Change, Rules]] = {
         lambda f: (f / "run/trials.jsonl").rename(f / "run/games.jsonl"),
         Rules(files={"trials.jsonl": "games.jsonl"}),
     ),
-    "a setting on the card": (replace("README.md", "game =", "world ="), Rules(keys=(Key("game", "world", "*.md"),))),
-    "a word": (replace("said.txt", "game", "world"), Rules(text=(Text(r"^game\b", "world", "renamed", "*said.txt"),))),
+    "a setting on the card": (replace("README.md", "game =", "world ="), Rules(keys=(Key("world", "world", "*.md"),))),
+    "a word": (replace("said.txt", "world", "world"), Rules(text=(Text(r"^game\b", "world", "renamed", "*said.txt"),))),
     "a key that went": (
-        replace("run.json", '"game": "rps", ', ""),
+        replace("run.json", '"world": "rps", ', ""),
         Rules(dropped=(Left("*/run.json", "config.game", "not needed"),)),
     ),
     "a key that came": (
-        replace("run.json", '"game"', '"new": 1, "game"'),
+        replace("run.json", '"world"', '"new": 1, "world"'),
         Rules(added=(Left("*/run.json", "config.new", "new"),)),
     ),
 }
@@ -155,8 +158,8 @@ def test_a_renamed_thing_passes_only_with_its_rule(base: Path, present: Path, na
 
 
 def test_commands_are_translated_in_whole_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scenarios, "COMMANDS", {"game=": "world=", "train rps": "train rock"})
-    assert scenarios.translated("train rps game=rps trial.game=1") == "train rock world=rps trial.game=1"
+    monkeypatch.setattr(scenarios, "COMMANDS", {"world=": "world=", "train rps": "train rock"})
+    assert scenarios.translated("train rps world=rps trial.game=1") == "train rock world=rps trial.game=1"
     assert scenarios.translated("train rps-notes") == "train rps-notes"
     named = scenarios.Scenario("one", ("train rps",), ("train other",))
     assert [named.commands(is_base=is_base) for is_base in (True, False)] == [("train rps",), ("train other",)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mage.evaluate.splits import fingerprint, load_split, split_names
+from mage.evaluation.splits import fingerprint, load_split, split_names
 from mage.splits.__main__ import definitions
 from tests.tree import ROOT, with_tree
 
@@ -53,4 +53,4 @@ def test_shipped_splits_are_their_definitions() -> None:
     assert sorted(split.name for split in definitions()) == split_names()
     for split in definitions():
         assert load_split(split.name) == split, "run python -m mage.splits"
-        assert fingerprint(split.game, split.members, split.episodes) == split.sha256
+        assert fingerprint(split.world, split.members, split.episodes) == split.sha256

@@ -13,12 +13,12 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from mage.cli import app
-from mage.commands.league import league_tables
+from mage.cli.league import league_tables
 from mage.errors import MageError, RecordError
-from mage.population.league import League, found
-from mage.population.members import anchor
-from mage.population.payoffs import Result
-from mage.record.league import LeagueReport, read_league
+from mage.league.members import anchor
+from mage.league.payoffs import MatchScore
+from mage.league.report import LeagueReport, read_league
+from mage.league.state import League, found
 from tests.league_played import LEARNERS, write_league
 from tests.viewed import write_lines, write_train_run
 
@@ -119,9 +119,9 @@ def test_pictures_are_drawn(run: Path, tmp_path: Path) -> None:
 
 def test_what_has_no_figures_is_not_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="plots need the extra plot")
-    from mage.evaluate.league_plots import league_figures
+    from mage.league.plots import league_figures
 
-    league = found([anchor("copy")], [{}, {}]).with_results([Result("learner-0", "copy", 0.5)], 3, 9.0)
+    league = found([anchor("copy")], [{}, {}]).with_results([MatchScore("learner-0", "copy", 0.5)], 3, 9.0)
     report = read_league(with_league(tmp_path / "run", league))
     rows = [{"step": n, "learner-0/rating": n / 10, "learner-1/nash_conv": None} for n in (1, 2)]
     drawn = dict(league_figures(report, rows))
@@ -136,7 +136,7 @@ def test_ratings_have_the_interval_of_what_they_rest_on(tmp_path: Path) -> None:
     """One learner against one anchor: half the score each way, and half the width of the score's interval."""
     scores = (0.0, 1.0, 0.0, 1.0, 0.0, 1.0)
     league = found([anchor("copy"), anchor("beat-last")], [{}])
-    league = league.with_results([Result("learner-0", "copy", score) for score in scores], 3, 1e12)
+    league = league.with_results([MatchScore("learner-0", "copy", score) for score in scores], 3, 1e12)
     report = read_league(with_league(tmp_path / "run", league))
     (payoff,) = report.payoffs
     assert payoff.score.value == pytest.approx(0.5)
@@ -160,7 +160,7 @@ def test_the_ratings_are_those_of_the_league(run: Path) -> None:
 
 @pytest.mark.parametrize(("num", "half_life"), [(1, 9.0), (6, 1e-3)])
 def test_one_result_that_is_not_forgotten_has_no_interval(tmp_path: Path, num: int, half_life: float) -> None:
-    results = [Result("learner-0", "copy", 0.5)] * num
+    results = [MatchScore("learner-0", "copy", 0.5)] * num
     league = found([anchor("copy")], [{}]).with_results(results, 3, half_life)
     report = read_league(with_league(tmp_path / "run", league))
     assert [(payoff.score.low, payoff.score.high) for payoff in report.payoffs] == [(None, None)]
@@ -212,7 +212,7 @@ def test_a_broken_league_is_one_line(tmp_path: Path, content: str) -> None:
     ],
 )
 def test_pay_offs_that_cannot_be_are_refused(tmp_path: Path, column: str, change: dict[str, object], says: str) -> None:
-    league = found([anchor("copy")], [{}]).with_results([Result("learner-0", "copy", 0.5)], 3, 9.0)
+    league = found([anchor("copy")], [{}]).with_results([MatchScore("learner-0", "copy", 0.5)], 3, 9.0)
     run = with_league(tmp_path / "run", league)
     saved = json.loads((run / "league.json").read_text())
     cells = saved["league"]["payoffs"]["cells"]

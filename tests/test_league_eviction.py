@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mage.errors import ConfigError
-from mage.population.eviction import to_evict
-from mage.population.league import League
-from mage.population.members import Kind, learner
+from mage.league.eviction import to_evict
+from mage.league.members import MemberKind, learner
+from mage.league.state import League
 from tests.leagued import anchor, league, snap
 
 
@@ -115,5 +115,5 @@ def test_what_stays_is_few_and_of_every_family(columns: dict[tuple[int, int], li
     families = {m.family for m in made.snapshots}
     assert {m.family for m in left.snapshots} == families
     assert len(left.snapshots) == min(len(made.snapshots), max(most, len(families)))
-    assert all(made.member(name).kind is Kind.SNAPSHOT for name in leaving)
+    assert all(made.member(name).kind is MemberKind.SNAPSHOT for name in leaving)
     assert to_evict(left, most) == []

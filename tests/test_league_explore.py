@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mage.config.schema import Config
 from mage.errors import ConfigError
-from mage.population.explore import BOUNDS, Event, Perturbation, compared, decisions, perturbed
-from mage.population.league import League
-from mage.population.members import learner
-from mage.population.payoffs import Result
-from mage.schema import Config
+from mage.league.explore import BOUNDS, Event, Perturbation, compared, decisions, perturbed
+from mage.league.members import learner
+from mage.league.payoffs import MatchScore
+from mage.league.state import League
 from tests.leagued import anchor, league
 from tests.tree import ROOT
 
@@ -152,7 +152,7 @@ def test_a_league_of_one_has_nobody_to_copy() -> None:
 def test_opponents_that_left_are_not_compared_over() -> None:
     left = CLEAR.retire(["x0", "x1", "x2"], 9)
     assert compared(left, "learner-0", "learner-1") is None
-    late = [Result(f"learner-{i}", name, 1.0) for i in range(2) for name in ("x0", "x1", "x2")]
+    late = [MatchScore(f"learner-{i}", name, 1.0) for i in range(2) for name in ("x0", "x1", "x2")]
     assert compared(left.with_results(late, 10, 8.0), "learner-0", "learner-1") is None
 
 

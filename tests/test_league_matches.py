@@ -7,29 +7,29 @@ from collections.abc import Sequence
 
 import pytest
 
-from mage.config import load_config
-from mage.credit.returns import Goal, Objective
+from mage.config.load import load_config
+from mage.config.schema import Config
+from mage.credit.returns import ReturnSpec
 from mage.credit.steps import agent_turns, credit_group
-from mage.games.world import OpenSpielWorld
-from mage.population.matches import Match, Played, draw_matches, play_matches
-from mage.population.members import anchor, learner, snapshot
-from mage.protocols import Seating
+from mage.league.matches import Match, PlayedMatch, draw_matches, play_matches
+from mage.league.members import anchor, learner, snapshot
+from mage.protocols import AgentFactory
 from mage.rollout.trial import play_seats, seen_from
-from mage.schema import Config
-from mage.types import Memory, Phase, ReplyMode, Task
+from mage.types import Memory, Objective, Phase, ReplyMode, Task
+from mage.worlds.openspiel.world import OpenSpielWorld
 from tests.seated import RandomEngine, make_settings, make_task, seat_engine
 
 FIRST, SECOND = learner(0), learner(1)
 PAST = snapshot(SECOND, 40)
 
 
-def seatings() -> dict[str, Seating]:
+def agent_factories() -> dict[str, AgentFactory]:
     """Everybody with an engine of its own that draws evenly."""
     return {member.id: seat_engine(RandomEngine(), make_settings()) for member in (FIRST, SECOND, PAST)}
 
 
-def played(task: Task, seats: tuple[int, ...], size: int = 3) -> list[Played]:
-    return asyncio.run(play_matches([Match(FIRST.id, task, seats)], size, seatings(), 100))
+def played(task: Task, seats: tuple[int, ...], size: int = 3) -> list[PlayedMatch]:
+    return asyncio.run(play_matches([Match(FIRST.id, task, seats)], size, agent_factories(), 100))
 
 
 def config(*overrides: str) -> Config:
@@ -53,26 +53,26 @@ def test_a_game_of_two_learners_is_a_trial_for_each(game: str, seat: int) -> Non
             assert [t.observation.episode for t in turns if t.phase is Phase.REFLECT] == [0, 1]
             for turn in turns:  # what was sampled stands in the trial's own stream
                 for call in turn.calls:
-                    tokens = trial.streams[call.stream][call.start : call.start + len(call.sampled.tokens)]
-                    assert tokens == call.sampled.tokens
+                    tokens = trial.streams[call.stream][call.start : call.start + len(call.completion.tokens)]
+                    assert tokens == call.completion.tokens
 
 
 def test_each_learner_is_credited_for_what_its_own_seat_gained() -> None:
     task = make_task("kuhn_poker", opponents=(SECOND.spec,), episodes=2)
-    goal = Goal(objective=Objective.CUMULATIVE, turn=1.0, episode=1.0)
+    return_spec = ReturnSpec(objective=Objective.CUMULATIVE, turn=1.0, episode=1.0)
     own, other = played(task, (0, 1))
-    groups = [credit_group(one.group, goal, one.opponents[0], one.learner) for one in (own, other)]
-    assert [(g.learner, g.agent, g.seat) for g in groups] == [(FIRST.id, SECOND.id, 0), (SECOND.id, FIRST.id, 1)]
+    groups = [credit_group(one.group, return_spec, one.opponents[0], one.learner) for one in (own, other)]
+    assert [(g.learner, g.opponent, g.seat) for g in groups] == [(FIRST.id, SECOND.id, 0), (SECOND.id, FIRST.id, 1)]
     for one, credited in zip((own, other), groups, strict=True):
         for trial, steps in zip(one.group.trials, credited.trials, strict=True):
             first, second = trial.scores
-            by_episode = {(step.episode, step.phase): step.ret for step in reversed(steps)}
+            by_episode = {(step.episode, step.phase): step.return_ for step in reversed(steps)}
             assert by_episode[0, Phase.PLAY] == pytest.approx(first + second)  # all that is still to come
             assert by_episode[0, Phase.REFLECT] == pytest.approx(second)
             assert by_episode[1, Phase.PLAY] == pytest.approx(second)
 
 
-def first_moves(groups: Sequence[Played], seat: int) -> set[str | None]:
+def first_moves(groups: Sequence[PlayedMatch], seat: int) -> set[str | None]:
     trials = groups[0].group.trials
     return {next(t.action for t in trial.episodes[0].turns if t.observation.seat == seat) for trial in trials}
 
@@ -107,7 +107,7 @@ def test_forfeits_are_no_skill_and_failures_belong_to_who_drew_the_match() -> No
     (one,) = asyncio.run(play_matches([Match(FIRST.id, task, (0,))], 2, {FIRST.id: silent}, 100))
     assert one.group.trials[0].scores[0] < 0
     assert one.score is None
-    broken = make_task(opponents=(SECOND.spec,), game="kuhn_poker")
+    broken = make_task(opponents=(SECOND.spec,), world="kuhn_poker")
     own, other = asyncio.run(play_matches([Match(FIRST.id, broken, (0, 1))], 2, {FIRST.id: silent}, 100))
     assert [failure.error for failure in own.group.failures] == ["KeyError", "KeyError"]
     assert (own.group.trials, other.group.trials, other.group.failures) == ((), (), ())
@@ -133,8 +133,8 @@ def test_matches_are_drawn_by_the_odds_and_seats_in_turn() -> None:
 
 def test_a_trial_of_the_task_s_own_seat_is_what_play_trial_makes() -> None:
     task, world = make_task(), OpenSpielWorld()
-    seating = seat_engine(RandomEngine(), make_settings())
-    (trial,) = asyncio.run(play_seats(world, task, 0, seating, (0,)))
+    make_agent = seat_engine(RandomEngine(), make_settings())
+    (trial,) = asyncio.run(play_seats(world, task, 0, make_agent, (0,)))
     assert trial.task == task == seen_from(task, 0, "anybody")
 
 

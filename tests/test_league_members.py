@@ -6,28 +6,28 @@ import msgspec
 import pytest
 
 from mage.errors import ConfigError
-from mage.population.league import League, found
-from mage.population.members import Kind, Member, anchor, learner, snapshot
-from mage.population.payoffs import EMPTY, Result
+from mage.league.members import Member, MemberKind, anchor, learner, snapshot
+from mage.league.payoffs import EMPTY, MatchScore
+from mage.league.state import League, found
 from tests.leagued import league, snap, table
 
 
 def test_members_are_named_after_what_they_are() -> None:
     assert anchor("always: rock", 2.0) == Member(
-        "always: rock", Kind.ANCHOR, "always: rock", "always(rock)", weight=2.0
+        "always: rock", MemberKind.ANCHOR, "always: rock", "always(rock)", weight=2.0
     )
-    assert learner(1) == Member("learner-1", Kind.LEARNER, "member:learner-1", "learner-1")
+    assert learner(1) == Member("learner-1", MemberKind.LEARNER, "member:learner-1", "learner-1")
     assert snapshot(learner(1), 40) == Member(
-        "learner-1@40", Kind.SNAPSHOT, "member:learner-1@40", "learner-1", 40, ("learner-1",)
+        "learner-1@40", MemberKind.SNAPSHOT, "member:learner-1@40", "learner-1", 40, ("learner-1",)
     )
 
 
 def test_a_league_is_founded_with_a_learner_for_each_set_of_values() -> None:
     made = found([anchor("copy")], [{"learner.lr": 0.1}, {"learner.lr": 0.2}])
     assert [(m.id, m.kind) for m in made.members] == [
-        ("copy", Kind.ANCHOR),
-        ("learner-0", Kind.LEARNER),
-        ("learner-1", Kind.LEARNER),
+        ("copy", MemberKind.ANCHOR),
+        ("learner-0", MemberKind.LEARNER),
+        ("learner-1", MemberKind.LEARNER),
     ]
     assert made.hyper == {"learner-0": {"learner.lr": 0.1}, "learner-1": {"learner.lr": 0.2}}
     assert (made.payoffs, made.drawn) == (EMPTY, {})
@@ -89,13 +89,15 @@ def test_a_copy_changes_parents_values_and_results_and_keeps_its_place() -> None
 
 def test_cells_of_learners_decay_and_those_between_others_need_not_exist() -> None:
     made = league([anchor("copy"), learner(0)])
-    results = [Result("learner-0", "copy", score) for score in (1.0, 0.0)]
+    results = [MatchScore("learner-0", "copy", score) for score in (1.0, 0.0)]
     assert made.with_results(results, 3, 1.0).payoffs.row("learner-0")["copy"].mean == pytest.approx(1 / 3)
 
 
 def test_a_league_survives_a_checkpoint() -> None:
     made = found([anchor("copy", 3.0)], [{"learner.lr": 0.1}, {"learner.lr": 1 / 3}])
-    made = made.with_results([Result("learner-0", "copy", 1 / 3), Result("learner-1", "learner-0", 0.1)], 1, 7.0)
+    made = made.with_results(
+        [MatchScore("learner-0", "copy", 1 / 3), MatchScore("learner-1", "learner-0", 0.1)], 1, 7.0
+    )
     made = made.with_snapshot("learner-0", 2).with_copy("learner-1", "learner-0", {"learner.lr": 0.12})
     made = made.retire(["learner-0@2"], 5).with_drawn({"learner-0": {"copy": 1.0}})
     restored = msgspec.json.decode(msgspec.json.encode(made), type=League)

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mage.errors import ConfigError, PlayError
-from mage.population.payoffs import EMPTY, Cell, Payoffs, Result
+from mage.league.payoffs import EMPTY, MatchScore, PayoffCell, Payoffs
 from tests.leagued import FOREVER, table
 
 scores = st.integers(-8, 8).map(lambda n: n / 8)
 
 
-def cell(*seen: float, decay: float = 1.0) -> Cell:
-    made = Cell.of(seen[0], 0)
+def cell(*seen: float, decay: float = 1.0) -> PayoffCell:
+    made = PayoffCell.of(seen[0], 0)
     for step, score in enumerate(seen[1:], start=1):
         made = made.plus(score, step, decay)
     return made
@@ -26,7 +26,7 @@ def cell(*seen: float, decay: float = 1.0) -> Cell:
 
 def test_a_cell_without_decay_is_the_plain_mean_and_variance() -> None:
     made = cell(1.0, 0.0, 0.5, -1.0, 1.0)
-    assert made == Cell(5.0, 1.5, 3.25, 5, 4, 5.0)
+    assert made == PayoffCell(5.0, 1.5, 3.25, 5, 4, 5.0)
     assert made.mean == pytest.approx(0.3)
     assert made.variance == pytest.approx((3.25 - 1.5**2 / 5) / 4)
     assert made.effective == 5.0
@@ -83,7 +83,9 @@ def test_the_pooled_variance_counts_degrees_of_freedom() -> None:
 
 
 def test_only_cells_of_the_living_decay() -> None:
-    results = [Result(row, column, score) for row, column in (("a", "x"), ("a", "b"), ("c", "x")) for score in (1, 0)]
+    results = [
+        MatchScore(row, column, score) for row, column in (("a", "x"), ("a", "b"), ("c", "x")) for score in (1, 0)
+    ]
     payoffs = EMPTY.with_results(results, 7, 1.0, ["b"])
     assert [payoffs.row("a")[name].weight for name in ("x", "b")] == [2.0, 1.5]
     payoffs = EMPTY.with_results(results, 7, 1.0, ["a"])
@@ -93,24 +95,24 @@ def test_only_cells_of_the_living_decay() -> None:
 
 
 def test_after_a_half_life_of_observations_the_first_weighs_half() -> None:
-    payoffs = EMPTY.with_results([Result("a", "x", 1.0)] + [Result("a", "x", 0.0)] * 4, 0, 4.0, ["a"])
+    payoffs = EMPTY.with_results([MatchScore("a", "x", 1.0)] + [MatchScore("a", "x", 0.0)] * 4, 0, 4.0, ["a"])
     assert payoffs.row("a")["x"].total == pytest.approx(0.5)
 
 
 def test_nobody_is_recorded_against_itself() -> None:
-    assert EMPTY.with_results([Result("a", "a", 1.0)], 0, 8.0, ["a"]) == EMPTY
+    assert EMPTY.with_results([MatchScore("a", "a", 1.0)], 0, 8.0, ["a"]) == EMPTY
 
 
 def test_results_do_not_change_the_table_they_are_added_to() -> None:
     before = table({"a": {"x": [1.0]}})
-    before.with_results([Result("a", "x", 0.0), Result("b", "y", 0.0)], 1, 8.0, ())
+    before.with_results([MatchScore("a", "x", 0.0), MatchScore("b", "y", 0.0)], 1, 8.0, ())
     assert before == table({"a": {"x": [1.0]}})
 
 
 @pytest.mark.parametrize("score", [nan, inf])
 def test_a_score_that_is_no_number_is_refused(score: float) -> None:
     with pytest.raises(PlayError, match=f"a against x: a score must be a finite number, not {score}"):
-        EMPTY.with_results([Result("a", "x", score)], 0, 8.0, ())
+        EMPTY.with_results([MatchScore("a", "x", score)], 0, 8.0, ())
 
 
 @pytest.mark.parametrize("half_life", [0.0, -1.0, nan])
@@ -145,7 +147,7 @@ def test_a_learner_that_copied_another_begins_with_half_its_evidence() -> None:
         }
     )
     new = payoffs.inherit("b", "a")
-    assert new.row("b") == {"x": Cell(1.0, 0.5, 0.5, 2, 0, 0.5), "c": Cell(0.5, 0.5, 0.5, 1, 0, 0.25)}
+    assert new.row("b") == {"x": PayoffCell(1.0, 0.5, 0.5, 2, 0, 0.5), "c": PayoffCell(0.5, 0.5, 0.5, 1, 0, 0.25)}
     assert new.row("b")["x"].mean == payoffs.row("a")["x"].mean
     assert new.row("b")["x"].error(0.3) == payoffs.row("a")["x"].error(0.3)
     assert list(new.row("a")) == ["x", "c"], "what it scored against the old b is about somebody who is gone"
@@ -159,7 +161,7 @@ def test_who_was_not_met_by_a_third_is_unknown_to_it_after_a_copy() -> None:
 
 def test_halved_evidence_gives_way_twice_as_fast() -> None:
     new = table({"a": {"x": [1.0, 1.0]}, "b": {"x": [0.0]}}).inherit("b", "a")
-    later = new.with_results([Result("b", "x", 0.0)], 9, FOREVER, ())
+    later = new.with_results([MatchScore("b", "x", 0.0)], 9, FOREVER, ())
     assert later.row("b")["x"].mean == pytest.approx(0.5)
 
 
@@ -178,11 +180,13 @@ def test_distance_is_root_mean_square_over_common_learners() -> None:
 
 
 members = st.sampled_from(["a", "b", "x", "y"])
-played = st.lists(st.builds(Result, st.sampled_from(["a", "b"]), members, scores), max_size=12)
+played = st.lists(st.builds(MatchScore, st.sampled_from(["a", "b"]), members, scores), max_size=12)
 
 
 @given(played, played, st.floats(0.1, 100))
-def test_a_table_survives_a_checkpoint_and_goes_on_alike(first: list[Result], then: list[Result], life: float) -> None:
+def test_a_table_survives_a_checkpoint_and_goes_on_alike(
+    first: list[MatchScore], then: list[MatchScore], life: float
+) -> None:
     payoffs = EMPTY.with_results(first, 1, life, ["a", "b"])
     restored = msgspec.json.decode(msgspec.json.encode(payoffs), type=Payoffs)
     assert restored == payoffs

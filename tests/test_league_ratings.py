@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mage.errors import ConfigError
-from mage.population.members import learner
-from mage.population.payoffs import Result
+from mage.league.members import learner
+from mage.league.payoffs import MatchScore
 from tests.leagued import anchor, league, snap
 
 
@@ -65,7 +65,7 @@ def test_before_any_result_the_first_learner_leads() -> None:
 def test_the_retired_are_not_rated() -> None:
     made = league([learner(0), snap(0, 1)], {"learner-0": {"learner-0@1": [1.0]}}).retire(["learner-0@1"], 2)
     assert made.ratings() == {"learner-0": 0.0}
-    late = [Result("learner-0", "learner-0@1", 1.0), Result("learner-9", "learner-0", 1.0)]
+    late = [MatchScore("learner-0", "learner-0@1", 1.0), MatchScore("learner-9", "learner-0", 1.0)]
     assert made.with_results(late, 3, 8.0).ratings() == {"learner-0": 0.0}
 
 

@@ -10,14 +10,15 @@ import msgspec
 import pytest
 
 import mage
-from mage.config import load_config
-from mage.engines.local import LocalEngine
+from mage.config.load import load_config
+from mage.engines.local.engine import LocalEngine
 from mage.errors import ConfigError
-from mage.learn import bench, pool
-from mage.learn.league_progress import LeagueState
-from mage.learn.run import check_start
-from mage.population.members import Kind
-from mage.record.files import count_lines, read_lines
+from mage.files import count_lines, read_lines
+from mage.league.members import MemberKind
+from mage.training import league_policies as policies
+from mage.training import model_cache as model_cache
+from mage.training.league_recorder import LeagueState
+from mage.training.run import check_start
 from tests.documented import documented, fits
 from tests.processes import Mage, alone, when
 
@@ -59,8 +60,8 @@ dead = "drop"
 
 [credit]
 episode = 0.9
-estimator = "agent"
-options = {{ scale = "agent", unit = "turn" }}
+estimator = "agent-specific"
+options = {{ scale = "opponent", unit = "turn" }}
 
 [learner]
 lr = 0.02
@@ -121,8 +122,8 @@ def test_every_engine_of_a_league_has_as_many_slots_as_asked_for(
             made.append(slots)
             super().__init__(*args, slots=slots, **options)
 
-    monkeypatch.setattr(bench, "LocalEngine", Counted)
-    monkeypatch.setattr(pool, "LocalEngine", Counted)
+    monkeypatch.setattr(model_cache, "LocalEngine", Counted)
+    monkeypatch.setattr(policies, "LocalEngine", Counted)
     mage.train(
         str(recipe), {"agent.slots": 5, "steps": 1, "evaluation.splits": []}, folder=tmp_path / "run", quiet=True
     )
@@ -140,8 +141,8 @@ def test_one_learner_against_the_population_alone_needs_one_engine_and_never_mee
             made.append(self)
             super().__init__(*args, **options)
 
-    monkeypatch.setattr(bench, "LocalEngine", Counted)
-    monkeypatch.setattr(pool, "LocalEngine", Counted)
+    monkeypatch.setattr(model_cache, "LocalEngine", Counted)
+    monkeypatch.setattr(policies, "LocalEngine", Counted)
     alone = {"league.learners": 1, "league.itself": False, "league.snapshot_every": 0, "league.exploit_every": 0}
     hard = {"league.sampler": "prioritised", "league.options": {"kind": "hard"}}
     short = {"steps": 3, "evaluation.splits": [], "league.nashconv_every": 0}
@@ -259,9 +260,9 @@ def test_adapters_of_one_base_are_a_league_too(mage: Mage, recipe: Path, tmp_pat
     ended = mage("train", recipe, "learner.lora_rank=2", "steps=4", "evaluation.splits=[]", "--run", folder)
     assert ended.code == 0, ended.said
     league = standing(folder).league
-    assert {member.kind for member in league.members} == set(Kind)
+    assert {member.kind for member in league.members} == set(MemberKind)
     for member in (*league.learners, *league.snapshots):
-        place = "snapshots" if member.kind is Kind.SNAPSHOT else "checkpoints/step-000004/learners"
+        place = "snapshots" if member.kind is MemberKind.SNAPSHOT else "checkpoints/step-000004/learners"
         assert (folder / place / member.id / "adapter_model.safetensors").is_file()
 
 
@@ -270,7 +271,7 @@ def test_adapters_of_one_base_are_a_league_too(mage: Mage, recipe: Path, tmp_pat
     [
         ("batch.groups=13", "must be shared out among 3 learners"),
         ("batch.dead=resample", "a league replaces no groups"),
-        ("batch.revisit=0.5", "a league meets no task again"),
+        ("batch.replay=0.5", "a league meets no task again"),
         ("league.sampler=fair", "unknown sampler 'fair'"),
         ('league.explore=["learner.epochs"]', "'learner.epochs' cannot be explored"),
         ("credit.estimator=cloning", "nobody is taught in a league"),

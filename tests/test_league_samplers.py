@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mage.errors import ConfigError
-from mage.population.league import League
-from mage.population.members import learner
-from mage.population.payoffs import Result
-from mage.population.samplers import NAMES, PLAIN, Anchored, draw_member, make_sampler, meta_strategy
+from mage.league.members import learner
+from mage.league.payoffs import MatchScore
+from mage.league.samplers import NAMES, PLAIN, Anchored, draw_member, make_sampler, meta_strategy
+from mage.league.state import League
 from tests.leagued import anchor, league, snap
 from tests.tree import ROOT
 
@@ -189,7 +189,7 @@ def test_who_only_pays_is_not_met_beyond_the_floor() -> None:
 def test_who_has_not_been_met_by_all_keeps_an_even_share() -> None:
     full = pure(RECTANGLE)
     made = League((*full.anchors, anchor("w"), *full.learners), full.payoffs, {}, {})
-    made = made.with_results([Result("learner-0", "w", -1.0)], 1, 8.0)
+    made = made.with_results([MatchScore("learner-0", "w", -1.0)], 1, 8.0)
     expected = {"x": 0.3375, "y": 0.3375, "z": 0.075, "w": 0.25}
     assert meta(made, {"floor": 0.3}) == pytest.approx(expected, abs=0.01)
 

@@ -12,9 +12,9 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, Gemma2Config, GraniteConfig, PretrainedConfig
 
 from mage.errors import ConfigError
-from mage.learn.batch import micro_batches
-from mage.learn.learner import Learner, LearnError
-from mage.learn.parts import Parts, learner_settings
+from mage.learners.batch import micro_batches
+from mage.learners.local import Learner, LearnError
+from mage.training.parts import Parts, learner_settings
 from mage.types import Phase, Sample, Weight
 from tests.learner_made import MODES, copied, fresh, played_notes
 from tests.tiny import logprobs, read, samples_of, sharpen, tiny_config, tiny_parts, with_advantage

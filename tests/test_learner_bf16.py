@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from mage.learn.learner import Learner
-from mage.learn.master import Masters
+from mage.learners.local import Learner
+from mage.learners.master_weights import MasterWeights
 from tests.made import made_model, made_samples, made_settings
 
 BFLOAT = torch.bfloat16
@@ -21,14 +21,14 @@ def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
-def masters(learner: Learner) -> dict[str, Tensor]:
+def master_weights(learner: Learner) -> dict[str, Tensor]:
     prefix = "master/"
     return {n.removeprefix(prefix): t.clone() for n, t in learner.state()[0].items() if n.startswith(prefix)}
 
 
 def test_gradients_are_summed_in_float32() -> None:
     parameter = torch.nn.Parameter(torch.ones(1, dtype=BFLOAT))
-    kept = Masters([("p", parameter)], lr=1.0, weight_decay=0.0)
+    kept = MasterWeights([("p", parameter)], lr=1.0, weight_decay=0.0)
     for gradient in (1.0, *[2.0**-9] * 256):  # in bfloat16, 1 + 2^-9 is 1
         parameter.grad = torch.tensor([gradient], dtype=BFLOAT)
         kept.gather()
@@ -43,15 +43,15 @@ def test_gradients_are_summed_in_float32() -> None:
 def test_updates_too_small_for_bfloat16_add_up() -> None:
     samples = made_samples()
     learner = Learner(made_model(BFLOAT), made_settings("learner.lr=1e-6"))
-    first, before = masters(learner), copied(learner.weights())
+    first, before = master_weights(learner), copied(learner.weights())
     learner.update(samples)
     norm = "model.norm.weight"  # ones, whose neighbours in bfloat16 are 1/256 and 1/128 away
     assert torch.equal(learner.weights()[norm], before[norm])
-    moved = (masters(learner)[norm] - first[norm]).abs()
+    moved = (master_weights(learner)[norm] - first[norm]).abs()
     assert 5e-7 < moved.max() < 2e-6
     for _ in range(5):
         learner.update(samples)
-    assert (masters(learner)[norm] - first[norm]).abs().max() > 2 * moved.max()
+    assert (master_weights(learner)[norm] - first[norm]).abs().max() > 2 * moved.max()
 
 
 def test_the_model_has_the_masters_numbers_rounded_where_it_had_its_own() -> None:
@@ -60,7 +60,7 @@ def test_the_model_has_the_masters_numbers_rounded_where_it_had_its_own() -> Non
     before = copied(learner.weights())
     for _ in range(2):
         learner.update(made_samples())
-    for name, master in masters(learner).items():
+    for name, master in master_weights(learner).items():
         assert master.dtype is torch.float32
         assert torch.equal(learner.weights()[name], master.to(BFLOAT))
         assert not torch.equal(learner.weights()[name], before[name])
@@ -74,11 +74,11 @@ def test_it_learns_as_in_float32() -> None:
     rough, exact = (Learner(made_model(dtype), made_settings("learner.lr=0.003")) for dtype in (BFLOAT, torch.float32))
     start = copied(exact.weights())
     for _ in range(3):
-        figures, wanted = rough.update(samples), exact.update(samples)
-        assert figures["learner/loss"] == pytest.approx(wanted["learner/loss"], abs=0.03)
-        assert figures["learner/grad_norm"] == pytest.approx(wanted["learner/grad_norm"], rel=0.1)
-    found = torch.cat([(t - start[n]).flatten() for n, t in sorted(masters(rough).items())])
-    right = torch.cat([(exact.weights()[n] - start[n]).flatten() for n in sorted(masters(rough))])
+        metrics, wanted = rough.update(samples), exact.update(samples)
+        assert metrics["learner/loss"] == pytest.approx(wanted["learner/loss"], abs=0.03)
+        assert metrics["learner/grad_norm"] == pytest.approx(wanted["learner/grad_norm"], rel=0.1)
+    found = torch.cat([(t - start[n]).flatten() for n, t in sorted(master_weights(rough).items())])
+    right = torch.cat([(exact.weights()[n] - start[n]).flatten() for n in sorted(master_weights(rough))])
     assert torch.cosine_similarity(found, right, dim=0) > 0.9
 
 
@@ -114,11 +114,11 @@ def test_masters_cross_from_one_precision_to_the_other() -> None:
     rough, exact = (Learner(made_model(dtype), settings) for dtype in (BFLOAT, torch.float32))
     rough.update(made_samples())
     exact.restore(rough.weights(), *rough.state())
-    for name, master in masters(rough).items():
+    for name, master in master_weights(rough).items():
         assert torch.equal(exact.weights()[name], master), name
     exact.update(made_samples())
     rough.restore(exact.weights(), *exact.state())
-    for name, master in masters(rough).items():
+    for name, master in master_weights(rough).items():
         assert torch.equal(exact.weights()[name], master), name
 
 

@@ -7,8 +7,8 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from mage.errors import ConfigError
-from mage.learn.forward import Policy, compile_layers, is_compiled
-from mage.learn.learner import Learner
+from mage.learners.forward import PolicyModel, compile_layers, is_compiled
+from mage.learners.local import Learner
 from tests.made import made_model, made_samples, made_settings
 
 
@@ -49,7 +49,7 @@ def test_what_has_no_layers_cannot_be_compiled() -> None:
 
 def test_layers_are_left_alone_unless_told() -> None:
     model = made_model()
-    Policy(model, 1.0, compiled=False)
+    PolicyModel(model, 1.0, compiled=False)
     assert all(layer._compiled_call_impl is None for layer in model.model.layers)
-    Policy(model, 1.0, compiled=True)
+    PolicyModel(model, 1.0, compiled=True)
     assert all(layer._compiled_call_impl is not None for layer in model.model.layers)

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from mage.learn.batch import MicroBatch, micro_batches
-from mage.learn.forward import Policy
-from mage.learn.head import SMALL_VOCABULARY, Head
-from mage.learn.losses import Reading, evenness, read_logits
+from mage.learners.batch import MicroBatch, micro_batches
+from mage.learners.forward import PolicyModel
+from mage.learners.head import SMALL_VOCABULARY, Head
+from mage.learners.losses import Exploitability, evenness, read_logits
 from mage.types import Weight
 from tests.made import VOCABULARY, made_model, made_samples
 
@@ -24,16 +24,16 @@ def one_batch(**changes: Any) -> MicroBatch:
     return batch
 
 
-def plainly(model: Any, batch: MicroBatch) -> Reading:
+def plainly(model: Any, batch: MicroBatch) -> Exploitability:
     """Log-probabilities, entropies and evenness from all logits of a plain forward pass."""
     logits_BTV = model(input_ids=batch.tokens_BT, use_cache=False).logits.float()
     logits_NV = logits_BTV[batch.rows_N, batch.before_N] / TEMPERATURE
     return read_logits(logits_NV, batch.targets_N, batch.allowed_NK, [evenness])
 
 
-def through_head(model: Any, batch: MicroBatch, chunk_bytes: int) -> Reading:
+def through_head(model: Any, batch: MicroBatch, chunk_bytes: int) -> Exploitability:
     head = Head(model, TEMPERATURE, compiled=False, chunk_bytes=chunk_bytes)
-    return head.read(Policy(model, TEMPERATURE, compiled=False).hidden(batch), batch, [evenness])
+    return head.read(PolicyModel(model, TEMPERATURE, compiled=False).hidden(batch), batch, [evenness])
 
 
 def gradients(model: Any, logprobs_N: Tensor, entropy_N: Tensor, evenness_N: Tensor) -> dict[str, Tensor]:
@@ -77,7 +77,7 @@ class Widest(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def test_few_logits_exist_at_a_time_and_none_where_tokens_were_chosen_from_some_ids(reply: int, widest: int) -> None:
     model, batch = made_model(tie_word_embeddings=False), one_batch(reply=reply)
     with torch.no_grad():
-        hidden_ND = Policy(model, TEMPERATURE, compiled=False).hidden(batch)
+        hidden_ND = PolicyModel(model, TEMPERATURE, compiled=False).hidden(batch)
         head = Head(model, TEMPERATURE, compiled=False, chunk_bytes=4 * VOCABULARY * 4)
         with Widest(model.lm_head.weight) as seen:
             head.read(hidden_ND, batch)
@@ -89,7 +89,7 @@ def test_bfloat16_logits_are_not_rounded() -> None:
     model, batch = made_model(torch.bfloat16), one_batch()
     with torch.no_grad():
         model.model.norm.weight.mul_(8.0)  # logits of tens, as trained models have them
-        hidden_ND = Policy(model, TEMPERATURE, compiled=False).hidden(batch)
+        hidden_ND = PolicyModel(model, TEMPERATURE, compiled=False).hidden(batch)
         exact_NV = hidden_ND.double() @ model.lm_head.weight.double().T / TEMPERATURE
         exact, _ = read_logits(exact_NV, batch.targets_N, batch.allowed_NK)
         found, _, _ = through_head(model, batch, 2**29)

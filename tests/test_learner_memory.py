@@ -11,9 +11,9 @@ from torch import Tensor
 from transformers import LlamaForCausalLM, LlamaModel
 
 from mage.errors import ConfigError
-from mage.learn.batch import cut, each_micro_batch, micro_batches
-from mage.learn.learner import Learner, LearnError
-from mage.learn.tally import Tally
+from mage.learners.batch import each_micro_batch, micro_batches, partition
+from mage.learners.local import Learner, LearnError
+from mage.learners.metric_sums import MetricSums
 from mage.types import Weight
 from tests.made import made_model, made_samples, made_settings
 from tests.tree import ROOT
@@ -183,9 +183,9 @@ def test_values_of_many_sequences_are_those_of_each() -> None:
 
 def test_lengths_are_padded_to_multiples_within_the_budget() -> None:
     samples = made_samples(8)
-    cuts = cut(samples, 100, multiple=16)
-    assert [len(chosen) for chosen in cuts] == [2, 2, 3, 1]
-    for chosen, batch in zip(cuts, each_micro_batch(samples, Weight.TURN, cuts, multiple=16), strict=True):
+    partitions = partition(samples, 100, multiple=16)
+    assert [len(chosen) for chosen in partitions] == [2, 2, 3, 1]
+    for chosen, batch in zip(partitions, each_micro_batch(samples, Weight.TURN, partitions, multiple=16), strict=True):
         longest = max(len(samples[i].tokens) for i in chosen)
         assert batch.tokens_BT.shape[1] in range(longest, longest + 16)
         assert batch.tokens_BT.shape[1] % 16 == 0
@@ -195,11 +195,11 @@ def test_lengths_are_padded_to_multiples_within_the_budget() -> None:
 
 
 def test_a_tally_takes_what_another_holds() -> None:
-    tally, other = Tally(), Tally()
-    for each, number in ((tally, 1.0), (other, 4.0)):
+    sums, other = MetricSums(), MetricSums()
+    for each, number in ((sums, 1.0), (other, 4.0)):
         each.add("count", number)
         each.mean("mean", number, 1)
         each.tensor("rows", torch.tensor([number, number + 1.0]))
         each.tensor("none", torch.tensor([]))
-    tally.take(other)
-    assert tally.report() == {"count": 5.0, "mean": 2.5, "rows": 3.0}
+    sums.take(other)
+    assert sums.report() == {"count": 5.0, "mean": 2.5, "rows": 3.0}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mage.learn.learner import LearnError, load_weights
-from mage.learn.parts import Parts
+from mage.learners.local import LearnError, load_weights
+from mage.training.parts import Parts
 from mage.types import Sample
 from tests.learner_made import copied, fresh, played_notes
 from tests.tiny import tiny_parts

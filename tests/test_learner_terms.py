@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from mage.learn.parts import Parts
+from mage.training.parts import Parts
 from mage.types import Divergence, Phase, Sample
 from tests.learner_made import MODES, fresh, played_notes
 from tests.tiny import play, sharpen, tiny_parts, with_advantage

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mage.learn.batch import cut, each_micro_batch
-from mage.learn.learner import Learner
+from mage.learners.batch import each_micro_batch, partition
+from mage.learners.local import Learner
 from mage.types import Sample, Weight
 from tests.made import made_model, made_samples, made_settings
 from tests.tiny import samples_of, sharpen, tiny_parts, with_advantage
@@ -16,9 +16,11 @@ NOTES = ("agent.memory=both", "agent.reflection_tokens=6")
 
 def text_of(samples: list[Sample], budget: int) -> dict[int, list[int]]:
     """Positions of text by sample."""
-    cuts = cut(samples, budget)
+    partitions = partition(samples, budget)
     found: dict[int, list[int]] = {}
-    for chosen, batch in zip(cuts, each_micro_batch(samples, Weight.TURN, cuts, with_text=True), strict=True):
+    for chosen, batch in zip(
+        partitions, each_micro_batch(samples, Weight.TURN, partitions, with_text=True), strict=True
+    ):
         for row, before in zip(batch.text_rows_P.tolist(), batch.text_before_P.tolist(), strict=True):
             found.setdefault(chosen[row], []).append(before + 1)
     return found
@@ -38,9 +40,11 @@ def test_text_is_all_but_what_was_drawn_from_the_whole_vocabulary() -> None:
 def test_shares_of_all_micro_batches_sum_to_one() -> None:
     samples = samples_of(sharpen(tiny_parts(*NOTES)))
     for budget in (1, 700, 10**6):
-        batches = list(each_micro_batch(samples, Weight.TURN, cut(samples, budget), with_text=True))
+        batches = list(each_micro_batch(samples, Weight.TURN, partition(samples, budget), with_text=True))
         assert sum(b.text_share * len(b.text_rows_P) for b in batches) == pytest.approx(1.0)
-    assert len(next(each_micro_batch(samples, Weight.TURN, cut(samples, 700))).text_rows_P) == 0, "only when asked for"
+    assert len(next(each_micro_batch(samples, Weight.TURN, partition(samples, 700))).text_rows_P) == 0, (
+        "only when asked for"
+    )
 
 
 def test_the_loss_is_the_mean_surprise_of_a_plain_pass() -> None:

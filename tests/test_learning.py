@@ -11,16 +11,16 @@ from rich.console import Console
 
 from mage.credit.stats import EMPTY
 from mage.credit.steps import agent_turns
-from mage.learn.checkpoint import checkpoints, read_state
-from mage.learn.parts import Parts
-from mage.learn.progress import Progress
-from mage.learn.run import go, start
-from mage.train import collect, to_batch
+from mage.training.checkpoint import checkpoints, read_state
+from mage.training.loop import collect, to_batch
+from mage.training.parts import Parts
+from mage.training.recorder import RunRecorder
+from mage.training.run import go, start
 from mage.types import Group, Phase
-from tests.tiny import judged, play, tiny_config, tiny_parts
+from tests.tiny import evaluated, play, tiny_config, tiny_parts
 
 ONE_ARM = (
-    "game=rps(rounds=1)",
+    "world=rps(rounds=1)",
     "trial.episodes=1",
     'population.members=["always:rock"]',
     "agent.memory=none",
@@ -34,20 +34,20 @@ def steps_of(parts: Parts, num: int) -> list[dict[str, float]]:
     """The loop without a directory: play, credit, update."""
     stats, found = EMPTY, []
     for step in range(num):
-        groups, figures = asyncio.run(collect(parts.config, parts, step, stats))
+        groups, metrics = asyncio.run(collect(parts.config, parts, step, stats))
         credited = parts.credit(groups)
         advantages, stats = parts.estimator.estimate(credited, stats)
-        figures |= parts.learner.update(to_batch(groups, credited, advantages, range(len(groups))))
-        found.append(figures)
+        metrics |= parts.learner.update(to_batch(groups, credited, advantages, range(len(groups))))
+        found.append(metrics)
     return found
 
 
 def test_the_winning_move_is_found() -> None:
     found = steps_of(tiny_parts(*ONE_ARM), 30)
-    scores = [figures["score/episode_1"] for figures in found]
+    scores = [metrics["score/episode_1"] for metrics in found]
     assert scores[0] < 0.5
     assert sum(scores[-5:]) / 5 > 0.8
-    assert max(figures["gap/mean_difference"] for figures in found) < 1e-4
+    assert max(metrics["gap/mean_difference"] for metrics in found) < 1e-4
 
 
 RECIPES = {
@@ -59,7 +59,7 @@ RECIPES = {
 }
 
 
-def run(folder: Path, *overrides: str) -> Progress:
+def run(folder: Path, *overrides: str) -> RunRecorder:
     """A whole run in a directory."""
     start(tiny_config(*overrides), folder)
     return go(folder, Console(quiet=True))
@@ -71,8 +71,8 @@ def metrics(folder: Path) -> list[dict[str, float]]:
 
 @pytest.mark.parametrize("estimator", RECIPES)
 def test_every_estimator_trains(estimator: str, tmp_path: Path) -> None:
-    progress = run(tmp_path / "run", "steps=2", f"credit.estimator={estimator}", *RECIPES[estimator])
-    assert progress.is_finished
+    recorder = run(tmp_path / "run", "steps=2", f"credit.estimator={estimator}", *RECIPES[estimator])
+    assert recorder.is_finished
     first, second = metrics(tmp_path / "run")
     assert first["learner/grad_norm"] > 0
     assert max(first["gap/mean_difference"], second["gap/mean_difference"]) < 1e-4
@@ -82,9 +82,9 @@ def test_every_estimator_trains(estimator: str, tmp_path: Path) -> None:
 
 def test_statistics_are_part_of_a_checkpoint(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    progress = run(folder, "steps=2", "credit.estimator=reinforce", "credit.options={}", "checkpoint.every=1")
-    assert progress.stats != EMPTY
-    assert read_state(checkpoints(folder / "checkpoints")[-1]).stats == progress.stats
+    recorder = run(folder, "steps=2", "credit.estimator=reinforce", "credit.options={}", "checkpoint.every=1")
+    assert recorder.stats != EMPTY
+    assert read_state(checkpoints(folder / "checkpoints")[-1]).stats == recorder.stats
 
 
 def trained_turns(groups: list[Group], advantages: list[list[list[float]]]) -> set[tuple[int, float, tuple[int, ...]]]:
@@ -105,7 +105,7 @@ def test_every_trial_is_trained_by_its_own_advantages_on_all_its_turns() -> None
     advantages, _ = parts.estimator.estimate(parts.credit(groups), EMPTY)
     assert len({numbers for trials in advantages for numbers in trials}) > 2
     expected = trained_turns(groups, [[list(numbers) for numbers in trials] for trials in advantages])
-    samples = judged(parts, groups)
+    samples = evaluated(parts, groups)
     found = {
         (position, sample.advantages[i], sample.tokens[: position + 1])
         for sample in samples

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import pytest
 
-from mage.learn.parts import Parts
+from mage.training.parts import Parts
 from mage.types import Group
-from tests.tiny import judged, tiny_parts
+from tests.tiny import evaluated, tiny_parts
 
 LIMIT = 4.05
 
@@ -47,7 +47,7 @@ def through(parts: Parts) -> int:
 
 def cost(episodes: int, game: str) -> Cost:
     parts = tiny_parts(
-        f"game={game}",
+        f"world={game}",
         f"trial.episodes={episodes}",
         "agent.memory=history",
         "agent.reply=choice",
@@ -60,7 +60,7 @@ def cost(episodes: int, game: str) -> Cost:
     assert len(trials) == 8
     assert not [trial for trial in trials if trial.overflows or len(trial.episodes) != episodes]
     assert all(len(trial.streams) == 1 for trial in trials), "history only ever grows"
-    report = parts.learner.update(judged(parts, groups))
+    report = parts.learner.update(evaluated(parts, groups))
     return Cost(alone, together, report["learner/tokens"], sum(len(trial.streams[0]) for trial in trials))
 
 

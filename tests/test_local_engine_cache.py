@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from mage.engines.local import LocalEngine
-from mage.games.world import OpenSpielWorld
-from mage.models.load import Loaded
-from mage.players.agent import AgentSettings, LanguageAgent
+from mage.agents.language import AgentSettings, LanguageAgent
+from mage.engines.local.engine import LocalEngine
+from mage.models.load import LoadedModel
 from mage.rollout.group import play_groups
 from mage.types import Group, Memory, ReplyMode, Task
+from mage.worlds.openspiel.world import OpenSpielWorld
 from tests.engine_made import ask_all, assert_exact, choices, family, nano, prompts, run
 
 
@@ -30,16 +30,16 @@ def test_a_trials_next_call_pays_only_for_its_new_tokens() -> None:
     engine = LocalEngine(loaded, slots=8)
     (prompt,) = prompts(loaded, 1)
     options = choices(loaded, "rock", "paper")
-    (sampled,) = run(ask_all(engine, [prompt], options))
+    (completion,) = run(ask_all(engine, [prompt], options))
     assert engine.counters() | {"hits": 0, "reused": 0} == engine.counters()
     assert engine.counters()["read"] == len(prompt)
     engine.reset_counters()
-    more = loaded.codec.user("Round 2 of 3.")
-    run(ask_all(engine, [prompt + sampled.tokens + more], options))
+    more = loaded.chat_format.user("Round 2 of 3.")
+    run(ask_all(engine, [prompt + completion.tokens + more], options))
     assert engine.counters() == {
         "calls": 1,
         "hits": 1,
-        "read": len(sampled.tokens) + len(more),
+        "read": len(completion.tokens) + len(more),
         "reused": len(prompt),
         "sampled": 1,
         "forced": 1,
@@ -50,24 +50,24 @@ def test_a_trials_next_call_pays_only_for_its_new_tokens() -> None:
 def test_a_shared_opening_is_read_once() -> None:
     loaded = nano()
     engine = LocalEngine(loaded, slots=16)
-    opening = loaded.codec.opening("The game is rock-paper-scissors. " * 8)
-    asked = [opening + loaded.codec.user(f"Round {n % 9} of 9.") for n in range(16)]
+    opening = loaded.chat_format.opening("The game is rock-paper-scissors. " * 8)
+    asked = [opening + loaded.chat_format.user(f"Round {n % 9} of 9.") for n in range(16)]
     assert len(opening) > 32
-    sampled = run(ask_all(engine, asked, choices(loaded, "rock", "paper")))
-    for ids, one in zip(asked, sampled, strict=True):
+    completion = run(ask_all(engine, asked, choices(loaded, "rock", "paper")))
+    for ids, one in zip(asked, completion, strict=True):
         assert_exact(loaded.model, ids, one)
     assert engine.counters()["read"] < len(opening) + 16 * len(asked[0][len(opening) :]) + 1
 
 
 def play(
-    engine: LocalEngine, loaded: Loaded, memory: Memory, num: int = 8, reply: ReplyMode = ReplyMode.CHOICE
+    engine: LocalEngine, loaded: LoadedModel, memory: Memory, num: int = 8, reply: ReplyMode = ReplyMode.CHOICE
 ) -> list[Group]:
     world = OpenSpielWorld()
     how = AgentSettings("nano", memory, reply, 1.0, 12, 8, 0, engine.length)
     tasks = [Task("rps(rounds=2)", ("uniform",), 0, seed, 3, False, False, 1000) for seed in range(num)]
     found: list[Group] = run(
         play_groups(
-            world, tasks, 8, lambda task, n: LanguageAgent(engine, loaded.codec, how, world.rules(task), task, n)
+            world, tasks, 8, lambda task, n: LanguageAgent(engine, loaded.chat_format, how, world.rules(task), task, n)
         )
     )
     assert not any(group.failures for group in found)
@@ -93,8 +93,8 @@ def test_a_slot_that_was_given_up_is_read_again() -> None:
     for _ in range(3):
         for at in range(5):  # one after the other: nobody knows who will go on
             for engine, asked in streams.items():
-                (sampled,) = run(ask_all(engine, [asked[at]], options))
-                asked[at] += sampled.tokens + loaded.codec.user("Round 5 of 9.")
+                (completion,) = run(ask_all(engine, [asked[at]], options))
+                asked[at] += completion.tokens + loaded.chat_format.user("Round 5 of 9.")
     assert streams[few] == streams[many]
     assert few.counters()["read"] > 1.5 * many.counters()["read"]
 
@@ -107,4 +107,4 @@ def test_whole_trials_are_the_same_twice_and_exact() -> None:
     for trial in (trial for group in first for trial in group.trials[:2]):
         for turn in (*(t for e in trial.episodes for t in e.turns), *trial.reflections):
             for call in turn.calls:
-                assert_exact(nano().model, trial.streams[call.stream][: call.start], call.sampled)
+                assert_exact(nano().model, trial.streams[call.stream][: call.start], call.completion)

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 import torch
 
-from mage.engines.local import LocalEngine
+from mage.engines.local.engine import LocalEngine
 from mage.errors import EngineError
-from mage.models.load import Loaded, load_model
+from mage.models.load import LoadedModel, load_model
 from mage.protocols import Sampling
-from mage.types import Sampled
+from mage.types import Completion
 from tests.engine_made import Ids, ask_all, assert_exact, choices, nano, prompts, run
 
 
-def other_weights(loaded: Loaded) -> dict[str, torch.Tensor]:
+def other_weights(loaded: LoadedModel) -> dict[str, torch.Tensor]:
     return {name: tensor + 0.1 * tensor.roll(1, -1) for name, tensor in loaded.model.state_dict().items()}
 
 
@@ -54,7 +54,7 @@ def test_the_engine_has_weights_of_its_own() -> None:
 def test_publish_waits_for_calls_in_flight_and_others_wait_for_it() -> None:
     loaded = nano()
 
-    async def scene() -> list[list[Sampled]]:
+    async def scene() -> list[list[Completion]]:
         engine = LocalEngine(loaded, slots=4)
         asked = prompts(loaded, 12)
         early = asyncio.ensure_future(ask_all(engine, asked, None, tokens=16))
@@ -74,8 +74,8 @@ def test_publish_waits_for_calls_in_flight_and_others_wait_for_it() -> None:
     early, late = run(scene())
     assert {0, 2} == {s.version for s in early}, "four slots: some began before, the rest waited for the weights"
     assert {s.version for s in late} == {2}
-    for ids, sampled in zip(prompts(loaded, 12), early, strict=True):
-        assert_exact(loaded.model, ids, sampled)
+    for ids, completion in zip(prompts(loaded, 12), early, strict=True):
+        assert_exact(loaded.model, ids, completion)
 
 
 def test_weights_that_do_not_fit_are_refused() -> None:
@@ -101,8 +101,8 @@ def test_a_model_that_diverged_is_an_error_for_its_callers_and_no_hang() -> None
     assert "not finite" in str(found[0])
     run(engine.publish(loaded.model.state_dict()))
     others = prompts(loaded, 6)[::-1]
-    for ids, sampled in zip(others, run(ask_all(engine, others, None)), strict=True):
-        assert_exact(loaded.model, ids, sampled)
+    for ids, completion in zip(others, run(ask_all(engine, others, None)), strict=True):
+        assert_exact(loaded.model, ids, completion)
 
 
 async def gathered(engine: LocalEngine, asked: Sequence[Ids]) -> list[Any]:
@@ -113,7 +113,7 @@ async def gathered(engine: LocalEngine, asked: Sequence[Ids]) -> list[Any]:
 def test_a_publish_that_is_cancelled_harms_nobody() -> None:
     loaded = nano()
 
-    async def scene() -> list[Sampled]:
+    async def scene() -> list[Completion]:
         engine = LocalEngine(loaded, slots=2)
         asked = prompts(loaded, 6)
         calls = asyncio.ensure_future(ask_all(engine, asked, None, tokens=16))
@@ -126,5 +126,5 @@ def test_a_publish_that_is_cancelled_harms_nobody() -> None:
         assert engine.version == 0, "what nobody waits for is not loaded"
         return found
 
-    for ids, sampled in zip(prompts(loaded, 6), run(scene()), strict=True):
-        assert_exact(loaded.model, ids, sampled)
+    for ids, completion in zip(prompts(loaded, 6), run(scene()), strict=True):
+        assert_exact(loaded.model, ids, completion)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from mage.engines.local import LocalEngine
+from mage.engines.local.engine import LocalEngine
 from mage.errors import ConfigError, EngineError
 from mage.protocols import Sampling
 from tests.engine_made import Ids, nano, run

@@ -13,13 +13,13 @@ from peft import PeftModel
 from safetensors.torch import load_file
 from torch import Tensor
 
-from mage.engines.adapters import Room
-from mage.engines.local import AdapterEngine, LocalEngine
+from mage.engines.local.adapters import AdapterCapacity
+from mage.engines.local.engine import AdapterEngine, LocalEngine
 from mage.errors import ConfigError, RecordError
-from mage.learn.card import model_card
-from mage.learn.checkpoint import load_checkpoint, save_checkpoint
-from mage.learn.learner import Learner, LearnError, load_weights
-from mage.learn.parts import Parts, played_by
+from mage.learners.local import Learner, LearnError, load_weights
+from mage.training.checkpoint import load_checkpoint, save_checkpoint
+from mage.training.model_card import model_card
+from mage.training.parts import Parts, played_by
 from tests.made import made_model, made_samples, made_settings
 from tests.test_checkpoint import state
 from tests.tiny import logprobs, samples_of, sharpen, tiny_parts, with_advantage
@@ -244,17 +244,19 @@ def test_in_fewer_bits_the_engine_plays_the_adapter_itself() -> None:
     small, whole = (
         sharpen(tiny_parts(*LORA, "learner.lr=1e-4", f"dtype={dtype}")) for dtype in ("bfloat16", "float32")
     )
-    assert whole.engine.room is None, "float32 weights can take it"
-    assert small.engine.room == Room(1, 4)
+    assert whole.engine.capacity is None, "float32 weights can take it"
+    assert small.engine.capacity == AdapterCapacity(1, 4)
     samples = samples_of(small)
-    figures = small.learner.update([with_advantage(sample, 1.0) for sample in samples])
-    assert figures["gap/mean_difference"] < 0.03
+    metrics = small.learner.update([with_advantage(sample, 1.0) for sample in samples])
+    assert metrics["gap/mean_difference"] < 0.03
     asyncio.run(small.publish(1))
     assert asyncio.run(_first_logprobs(small)) != asyncio.run(_first_logprobs(small, adapted=False))
 
 
 async def _first_logprobs(parts: Parts, *, adapted: bool = True) -> tuple[float, ...]:
-    codec = parts.loaded.codec
+    chat_format = parts.loaded.chat_format
     engine = played_by(parts.engine) if adapted else parts.engine
     assert isinstance(engine, AdapterEngine | LocalEngine)
-    return await engine.action_logprobs(codec.opening("Rules."), [codec.choice(a) for a in ("rock", "paper")])
+    return await engine.action_logprobs(
+        chat_format.opening("Rules."), [chat_format.choice(a) for a in ("rock", "paper")]
+    )

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from mage.learn.losses import divergence, evenness, floor_factor, policy_loss, read_logits
+from mage.learners.losses import divergence, evenness, floor_factor, policy_loss, read_logits
 from mage.types import Divergence
 
 CLIP = {"clip_low": 0.2, "clip_high": 0.3, "dual_clip": 3.0}

@@ -6,16 +6,16 @@ from collections import Counter
 
 import pytest
 
+from mage.agents.byte_format import ByteFormat
+from mage.agents.context import Context
 from mage.errors import PlayError
-from mage.prompts.memory import Context
-from mage.prompts.plain import PlainCodec
-from mage.types import Sampled, Thoughts
+from mage.types import Completion, Thoughts
 from tests.seated import GluedCodec
 
-CODEC = PlainCodec()
+CODEC = ByteFormat()
 
 
-class CountingCodec(PlainCodec):
+class CountingCodec(ByteFormat):
     """Counts how often each text is encoded."""
 
     def __init__(self) -> None:
@@ -26,9 +26,9 @@ class CountingCodec(PlainCodec):
         return super().user(text)
 
 
-def reply(text: str, cut: bool = False) -> Sampled:
-    tokens = CODEC.choice(text)[: -1 if cut else None]
-    return Sampled(tokens, (0.0,) * len(tokens), None, 0, cut)
+def reply(text: str, truncated: bool = False) -> Completion:
+    tokens = CODEC.choice(text)[: -1 if truncated else None]
+    return Completion(tokens, (0.0,) * len(tokens), None, 0, truncated)
 
 
 def exchange(context: Context, episode: int, said: str, answered: str, room: int = 10) -> tuple[int, int]:
@@ -44,14 +44,14 @@ def shown(context: Context) -> list[str]:
 
 
 def test_a_stream_is_its_pieces_with_glue_between_them() -> None:
-    codec = GluedCodec()
-    context = Context(codec, "S", 1000)
+    chat_format = GluedCodec()
+    context = Context(chat_format, "S", 1000)
     exchange(context, 0, "a", "x")
     exchange(context, 0, "", "y")
     expected = (
-        *codec.opening("S"),
-        *(*codec.user("a"), *codec.choice("x"), *codec.close),
-        *(*codec.user(""), *codec.choice("y")),
+        *chat_format.opening("S"),
+        *(*chat_format.user("a"), *chat_format.choice("x"), *chat_format.close),
+        *(*chat_format.user(""), *chat_format.choice("y")),
     )
     assert context.streams() == (expected,)
 
@@ -60,7 +60,7 @@ def test_a_reply_cut_short_gets_its_end_as_context() -> None:
     context = Context(CODEC, "S", 1000)
     context.say(0, "a", 10)
     start = len(context.prompt)
-    context.answer(0, reply("long", cut=True))
+    context.answer(0, reply("long", truncated=True))
     assert context.prompt[start:] == [*b"long", CODEC.end]
     exchange(context, 0, "b", "y")
     assert shown(context) == ["<|system|>\nS\n<|user|>\na\n<|assistant|>\nlong\n<|user|>\nb\n<|assistant|>\ny"]
@@ -98,17 +98,17 @@ def test_forgetting_twice_leaves_no_empty_stream() -> None:
 
 
 def test_nothing_is_encoded_twice() -> None:
-    codec = CountingCodec()
-    context = Context(codec, "S", 10_000)
+    chat_format = CountingCodec()
+    context = Context(chat_format, "S", 10_000)
     for turn in range(20):
         exchange(context, turn // 5, f"message {turn}", "x")
-    assert len(codec.encoded) == codec.encoded.total() == 20
+    assert len(chat_format.encoded) == chat_format.encoded.total() == 20
 
 
 def test_a_full_context_drops_the_oldest_whole_episodes() -> None:
     # The opening has 2 ids, an exchange of these 12 (10 asked, 2 answered): 6 exchanges make 74.
-    codec = CountingCodec()
-    context = Context(codec, "S", 80)
+    chat_format = CountingCodec()
+    context = Context(chat_format, "S", 80)
     for turn in range(6):
         exchange(context, turn // 2, f"message{turn}", "x", room=6)
     assert (context.stream, context.overflows) == (0, [])
@@ -117,7 +117,9 @@ def test_a_full_context_drops_the_oldest_whole_episodes() -> None:
     assert context.overflows == [3]
     assert context.streams()[0] == before
     assert [f"message{turn}" in shown(context)[1] for turn in range(7)] == [False] * 4 + [True] * 3
-    assert [codec.encoded[f"message{turn}"] for turn in (5, 6)] == [1, 1], "only the new first message is encoded anew"
+    assert [chat_format.encoded[f"message{turn}"] for turn in (5, 6)] == [1, 1], (
+        "only the new first message is encoded anew"
+    )
 
 
 def test_an_outcome_leaves_with_its_episode() -> None:
@@ -195,12 +197,12 @@ def test_a_long_trial_in_a_small_context_stays_linear(limit: int) -> None:
 THOUGHT = "<think>hm</think> x"
 
 
-def stripping(limit: int = 1000, codec: PlainCodec = CODEC) -> Context:
-    return Context(codec, "S", limit, Thoughts.STRIP)
+def stripping(limit: int = 1000, chat_format: ByteFormat = CODEC) -> Context:
+    return Context(chat_format, "S", limit, Thoughts.STRIP)
 
 
 def test_a_thought_is_gone_from_the_next_message_on_and_stays_where_it_was_sampled() -> None:
-    context = stripping(codec=GluedCodec())
+    context = stripping(chat_format=GluedCodec())
     places = [exchange(context, 0, f"m{turn}", THOUGHT) for turn in range(3)]
     assert [stream for stream, _ in places] == [0, 1, 2]
     head, told = "<|system|>\nS", [f"\n<|user|>\nm{turn}\n<|assistant|>\n" for turn in range(3)]
@@ -229,7 +231,7 @@ def test_choices_are_no_thoughts() -> None:
     for turn in range(2):
         context.say(0, f"m{turn}", 30)
         tokens = CODEC.choice("<think>")
-        context.answer(0, Sampled(tokens, (0.0,) * len(tokens), tuple((t, 0) for t in tokens), 0, cut=False))
+        context.answer(0, Completion(tokens, (0.0,) * len(tokens), tuple((t, 0) for t in tokens), 0, truncated=False))
     assert len(context.streams()) == 1
 
 
@@ -237,12 +239,12 @@ def test_choices_are_no_thoughts() -> None:
 def test_thoughts_that_were_cut_off_or_not_opened_are_stripped(answer: str, left: str) -> None:
     context = stripping()
     context.say(0, "m", 10)
-    context.answer(0, reply(answer, cut=True))
+    context.answer(0, reply(answer, truncated=True))
     exchange(context, 0, "n", "x")
     assert shown(context)[1] == f"<|system|>\nS\n<|user|>\nm\n<|assistant|>\n{left}\n<|user|>\nn\n<|assistant|>\nx"
 
 
-class ThinkingCodec(PlainCodec):
+class ThinkingCodec(ByteFormat):
     """Like templates that open a thought before each answer."""
 
     def user(self, text: str) -> tuple[int, ...]:
@@ -251,7 +253,7 @@ class ThinkingCodec(PlainCodec):
 
 @pytest.mark.parametrize(("answer", "left"), [("hm</think> x", "x"), ("hm", "")])
 def test_a_thought_that_the_template_opens_is_closed(answer: str, left: str) -> None:
-    context = stripping(codec=ThinkingCodec())
+    context = stripping(chat_format=ThinkingCodec())
     exchange(context, 0, "m", answer)
     exchange(context, 0, "n", answer)
     first, second = shown(context)

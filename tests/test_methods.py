@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.judge import LESS, SETS
-from mage.build import check, check_splits
-from mage.compose import Kind, Shipped, shipped_recipes
-from mage.config import load_config
-from mage.credit.dead import split_dead
+from benchmarks.methods import LESS, SETS
+from mage.config.compose import RecipeKind, Shipped, shipped_recipes
+from mage.config.load import load_config
+from mage.config.schema import Config
+from mage.credit.dead_groups import split_dead
 from mage.credit.stats import EMPTY
-from mage.learn.parts import build_parts
-from mage.schema import Config
-from mage.train import collect, to_batch
+from mage.training.build import check, check_splits
+from mage.training.loop import collect, to_batch
+from mage.training.parts import build_parts
 from tests.learner_made import copied
 
 CREDIT = {"credit.objective", "credit.estimator", "credit.options"}
@@ -111,7 +111,7 @@ def test_every_arm_of_a_set_is_listed_and_trains_on_equally_much() -> None:
     for chosen in SETS.values():
         configs = [config_of(arm) for arm in chosen.arms.values()]
         shared = {
-            (c.tokens, c.steps, c.agent.model, c.batch.groups * c.batch.size, c.evaluation.model_dump_json(), c.game)
+            (c.tokens, c.steps, c.agent.model, c.batch.groups * c.batch.size, c.evaluation.model_dump_json(), c.world)
             for c in configs
         }
         assert len(shared) == 1
@@ -132,7 +132,7 @@ def test_the_methods_are_what_their_names_say() -> None:
         assert (config.credit.estimator, config.credit.objective, config.agent.memory) == (name, "single", "history")
 
 
-@pytest.mark.parametrize("recipe", [r for r in shipped_recipes() if r.kind is Kind.METHOD], ids=lambda r: r.name)
+@pytest.mark.parametrize("recipe", [r for r in shipped_recipes() if r.kind is RecipeKind.METHOD], ids=lambda r: r.name)
 def test_a_method_is_memory_and_credit_wherever_it_is_put(recipe: Shipped) -> None:
     for world in ("rps", "kuhn", "tictactoe", "rps-llm"):
         before, after = load_config(world), load_config(f"{world}+{recipe.name}")
@@ -159,11 +159,11 @@ SMALL = (
 def test_one_step_of_every_method_changes_the_weights(arm: str) -> None:
     parts = build_parts(config_of(arm, SMALL))
     before = copied(parts.learner.weights())
-    groups, figures = asyncio.run(collect(parts.config, parts, 0, EMPTY))
+    groups, metrics = asyncio.run(collect(parts.config, parts, 0, EMPTY))
     credited = parts.credit(groups)
     advantages, _ = parts.estimator.estimate(credited, EMPTY)
     report = parts.learner.update(to_batch(groups, credited, advantages, split_dead(advantages)[0]))
-    assert figures["play/failed_trials"] == 0
+    assert metrics["play/failed_trials"] == 0
     assert report["learner/grad_norm"] > 0
     assert parts.learner.num_tokens == report["learner/tokens"] > 0
     moved = [name for name, weight in parts.learner.weights().items() if not torch.equal(weight, before[name])]

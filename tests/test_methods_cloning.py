@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from mage.config import load_config
+from mage.config.load import load_config
 from mage.credit.stats import EMPTY
 from mage.credit.steps import agent_turns
 from mage.errors import ConfigError
-from mage.evaluate.exact import BayesSeating, Objective
-from mage.learn.parts import Parts, build_parts
-from mage.learn.run import go, start
-from mage.record.files import read_lines
+from mage.evaluation.exact import BayesAgentFactory, PlanObjective
+from mage.files import read_lines
 from mage.rollout.group import play_groups
-from mage.train import collect, to_batch
+from mage.training.loop import collect, to_batch
+from mage.training.parts import Parts, build_parts
+from mage.training.run import go, start
 from mage.types import Group, Sample, Trial
 from tests.tiny import logprobs, tiny_config, tiny_parts
 
@@ -43,22 +43,22 @@ def test_the_teacher_plays_as_it_would_alone_and_the_agent_reads_as_it_would_alo
     parts = tiny_parts(*TAUGHT)
     groups = taught(parts, step=7)
     pool = [(member, 1.0) for member in parts.config.population.members]
-    alone = BayesSeating(pool, Objective.LAST)
+    alone = BayesAgentFactory(pool, PlanObjective.LAST)
     expected = asyncio.run(play_groups(parts.world, [group.task for group in groups], 1, alone))
     for group, reference in zip(groups, expected, strict=True):
         for trial in group.trials:
             assert moves(trial) == moves(reference.trials[0])
             assert trial.scores == reference.trials[0].scores
             assert trial.agent.name == "bayes-last"
-            said = parts.loaded.codec.decode(trial.streams[0])
+            said = parts.loaded.chat_format.decode(trial.streams[0])
             assert said.count("Round 2 of 2") == 3
             assert len(trial.streams) == 1
             for turn in agent_turns(trial):
                 (call,) = turn.calls
-                sampled = call.sampled
-                assert trial.streams[0][call.start : call.start + len(sampled.tokens)] == sampled.tokens
-                assert parts.loaded.codec.decode(sampled.tokens) == turn.action
-                assert sampled.version == 7
+                completion = call.completion
+                assert trial.streams[0][call.start : call.start + len(completion.tokens)] == completion.tokens
+                assert parts.loaded.chat_format.decode(completion.tokens) == turn.action
+                assert completion.version == 7
     last = [trial.scores[-1] for group in groups for trial in group.trials]
     assert min(last) == 1.0, "against two players that two rounds tell apart, the last episode is won"
 
@@ -92,8 +92,8 @@ def test_any_player_can_teach_and_draws_anew_for_each_sibling() -> None:
 
 def test_scores_of_training_are_the_teachers_and_those_of_judging_the_agents(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    judged = ('evaluation.splits=["rps-seven"]', "evaluation.final_trials=1", "game=rps(rounds=3)")
-    start(tiny_config(*TAUGHT, *judged, "steps=2"), folder)
+    evaluated = ('evaluation.splits=["rps-seven"]', "evaluation.final_trials=1", "world=rps(rounds=3)")
+    start(tiny_config(*TAUGHT, *evaluated, "steps=2"), folder)
     assert go(folder, Console(quiet=True)).is_finished
     first, _, final = read_lines(folder / "metrics.jsonl")
     assert first["teacher/episode_3"] == 1.0

@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console
 
 from mage.credit.estimators import make_estimator
-from mage.credit.estimators.agent import AgentNormalised
+from mage.credit.estimators.agent_specific import AgentSpecific
 from mage.credit.estimators.grpo import Grpo
-from mage.credit.estimators.ppo import Ppo, Scale
+from mage.credit.estimators.ppo import AdvantageScale, Ppo
 from mage.credit.siblings import Unit
 from mage.credit.stats import EMPTY
-from mage.learn.checkpoint import checkpoints
-from mage.learn.run import go, start
+from mage.training.checkpoint import checkpoints
+from mage.training.run import go, start
 from mage.types import Sample
 from tests.credited import bandit, group, step
 from tests.learner_made import fresh
@@ -57,8 +57,8 @@ def test_what_was_expected_is_no_advantage() -> None:
     credited = parts.credit(groups)
     after, _ = parts.estimator.estimate(credited, EMPTY)
     for steps, old, new in zip(credited[0].trials, before[0], after[0], strict=True):
-        assert old == pytest.approx([step.ret for step in steps])
-        assert new == pytest.approx([step.ret - step.value for step in steps])
+        assert old == pytest.approx([step.return_ for step in steps])
+        assert new == pytest.approx([step.return_ - step.value for step in steps])
         assert [step.value for step in steps] == pytest.approx([5.0] * len(steps), abs=0.5)
 
 
@@ -83,18 +83,18 @@ def test_a_run_with_a_value_head_goes_on_bit_for_bit(tmp_path: Path) -> None:
 def test_advantages_of_a_step_in_units_of_their_spread() -> None:
     """Returns 3, 1 and 2 with nothing expected: mean 2, spread sqrt(2/3); what is not trained takes no part."""
     one, two = bandit(3.0, 1.0), group([step(2.0, reward=2.0), step(9.0, reward=9.0, trained=False)])
-    rewarded = [msgspec.structs.replace(s, reward=s.ret) for trial in one.trials for s in trial]
+    rewarded = [msgspec.structs.replace(s, reward=s.return_) for trial in one.trials for s in trial]
     groups = [group([rewarded[0]], [rewarded[1]]), two]
     unit = math.sqrt(1.5)
-    (first, second), stats = Ppo(scale=Scale.BATCH).estimate(groups, EMPTY)
+    (first, second), stats = Ppo(scale=AdvantageScale.BATCH).estimate(groups, EMPTY)
     assert [a for trial in first for a in trial] == pytest.approx([unit, -unit], rel=1e-5)
     assert second[0] == pytest.approx((0.0, 0.0))
     assert stats == EMPTY
-    assert Ppo(scale=Scale.BATCH).estimate([group()], EMPTY) == (((),), EMPTY)
+    assert Ppo(scale=AdvantageScale.BATCH).estimate([group()], EMPTY) == (((),), EMPTY)
 
 
 def test_switches_of_estimators_can_be_set_in_a_recipe() -> None:
     config = tiny_config("credit.estimator=grpo", "credit.options={ divide = false, unit = 'turn' }")
     assert make_estimator("grpo", config.credit.options) == Grpo(divide=False, unit=Unit.TURN)
-    config = tiny_config("credit.estimator=agent", "credit.options={ settled = 3, s_min = 1 }")
-    assert make_estimator("agent", config.credit.options) == AgentNormalised(settled=3, s_min=1.0)
+    config = tiny_config("credit.estimator=agent-specific", "credit.options={ settled = 3, s_min = 1 }")
+    assert make_estimator("agent", config.credit.options) == AgentSpecific(settled=3, s_min=1.0)

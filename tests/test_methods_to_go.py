@@ -7,16 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mage.credit.returns import Goal, Objective, Returns, trial_returns
+from mage.credit.returns import Returns, ReturnSpec, trial_returns
 from mage.errors import ConfigError
+from mage.types import Objective
 
 numbers = st.integers(-8, 8).map(float)
 played = st.lists(st.lists(numbers, min_size=0, max_size=3), min_size=1, max_size=4)
 shares = st.sampled_from([0.0, 0.25, 0.6, 1.0])
 
 
-def returns(rewards: list[list[float]], goal: Goal, *, to_go: bool) -> Returns:
-    return trial_returns(rewards, [sum(turns) for turns in rewards], msgspec.structs.replace(goal, to_go=to_go))
+def returns(rewards: list[list[float]], return_spec: ReturnSpec, *, to_go: bool) -> Returns:
+    return trial_returns(rewards, [sum(turns) for turns in rewards], msgspec.structs.replace(return_spec, to_go=to_go))
 
 
 def stopped(rewards: list[list[float]], episode: int, turn: int) -> list[list[float]]:
@@ -29,13 +30,13 @@ def stopped(rewards: list[list[float]], episode: int, turn: int) -> list[list[fl
 def test_what_is_left_out_is_what_would_be_paid_if_nothing_more_were_won(
     rewards: list[list[float]], objective: Objective, turn: float, episode: float
 ) -> None:
-    goal = Goal(objective, turn, episode)
-    whole, to_go = returns(rewards, goal, to_go=False), returns(rewards, goal, to_go=True)
+    return_spec = ReturnSpec(objective, turn, episode)
+    whole, to_go = returns(rewards, return_spec, to_go=False), returns(rewards, return_spec, to_go=True)
     for k, turns in enumerate(rewards):
         for i in range(len(turns)):
-            settled = returns(stopped(rewards, k, i), goal, to_go=False).plays[k][i]
+            settled = returns(stopped(rewards, k, i), return_spec, to_go=False).plays[k][i]
             assert to_go.plays[k][i] == pytest.approx(whole.plays[k][i] - settled)
-        settled = returns(stopped(rewards, k, 0), goal, to_go=False).starts[k]
+        settled = returns(stopped(rewards, k, 0), return_spec, to_go=False).starts[k]
         assert to_go.starts[k] == pytest.approx(whole.starts[k] - settled)
     if objective not in (Objective.DIFFERENTIAL, Objective.FINAL):
         assert to_go == whole
@@ -48,15 +49,15 @@ def test_improvement_by_hand() -> None:
     first. Episode 1 pays 2 + 1/2 x 3 = 3.5; its second turn finds 1 settled, which the next episode would lose again by
     half: 1 - 1/2.
     """
-    goal = Goal(Objective.DIFFERENTIAL, 1.0, 0.5)
+    return_spec = ReturnSpec(Objective.DIFFERENTIAL, 1.0, 0.5)
     rewards = [[1.0, 1.0], [3.0, 2.0]]
-    assert returns(rewards, goal, to_go=False) == Returns([[3.5, 3.5], [3.0, 3.0]], [3.5, 3.0])
-    assert returns(rewards, goal, to_go=True) == Returns([[3.5, 3.0], [5.0, 2.0]], [3.5, 5.0])
+    assert returns(rewards, return_spec, to_go=False) == Returns([[3.5, 3.5], [3.0, 3.0]], [3.5, 3.0])
+    assert returns(rewards, return_spec, to_go=True) == Returns([[3.5, 3.0], [5.0, 2.0]], [3.5, 5.0])
 
 
 def test_final_to_go_is_the_last_episodes_rewards_to_go() -> None:
-    goal = Goal(Objective.FINAL, 1.0, 1.0)
-    assert returns([[1.0], [3.0, 2.0]], goal, to_go=True) == Returns([[5.0], [5.0, 2.0]], [5.0, 5.0])
+    return_spec = ReturnSpec(Objective.FINAL, 1.0, 1.0)
+    assert returns([[1.0], [3.0, 2.0]], return_spec, to_go=True) == Returns([[5.0], [5.0, 2.0]], [5.0, 5.0])
 
 
 @settings(deadline=None)
@@ -64,12 +65,12 @@ def test_final_to_go_is_the_last_episodes_rewards_to_go() -> None:
 def test_the_past_of_a_trial_moves_no_return_of_its_future(rewards: list[list[float]], data: st.DataObject) -> None:
     """With returns to go siblings that differ in an earlier episode alone are equal from there on."""
     other = [data.draw(st.lists(numbers, min_size=len(rewards[0]), max_size=len(rewards[0]))), *rewards[1:]]
-    goal = Goal(Objective.DIFFERENTIAL, 0.95, 0.6)
-    mine, theirs = returns(rewards, goal, to_go=True), returns(other, goal, to_go=True)
+    return_spec = ReturnSpec(Objective.DIFFERENTIAL, 0.95, 0.6)
+    mine, theirs = returns(rewards, return_spec, to_go=True), returns(other, return_spec, to_go=True)
     for turns, others in zip(mine.plays[1:], theirs.plays[1:], strict=True):
         assert turns == pytest.approx(others)
 
 
 def test_a_discount_out_of_range_is_still_refused() -> None:
     with pytest.raises(ConfigError, match="discount turn = 2"):
-        Goal(Objective.DIFFERENTIAL, 2.0, 0.5, to_go=True)
+        ReturnSpec(Objective.DIFFERENTIAL, 2.0, 0.5, to_go=True)

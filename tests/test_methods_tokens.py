@@ -10,8 +10,8 @@ from rich.console import Console
 
 import mage
 from mage.errors import ConfigError
-from mage.learn.run import go, start
-from mage.record.files import read_lines
+from mage.files import read_lines
+from mage.training.run import go, start
 from tests.tiny import tiny_config
 
 

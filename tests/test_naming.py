@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mage.evaluate.metrics import clustered_proportion, mean
-from mage.evaluate.naming import PHRASES, Naming, family_of, names, naming
-from mage.evaluate.splits import load_split, split_names
-from mage.players.table import OPPONENTS
+from mage.evaluation.splits import load_split, split_names
+from mage.evaluation.suite.naming import PHRASES, Naming, family_of, names, naming
+from mage.opponents.registry import OPPONENTS
+from mage.stats import clustered_proportion, mean
 from mage.types import Trial
 from tests.paid import INFO, TASK, ended, note
 

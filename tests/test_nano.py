@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 import torch
 
+from mage.agents.chat_format import TemplateFormat
+from mage.agents.messages import episode_heading, outcome_message, reflect_message, system_message, turn_message
 from mage.checks.engines import LOOKALIKES
 from mage.errors import ConfigError
-from mage.games.openspiel import OpenSpielEnv, load_game
-from mage.games.words.base import NEUTRAL
 from mage.models.load import MODELS, load_model
 from mage.models.nano import build_tokenizer
 from mage.models.vocabulary import vocabulary
-from mage.prompts.chat import TemplateCodec
-from mage.prompts.messages import episode_heading, outcome_message, reflect_message, system_message, turn_message
 from mage.seeds import stream
 from mage.types import Memory, Observation, ReplyMode, Task
+from mage.worlds.openspiel.game import OpenSpielEnv, load_game
+from mage.worlds.openspiel.words.base import NEUTRAL
 
 GAMES = (
     "rps(rounds=7)",
@@ -55,14 +55,14 @@ def told(spec: str, play: int) -> list[tuple[str, tuple[str, ...]]]:
 @pytest.mark.parametrize("spec", GAMES)
 def test_nano_knows_every_word_of_the_games(spec: str) -> None:
     tokenizer = build_tokenizer()
-    codec = TemplateCodec(tokenizer)
+    chat_format = TemplateFormat(tokenizer)
     for play in range(20):
         for text, actions in told(spec, play):
-            assert tokenizer.unk_token_id not in codec.user(text), text
+            assert tokenizer.unk_token_id not in chat_format.user(text), text
             for action in actions:
-                ids = codec.choice(action)
+                ids = chat_format.choice(action)
                 assert len(ids) == 2, f"{action!r} should be one token"
-                assert codec.decode(ids) == action
+                assert chat_format.decode(ids) == action
 
 
 def test_the_vocabulary_is_sorted_and_the_same_every_time() -> None:
@@ -74,37 +74,37 @@ def test_the_vocabulary_is_sorted_and_the_same_every_time() -> None:
 
 
 def test_numbers_are_one_token_where_games_say_them_and_digits_elsewhere() -> None:
-    codec = TemplateCodec(build_tokenizer())
-    read = [codec.decode((token,)) for token in codec.user("+0.33 -1 +0.77 12 0.")[1:-1]]
+    chat_format = TemplateFormat(build_tokenizer())
+    read = [chat_format.decode((token,)) for token in chat_format.user("+0.33 -1 +0.77 12 0.")[1:-1]]
     assert read == ["+0.33", "-1", "+", "0", ".", "7", "7", "1", "2", "0"]
 
 
 def test_marks_that_close_a_clause_cost_nothing_and_empty_cells_are_kept() -> None:
-    codec = TemplateCodec(build_tokenizer())
-    assert codec.user("You won: +1.\n\nRound 2, of 3.") == codec.user("You won +1 Round 2 of 3")
-    board = codec.user("  a b c\n1 . X .\n2 . . .\n3 O . .")
+    chat_format = TemplateFormat(build_tokenizer())
+    assert chat_format.user("You won: +1.\n\nRound 2, of 3.") == chat_format.user("You won +1 Round 2 of 3")
+    board = chat_format.user("  a b c\n1 . X .\n2 . . .\n3 O . .")
     assert len(board) == 2 + 3 + 12
 
 
 def test_a_tagged_action_can_be_written() -> None:
-    codec = TemplateCodec(build_tokenizer())
-    assert codec.decode(codec.user("Think. <action>rock</action>")) == "Think <action> rock </action>"
+    chat_format = TemplateFormat(build_tokenizer())
+    assert chat_format.decode(chat_format.user("Think. <action>rock</action>")) == "Think <action> rock </action>"
 
 
 def test_no_text_becomes_a_control_token_and_words_read_back() -> None:
     tokenizer = build_tokenizer()
     control = [i for i in tokenizer.added_tokens_decoder if i != tokenizer.unk_token_id]
-    codec = TemplateCodec(tokenizer)
+    chat_format = TemplateFormat(tokenizer)
     for text in LOOKALIKES:
-        assert not {*control} & {*codec.user(text)[1:-1]}, f"{text!r} opens or ends a turn"
+        assert not {*control} & {*chat_format.user(text)[1:-1]}, f"{text!r} opens or ends a turn"
     for text in ("rock", "bet 2", "tic-tac-toe", "+0.33", "you play rock"):
-        assert codec.decode(codec.choice(text)) == text
+        assert chat_format.decode(chat_format.choice(text)) == text
 
 
 def test_extra_words_can_be_given() -> None:
-    codec = load_model("nano(hidden=16,heads=2,words=[hawk,20])").codec
+    chat_format = load_model("nano(hidden=16,heads=2,words=[hawk,20])").chat_format
     for action in ("hawk", "bet 20"):
-        assert codec.decode(codec.choice(action)) == action
+        assert chat_format.decode(chat_format.choice(action)) == action
 
 
 def test_the_seed_alone_fixes_the_weights() -> None:
@@ -126,7 +126,9 @@ def test_sizes_are_parameters() -> None:
 
 def test_the_first_policy_is_close_to_uniform() -> None:
     loaded = load_model("nano", seed=3)
-    ids = torch.tensor([loaded.codec.opening("The game is rock-paper-scissors.") + loaded.codec.user("Round 1 of 3.")])
+    ids = torch.tensor(
+        [loaded.chat_format.opening("The game is rock-paper-scissors.") + loaded.chat_format.user("Round 1 of 3.")]
+    )
     with torch.no_grad():
         logits = loaded.model(ids).logits[0, -1]
     assert float(logits.softmax(-1).max()) < 3 / len(loaded.tokenizer)
@@ -140,9 +142,9 @@ def test_a_saved_model_comes_back_through_the_same_door(tmp_path: Path) -> None:
     for name, weight in loaded.model.state_dict().items():
         assert torch.equal(again.model.state_dict()[name], weight)
     text = "Round 2 of 3. Last round: you rock, opponent paper."
-    assert again.codec.user(text) == loaded.codec.user(text)
-    assert again.codec.opening("The game is Kuhn poker.") == loaded.codec.opening("The game is Kuhn poker.")
-    assert (again.codec.end, again.codec.close) == (loaded.codec.end, loaded.codec.close)
+    assert again.chat_format.user(text) == loaded.chat_format.user(text)
+    assert again.chat_format.opening("The game is Kuhn poker.") == loaded.chat_format.opening("The game is Kuhn poker.")
+    assert (again.chat_format.end, again.chat_format.close) == (loaded.chat_format.end, loaded.chat_format.close)
 
 
 def test_models_have_a_description() -> None:

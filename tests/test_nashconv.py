@@ -13,21 +13,21 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import mage
-from mage.baselines.table import METHODS
-from mage.build import language_seating
+from mage.agents.methods.registry import METHODS
 from mage.cli import app
-from mage.engines.local import LocalEngine
+from mage.engines.local.engine import LocalEngine
 from mage.errors import ConfigError, RecordError
-from mage.evaluate.exact import BayesSeating, Objective
-from mage.evaluate.metrics import Estimate
-from mage.evaluate.nashconv import Gains, Named, NashConvReport, even, exploited, nash_conv_of
-from mage.evaluate.probabilities import information_states
-from mage.evaluate.report import read_game_report
-from mage.games.openspiel import load_game
-from mage.learn.run import go, start
+from mage.evaluation.exact import BayesAgentFactory, PlanObjective
+from mage.evaluation.exploitability.nashconv import Gains, Named, NashConvReport, even, exploited, nash_conv_of
+from mage.evaluation.exploitability.policy_table import information_states
+from mage.evaluation.suite.report import read_game_report
 from mage.models.load import load_model
-from mage.players.solver import equilibrium
+from mage.opponents.solvers import equilibrium
+from mage.stats import Estimate
+from mage.training.build import language_agent_factory
+from mage.training.run import go, start
 from mage.types import Memory, ReplyMode
+from mage.worlds.openspiel.game import load_game
 from tests.chat_server import ChatServer
 from tests.open_engines import Weigh, constantly, kuhn_equilibrium, kuhn_place, player, weighing
 from tests.seated import WORLD, make_settings, newest_message
@@ -140,14 +140,16 @@ def test_a_real_model_is_read_as_it_plays() -> None:
     loaded = load_model("nano(hidden=16,layers=1,heads=2,context=512)", seed=3)
     engine = LocalEngine(loaded)
     how = make_settings(memory=Memory.HISTORY, context=512)
-    exact = nash_conv(("nano", language_seating(WORLD, engine, loaded.codec, how)))
+    exact = nash_conv(("nano", language_agent_factory(WORLD, engine, loaded.chat_format, how)))
 
     class Closed:
         """The same engine, which does not say how likely its answers are."""
 
         complete = engine.complete
 
-    counted = nash_conv(("nano", language_seating(WORLD, Closed(), loaded.codec, how)), trials=1, num_samples=200)
+    counted = nash_conv(
+        ("nano", language_agent_factory(WORLD, Closed(), loaded.chat_format, how)), trials=1, num_samples=200
+    )
     assert (exact.first.num_samples, counted.first.num_samples) == (0, 200)
     assert counted.first.nash_conv.value == pytest.approx(exact.first.nash_conv.value, abs=0.15)
     for key, odds in exact.policy.items():
@@ -186,7 +188,7 @@ def test_a_run_is_read_with_the_weights_it_has_learned(tmp_path: Path) -> None:
 def test_who_can_only_be_watched_is_refused() -> None:
     pool = [("aggressive", 0.5), ("conservative", 0.5)]
     with pytest.raises(ConfigError, match="bayes-last cannot be asked what it would do"):
-        nash_conv(("bayes", BayesSeating(pool, Objective.LAST)))
+        nash_conv(("bayes", BayesAgentFactory(pool, PlanObjective.LAST)))
 
 
 def test_a_last_episode_needs_one_before() -> None:
@@ -202,18 +204,18 @@ def invoke(*arguments: str) -> str:
 
 def test_the_command_prints_a_table_and_writes_a_report(tmp_path: Path) -> None:
     folder = tmp_path / "found"
-    output = invoke("nashconv", "uniform", "--game", "kuhn_poker", "--trials", "2", "-o", str(folder))
+    output = invoke("nashconv", "uniform", "--world", "kuhn_poker", "--trials", "2", "-o", str(folder))
     assert "0.917" in output
     report = read_game_report(folder / "nashconv.json", NashConvReport)
     assert report.found.first.nash_conv.value == pytest.approx(11 / 12)
-    assert report.subjects == ({"name": "uniform", "kind": "player"},)
+    assert report.eval_agents == ({"name": "uniform", "kind": "player"},)
     with pytest.raises(RecordError):
-        invoke("nashconv", "uniform", "--game", "kuhn_poker", "--trials", "2", "-o", str(folder))
+        invoke("nashconv", "uniform", "--world", "kuhn_poker", "--trials", "2", "-o", str(folder))
 
 
 def test_the_command_reads_models_in_words_and_after_an_opponent(tmp_path: Path) -> None:
     output = invoke(
-        *("nashconv", "scripted:first", "--game", "kuhn_poker", "--after", "aggressive", "--trials", "2"),
+        *("nashconv", "scripted:first", "--world", "kuhn_poker", "--after", "aggressive", "--trials", "2"),
         *("agent.reply=text", "agent.memory=none", "--samples", "3", "-o", str(tmp_path / "found")),
     )
     assert "episode 3, after" in output
@@ -225,7 +227,7 @@ def test_a_remote_model_is_read_by_sampling(tmp_path: Path) -> None:
         invoke(
             "nashconv",
             server.agent,
-            "--game",
+            "--world",
             "kuhn_poker",
             "--trials",
             "1",

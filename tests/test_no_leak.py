@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mage.games.openspiel import Game, load_game
-from mage.games.words.base import State
-from mage.games.words.kuhn import KuhnWords
+from mage.worlds.openspiel.game import Game, load_game
+from mage.worlds.openspiel.words.base import State
+from mage.worlds.openspiel.words.kuhn import KuhnWords
 
 Known = Callable[[list[int], int], Hashable]
 """What a seat may know after a history of moves."""

@@ -62,7 +62,7 @@ def test_moves_that_are_not_the_rules_are_told_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for agent, share in (("latest", "1.000"), ("first", "0.000")):
-        how = ("--game", "rps(rounds=3)", "--opponents", "always:rock", "--trials", "2", "--memory", "history")
+        how = ("--world", "rps(rounds=3)", "--opponents", "always:rock", "--trials", "2", "--memory", "history")
         done = CliRunner().invoke(app, ["evaluate", f"scripted:{agent}", *how, "--out", str(tmp_path / agent)])
         assert done.exit_code == 0, done.output
         monkeypatch.setattr("sys.argv", ["one_rule.py", str(tmp_path / agent)])

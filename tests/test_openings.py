@@ -11,25 +11,25 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from mage.build import check, check_splits, draw_tasks, members_of
-from mage.checks.games import check_env
-from mage.config import load_config
+from mage.aio import run_sync
+from mage.checks.worlds import check_env
+from mage.config.load import load_config
 from mage.errors import ConfigError
-from mage.evaluate.exact import best_memoryless, best_response
-from mage.evaluate.exact.security import security_value
-from mage.evaluate.exhaustive import expected_returns
-from mage.evaluate.probabilities import information_states
-from mage.evaluate.splits import load_split
-from mage.games.openspiel import OpenSpielEnv, load_game
-from mage.learn.teacher import teacher_of
-from mage.players.policy import Policy
-from mage.players.table import make_policy
-from mage.record.render import transcript
+from mage.evaluation.exact import best_memoryless, best_response
+from mage.evaluation.exact.exhaustive import expected_returns
+from mage.evaluation.exact.security import security_value
+from mage.evaluation.exploitability.policy_table import information_states
+from mage.evaluation.splits import load_split
+from mage.opponents.policy import Policy
+from mage.opponents.registry import make_policy
 from mage.rollout.group import play_groups
+from mage.runs.render import transcript
 from mage.seeds import stream
 from mage.spec import parse_spec
+from mage.training.build import check, check_splits, draw_tasks, members_of
+from mage.training.teacher import teacher_of
 from mage.types import Observation
-from mage.waiting import finish
+from mage.worlds.openspiel.game import OpenSpielEnv, load_game
 from tests.seated import WORLD, RandomEngine, make_settings, make_task, play
 
 ONE = "tic_tac_toe(opening=1)"
@@ -189,29 +189,29 @@ def test_a_policy_is_not_read_where_moves_are_drawn() -> None:
 
 def test_members_of_a_split_may_be_trained_against_from_drawn_moves_but_not_in_other_words() -> None:
     config = load_config("tictactoe-llm", ())
-    assert config.game == ONE
+    assert config.world == ONE
     assert members_of(config) == (*load_split("tictactoe-weak").members, "minimax")
     check(config)
     check_splits(config)
-    assert next(draw_tasks(config, "tasks")).game == ONE
+    assert next(draw_tasks(config, "tasks")).world == ONE
     with pytest.raises(ConfigError, match="'tictactoe-weak' is made for tic_tac_toe, not for"):
-        members_of(load_config("tictactoe-llm", ("game=tic_tac_toe(opening=1,reworded=3)",)))
+        members_of(load_config("tictactoe-llm", ("world=tic_tac_toe(opening=1,reworded=3)",)))
     with pytest.raises(ConfigError, match="its words are held out"):
-        check_splits(load_config("tictactoe-llm", ("game=tic_tac_toe(opening=1,reworded=2603)", "population.split=")))
+        check_splits(load_config("tictactoe-llm", ("world=tic_tac_toe(opening=1,reworded=2603)", "population.split=")))
 
 
 def test_tasks_are_of_the_game_as_it_is_named() -> None:
     config = load_config("tictactoe-llm", ())
-    assert {task.game for task in islice(draw_tasks(config, "tasks"), 50)} == {ONE}
+    assert {task.world for task in islice(draw_tasks(config, "tasks"), 50)} == {ONE}
 
 
 @pytest.mark.parametrize("teacher", ["minimax", "preferred:corners"])
 def test_a_teacher_plays_from_drawn_moves(teacher: str) -> None:
-    given = (f"game={TWO}", "credit.estimator=cloning", f"credit.options={{teacher={teacher!r}}}")
+    given = (f"world={TWO}", "credit.estimator=cloning", f"credit.options={{teacher={teacher!r}}}")
     config = load_config("tictactoe-llm", given)
-    seating = teacher_of(config, teacher)
+    make_agent = teacher_of(config, teacher)
     for task in islice(draw_tasks(config, "tasks"), 4):
-        (group,) = finish(play_groups(WORLD, [task], 1, seating))
+        (group,) = run_sync(play_groups(WORLD, [task], 1, make_agent))
         assert not group.failures
         for episode in group.trials[0].episodes:
             drawn: Any = episode.result.facts["opening"]
@@ -224,7 +224,7 @@ def test_a_teacher_that_plans_has_a_plan_for_every_seat(monkeypatch: pytest.Monk
     def plan(game: str, pool: object, seat: int, *_: object) -> None:
         planned.append((game, seat))
 
-    monkeypatch.setattr("mage.learn.teacher.bayes_optimal", plan)
+    monkeypatch.setattr("mage.training.teacher.bayes_optimal", plan)
     others = (
         "population.split=",
         'population.members=["preferred:edges"]',
@@ -238,4 +238,4 @@ def test_a_teacher_that_plans_has_a_plan_for_every_seat(monkeypatch: pytest.Monk
 def test_shipped_splits_from_drawn_moves_have_the_same_players() -> None:
     for name, usual in (("tictactoe-openings", "tictactoe-weak"), ("tictactoe-minimax-openings", "tictactoe-minimax")):
         assert load_split(name).members == load_split(usual).members
-        assert (load_split(name).game, load_split(usual).game) == (ONE, "tic_tac_toe")
+        assert (load_split(name).world, load_split(usual).world) == (ONE, "tic_tac_toe")

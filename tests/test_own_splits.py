@@ -11,20 +11,20 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import mage
-from mage.build import check_splits
 from mage.cli import app
 from mage.errors import ConfigError, RecordError
-from mage.evaluate.splits import (
-    Kind,
+from mage.evaluation.splits import (
+    SplitKind,
     check_split,
     load_split,
     make_split,
     pool_of,
     write_split,
 )
-from mage.learn.changes import config_of
-from mage.learn.parts import build_parts
-from mage.learn.run import go, start
+from mage.training.build import check_splits
+from mage.training.changes import config_of
+from mage.training.parts import build_parts
+from mage.training.run import go, start
 from tests.tiny import tiny_config
 
 GAME = "rps(rounds=3)"
@@ -58,18 +58,18 @@ def test_a_split_of_ones_own_has_a_kind_and_a_length(tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     write_split(path, GAME, ["switch(copy,cycle,at=2)"], held_out=True, kind="switching", episodes=5)
     split = load_split(str(path))
-    assert (split.kind, split.episodes) == (Kind.SWITCHING, 5)
-    assert load_split(str(_written(tmp_path / "a.json"))).kind is Kind.SEEN
-    assert load_split(str(_written(tmp_path / "b.json", held_out=True))).kind is Kind.FAMILIES
+    assert (split.kind, split.episodes) == (SplitKind.SWITCHING, 5)
+    assert load_split(str(_written(tmp_path / "a.json"))).kind is SplitKind.SEEN
+    assert load_split(str(_written(tmp_path / "b.json", held_out=True))).kind is SplitKind.FAMILIES
     with pytest.raises(
         ConfigError, match="unknown kind of split 'odd'; known: harder, reworded, seen, switching, unseen"
     ):
         write_split(tmp_path / "c.json", GAME, ["copy"], kind="odd")
     with pytest.raises(ConfigError, match="episodes must be a whole number from 1, not 0"):
         write_split(tmp_path / "c.json", GAME, ["copy"], episodes=0)
-    done = CliRunner().invoke(app, ["split", str(tmp_path / "d.json"), "copy", "--game", GAME, "--kind", "harder"])
+    done = CliRunner().invoke(app, ["split", str(tmp_path / "d.json"), "copy", "--world", GAME, "--kind", "harder"])
     assert done.exit_code == 0, done.output
-    assert load_split(str(tmp_path / "d.json")).kind is Kind.HARDER
+    assert load_split(str(tmp_path / "d.json")).kind is SplitKind.HARDER
 
 
 def _written(path: Path, *, held_out: bool = False) -> Path:
@@ -82,11 +82,11 @@ def test_a_file_from_before_there_were_kinds_is_read(tmp_path: Path) -> None:
     values = msgspec.json.decode(path.read_bytes())
     del values["kind"], values["episodes"]
     path.write_bytes(msgspec.json.encode(values))
-    assert (load_split(str(path)).kind, load_split(str(path)).episodes) == (Kind.SEEN, None)
+    assert (load_split(str(path)).kind, load_split(str(path)).episodes) == (SplitKind.SEEN, None)
 
 
 @pytest.mark.parametrize(
-    ("name", "game", "members", "pool", "says"),
+    ("name", "world", "members", "pool", "says"),
     [
         ("mine.toml", GAME, ["copy"], "", "cannot be the file of a split; it ends in .json"),
         ("my own.json", GAME, ["copy"], "", "letters, digits, '-' and '_'"),
@@ -143,12 +143,14 @@ def splits_in(folder: Path) -> tuple[str, str]:
 
 
 def test_what_a_named_file_holds_out_is_refused(tmp_path: Path) -> None:
-    train, judge = splits_in(tmp_path)
-    good = tiny_config(f"population.split={train}", f'evaluation.splits=["{judge}"]', f"game={GAME}")
+    train, evaluate_split = splits_in(tmp_path)
+    good = tiny_config(f"population.split={train}", f'evaluation.splits=["{evaluate_split}"]', f"world={GAME}")
     check_splits(good)
     caught = r"'always\(paper\)' is held out by the split 'to-judge'; train without it"
-    for wrong in ('population.members=["switch(copy,always:paper,at=1)"]', f"population.split={judge}"):
-        config = tiny_config(f"population.split={train}", f'evaluation.splits=["{judge}"]', f"game={GAME}", wrong)
+    for wrong in ('population.members=["switch(copy,always:paper,at=1)"]', f"population.split={evaluate_split}"):
+        config = tiny_config(
+            f"population.split={train}", f'evaluation.splits=["{evaluate_split}"]', f"world={GAME}", wrong
+        )
         with pytest.raises(ConfigError, match=caught):
             start(config, tmp_path / "run")
         with pytest.raises(ConfigError, match=caught):
@@ -157,24 +159,24 @@ def test_what_a_named_file_holds_out_is_refused(tmp_path: Path) -> None:
 
 
 def test_splits_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
-    train, judge = splits_in(tmp_path)
+    train, evaluate_split = splits_in(tmp_path)
     write_split(tmp_path / "b" / "to-judge.json", GAME, ["uniform"])
-    both = f'evaluation.splits=["{judge}", "{tmp_path / "b" / "to-judge.json"}"]'
+    both = f'evaluation.splits=["{evaluate_split}", "{tmp_path / "b" / "to-evaluate_split.json"}"]'
     with pytest.raises(ConfigError, match="name each split once"):
         check_splits(tiny_config(both))
     write_split(tmp_path / "b" / "to-train.json", GAME, ["uniform"])
-    other = (f"population.split={train}", f'evaluation.splits=["{tmp_path / "b" / "to-train.json"}"]', f"game={GAME}")
+    other = (f"population.split={train}", f'evaluation.splits=["{tmp_path / "b" / "to-train.json"}"]', f"world={GAME}")
     with pytest.raises(ConfigError, match="there are two splits called 'to-train'"):
         check_splits(tiny_config(*other))
 
 
 def test_a_run_keeps_the_splits_it_was_started_with(tmp_path: Path) -> None:
     write_split(tmp_path / "all.json", GAME, ["always:paper", "uniform", "copy"])
-    train, judge = splits_in(tmp_path)
+    train, evaluate_split = splits_in(tmp_path)
     write_split(tmp_path / "part.json", GAME, ["uniform"], pool="all")
-    splits_named = f'evaluation.splits=["{judge}", "{tmp_path / "part.json"}", "rps-seven"]'
+    splits_named = f'evaluation.splits=["{evaluate_split}", "{tmp_path / "part.json"}", "rps-seven"]'
     start(
-        tiny_config(f"population.split={train}", "population.members=[]", splits_named, f"game={GAME}"),
+        tiny_config(f"population.split={train}", "population.members=[]", splits_named, f"world={GAME}"),
         tmp_path / "run",
     )
     for path in tmp_path.glob("*.json"):
@@ -188,13 +190,13 @@ def test_a_run_keeps_the_splits_it_was_started_with(tmp_path: Path) -> None:
 
 
 def test_a_run_is_trained_and_judged_by_files(tmp_path: Path) -> None:
-    train, judge = splits_in(tmp_path)
+    train, evaluate_split = splits_in(tmp_path)
     config = tiny_config(
-        *(f"population.split={train}", f'evaluation.splits=["{judge}"]', f"game={GAME}"),
+        *(f"population.split={train}", f'evaluation.splits=["{evaluate_split}"]', f"world={GAME}"),
         *("steps=1", "evaluation.final_trials=2"),
     )
     start(config, tmp_path / "run")
     go(tmp_path / "run", Console(quiet=True))
     (report,) = mage.evaluate(tmp_path / "run", trials=2).splits.values()
-    assert (report.split, report.sha256, report.num_trials) == ("to-judge", load_split(judge).sha256, 4)
+    assert (report.split, report.sha256, report.num_trials) == ("to-judge", load_split(evaluate_split).sha256, 4)
     assert report.references[0][1].memoryless is not None

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from mage.learn.run import go, start
-from mage.record.pairs import pairs_of
-from mage.record.store import RunReader, RunWriter
+from mage.runs.pairs import pairs_of
+from mage.runs.store import RunReader, RunWriter
+from mage.training.run import go, start
 from mage.types import Trial
 from tests.recorded import betting, failure, guest_trial, make_task, model_trial, with_version
 from tests.tiny import tiny_config
@@ -30,16 +30,16 @@ def test_the_showcase_is_one_task_before_during_and_after(tmp_path: Path) -> Non
     played = [reader.trial(number) for number in pair.trials]
     assert pair.trials[0] == 0
     assert pair.trials[-1] == reader.summaries()[-1].number
-    assert {(t.task.game, t.task.opponents, t.task.seat, t.task.seed) for t in played} == {
-        (pair.game, pair.opponents, pair.seat, pair.seed)
+    assert {(t.task.world, t.task.opponents, t.task.seat, t.task.seed) for t in played} == {
+        (pair.world, pair.opponents, pair.seat, pair.seed)
     }
     assert all(isinstance(trial, Trial) for trial in played)
 
 
 def test_it_is_also_played_where_weights_are_judged(tmp_path: Path) -> None:
-    judged = ("evaluation.every=3", 'evaluation.splits=["rps-seven"]', "game=rps(rounds=3)")
+    evaluated = ("evaluation.every=3", 'evaluation.splits=["rps-seven"]', "world=rps(rounds=3)")
     few = ("evaluation.trials=2", "evaluation.final_trials=2", "checkpoint.every=100")
-    (pair,) = pairs_of(trained(tmp_path / "run", *judged, *few))
+    (pair,) = pairs_of(trained(tmp_path / "run", *evaluated, *few))
     assert pair.steps == (0, 3, 5)
 
 

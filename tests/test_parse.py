@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mage.prompts.parse import Parsed, parse_action, parse_reflection, strip_thoughts
+from mage.agents.parsing import Parsed, parse_action, parse_reflection, strip_thoughts
 from tests.fuzz import ACTIONS, FRAGMENTS, check, fuzz, kind
 
 RPS = ("rock", "paper", "scissors")

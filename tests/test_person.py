@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from rich.console import Console
 
-from mage.players.person import Person, chosen
+from mage.opponents.person import Person, chosen
 from mage.protocols import Agent
 from mage.rollout.trial import play_trial
 from mage.types import AgentInfo, Memory, Observation, Reply, Task, Trial

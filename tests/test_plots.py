@@ -12,18 +12,25 @@ from typer.testing import CliRunner
 import mage
 from mage.cli import app
 from mage.errors import ConfigError
-from mage.evaluate.compare import Table
-from mage.evaluate.crossplay import Cell, CrossPlayReport
-from mage.evaluate.metrics import Estimate
-from mage.evaluate.panels import MOST_TOGETHER, Line, line_figure
-from mage.evaluate.plots import AXES, MOST_ROWS, episodes_figure, exploitation_figure, judged_lines, payoff_figure
-from mage.evaluate.report import game_report, to_json
+from mage.evaluation.compare.comparison import SplitTable
+from mage.evaluation.compare.plots import (
+    AXES,
+    MOST_ROWS,
+    episodes_figure,
+    evaluated_lines,
+    exploitation_figure,
+    payoff_figure,
+)
+from mage.evaluation.crossplay import CrossPlayReport, PairResult
+from mage.evaluation.suite.report import game_report, to_json
+from mage.plot_style import MOST_TOGETHER, Line, line_figure
+from mage.stats import Estimate
 from tests.compared import compared, made_inputs, made_run, made_split, recipe, scores, written
 
 pytest.importorskip("matplotlib", reason="plots need the extra plot")
 
 
-def table_of(folder: Path, num_methods: int, **changes: Any) -> Table:
+def table_of(folder: Path, num_methods: int, **changes: Any) -> SplitTable:
     """So many methods with one report each."""
     reports = [
         written(folder / f"{number}.json", made_split(scores(number / 10), **changes), name=f"method {number}")
@@ -87,7 +94,7 @@ def test_learning_is_the_mean_of_seeds_at_the_steps_that_all_have(tmp_path: Path
         for seed in (0, 1)
     ]
     comparison = compared(*runs)
-    ((steps,), (tokens,), (seconds,)) = (judged_lines(comparison, comparison.tables[0], axis) for axis in AXES)
+    ((steps,), (tokens,), (seconds,)) = (evaluated_lines(comparison, comparison.tables[0], axis) for axis in AXES)
     assert (steps.x, steps.y, steps.low, steps.high) == ([5.0, 10.0], [0.75, 1.0], [0.25, 0.5], [1.25, 1.5])
     assert (tokens.x, tokens.y) == ([750.0, 1500.0], [0.75, 1.0])
     assert seconds.x == [5.0, 10.0]
@@ -108,7 +115,7 @@ def test_two_seeds_show_their_range(tmp_path: Path) -> None:
 def test_one_seed_is_drawn_as_it_is(tmp_path: Path) -> None:
     run = made_run(tmp_path / "run", made_split(scores(0.5)), config=recipe(1), curves={"two": [(5, 0.1), (10, 0.3)]})
     comparison = compared(run)
-    (line,) = judged_lines(comparison, comparison.tables[0], AXES[0])
+    (line,) = evaluated_lines(comparison, comparison.tables[0], AXES[0])
     assert (line.x, line.y, line.low) == ([5.0, 10.0], [0.1, 0.3], [0.1, 0.3])
 
 
@@ -124,7 +131,7 @@ def test_exploitation_is_a_heat_map_with_its_numbers(tmp_path: Path) -> None:
 def test_without_an_opponent_that_all_have_a_figure_for_there_is_no_picture(tmp_path: Path) -> None:
     one = written(tmp_path / "a.json", made_split(scores(0.5), exploitation={"copy": 0.5, "uniform": None}), name="a")
     two = written(tmp_path / "b.json", made_split(scores(0.5), exploitation={"copy": None, "uniform": 0.5}), name="b")
-    assert list(mage.compare(one, two).figures()) == ["episodes-two"]
+    assert list(mage.compare(one, two).metrics()) == ["episodes-two"]
 
 
 def test_of_many_opponents_the_spread_is_shown(tmp_path: Path) -> None:
@@ -136,8 +143,8 @@ def test_of_many_opponents_the_spread_is_shown(tmp_path: Path) -> None:
 
 
 def meeting() -> CrossPlayReport:
-    def cell(row: str, column: str, value: float) -> Cell:
-        return Cell(row, column, Estimate(value, value - 0.25, value + 0.25), (), (), None, None, None, 3)
+    def cell(row: str, column: str, value: float) -> PairResult:
+        return PairResult(row, column, Estimate(value, value - 0.25, value + 0.25), (), (), None, None, None, 3)
 
     cells = (cell("copy", "uniform", 0.5), cell("uniform", "copy", -0.5))
     return CrossPlayReport("rps(rounds=3)", 3, 4, ("copy", "uniform"), cells, (), {}, 0, 0)
@@ -151,7 +158,7 @@ def test_the_pay_off_matrix_has_its_intervals(tmp_path: Path) -> None:
     path = tmp_path / "crossplay.json"
     path.write_bytes(to_json(game_report(meeting(), [], 0)))
     made = mage.compare(path)
-    assert list(made.figures()) == ["payoffs-1"]
+    assert list(made.metrics()) == ["payoffs-1"]
     out = made.write(tmp_path / "out")
     assert "| copy | – | +0.500 ±0.250 |" in (out / "table.md").read_text(encoding="utf-8")
     assert "copy,score against uniform,0.5,0.25,0.75,trials" in (out / "table.csv").read_text(encoding="utf-8")
@@ -185,9 +192,9 @@ def test_training_scores_are_drawn_by_pool(tmp_path: Path) -> None:
         made_run(tmp_path / name, made_split(scores(0.5)), config=recipe(number), training=[0.1 * number] * 10)
         for number, name in enumerate(("one", "two"), start=1)
     ]
-    figures = mage.compare(*runs).figures()
-    assert [name for name in figures if name.startswith("training")] == [f"training-1-{axis.name}" for axis in AXES]
-    (panel,) = figures["training-1-steps"].axes
+    metrics = mage.compare(*runs).metrics()
+    assert [name for name in metrics if name.startswith("training")] == [f"training-1-{axis.name}" for axis in AXES]
+    (panel,) = metrics["training-1-steps"].axes
     drawn: list[Any] = [line.get_ydata() for line in panel.lines]
     assert [list(values) for values in drawn] == [pytest.approx([0.1] * 10), pytest.approx([0.2] * 10)]
 

@@ -6,23 +6,23 @@ import asyncio
 
 import pytest
 
-from mage.build import check_agent
-from mage.config import load_config
-from mage.credit.dead import is_dead
+from mage.agents.byte_format import ByteFormat
+from mage.agents.language import AgentSettings, LanguageAgent
+from mage.agents.messages import BEGUN_ANSWER, system_message
+from mage.config.load import load_config
+from mage.config.schema import AgentConfig
+from mage.credit.dead_groups import is_dead
 from mage.credit.stats import EMPTY
 from mage.errors import ConfigError
-from mage.evaluate.subject import subject_of
-from mage.learn.samples import to_samples
-from mage.players.agent import AgentSettings, LanguageAgent
-from mage.prompts.messages import BEGUN_ANSWER, system_message
-from mage.prompts.plain import PlainCodec
+from mage.evaluation.eval_agent import subject_of
+from mage.learners.samples import to_samples
 from mage.protocols import Engine
-from mage.schema import AgentConfig
+from mage.training.build import check_agent
 from mage.types import Group, Memory, Observation, ReplyMode, Thoughts
 from tests.seated import RandomEngine, agent_calls, agent_turns, make_settings, make_task, play, prompt_text
 from tests.tiny import tiny_parts
 
-CODEC = PlainCodec()
+CODEC = ByteFormat()
 SEEN = Observation(0, 0, 0, "Round 1.", ("rock", "paper"), (0, 1), "key", {})
 
 
@@ -45,7 +45,7 @@ def test_the_model_goes_on_from_what_its_answer_begins_with() -> None:
     listed = "Actions: <action>rock</action>, <action>paper</action>"
     assert asked.endswith(f"Episode 1 of 2.\nRound 1.\n{listed}\n<|assistant|>\n<action>")
     (call,) = reply.calls
-    assert CODEC.decode(call.sampled.tokens) == "rock</action>", "what was begun is not sampled"
+    assert CODEC.decode(call.completion.tokens) == "rock</action>", "what was begun is not sampled"
     assert call.start == len(engine.prompts[0])
 
 
@@ -73,11 +73,11 @@ def test_streams_hold_what_was_read_and_notes_are_not_begun(memory: Memory, thou
             text = prompt_text(trial, call)
             assert text.endswith("<|assistant|>\n<action>" if turn.phase == "play" else "<|assistant|>\n")
             stream = trial.streams[call.stream]
-            assert stream[call.start : call.start + len(call.sampled.tokens)] == call.sampled.tokens
+            assert stream[call.start : call.start + len(call.completion.tokens)] == call.completion.tokens
     turns = agent_turns(trial)
     samples = to_samples(trial, turns, [1.0] * len(turns), [0.0] * len(turns))
     trained = sum(len(sample.positions) for sample in samples)
-    assert trained == sum(len(call.sampled.tokens) for call in agent_calls(trial)), "what is begun is never trained"
+    assert trained == sum(len(call.completion.tokens) for call in agent_calls(trial)), "what is begun is never trained"
 
 
 def test_a_full_context_keeps_how_the_answer_begins() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mage.errors import ConfigError
-from mage.evaluate.ratings import SMOOTHING, Matrix, alpha_rank, elo, nash_average
+from mage.evaluation.ratings import SMOOTHING, Matrix, alpha_rank, elo, nash_average
 
 RPS = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
 
@@ -112,6 +112,6 @@ def test_without_matplotlib_alpha_rank_says_what_to_install(monkeypatch: pytest.
     def missing(name: str) -> None:
         assert name == "matplotlib"
 
-    monkeypatch.setattr("mage.evaluate.ratings.find_spec", missing)
+    monkeypatch.setattr("mage.evaluation.ratings.find_spec", missing)
     with pytest.raises(ConfigError, match=r"pip install 'mage-rl\[plot\]'"):
         alpha_rank(RPS)

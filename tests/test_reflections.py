@@ -10,22 +10,29 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from mage.build import language_seating, scripted_engine
-from mage.commands.evaluate import run_evaluation
+from mage.agents.byte_format import ByteFormat
+from mage.agents.language import AgentSettings, Rewrite, as_written
+from mage.cli.evaluate import run_evaluation
 from mage.engines.scripted import Answer, ScriptedEngine, counter
 from mage.errors import ConfigError
-from mage.evaluate.metrics import Estimate, mean
-from mage.evaluate.reflections import ReflectionReport, Seats, borrowed, forgotten, judge_reflections, partners
-from mage.evaluate.report import read_report
-from mage.evaluate.splits import Split, make_split
-from mage.evaluate.suite import evaluation_tasks
-from mage.evaluate.suite import play_all as play_everything
-from mage.evaluate.table import interval, reflections_table
-from mage.learn.run import go, start
-from mage.players.agent import AgentSettings, Rewrite, as_written
-from mage.prompts.plain import PlainCodec
-from mage.protocols import Engine, Seating, World
+from mage.evaluation.splits import Split, make_split
+from mage.evaluation.suite.evaluate import evaluation_tasks
+from mage.evaluation.suite.evaluate import play_all as play_everything
+from mage.evaluation.suite.reflections import (
+    ReflectionReport,
+    Seats,
+    borrowed,
+    evaluate_reflections,
+    forgotten,
+    partners,
+)
+from mage.evaluation.suite.report import read_report
+from mage.evaluation.suite.report_tables import interval, reflections_table
+from mage.protocols import AgentFactory, Engine, World
 from mage.rollout.group import Job
+from mage.stats import Estimate, mean
+from mage.training.build import language_agent_factory, scripted_engine
+from mage.training.run import go, start
 from mage.types import Failure, Memory, Task, Trial
 from tests.seated import WORLD, GluedCodec, make_settings, make_task, play_all, prompt_text, saying
 from tests.tiny import tiny_config
@@ -41,23 +48,23 @@ def tasks_of(split: Split, trials: int, seats: Sequence[int] = (0,)) -> list[Tas
     return evaluation_tasks(split, episodes=3, seats=seats, trials=trials, seed=5)
 
 
-def seats(engine: Engine, how: AgentSettings, codec: PlainCodec | None = None) -> Seats:
-    def seated(rewrite: Rewrite) -> Seating:
-        return language_seating(WORLD, engine, codec or PlainCodec(), how, rewrite)
+def seats(engine: Engine, how: AgentSettings, chat_format: ByteFormat | None = None) -> Seats:
+    def seated(rewrite: Rewrite) -> AgentFactory:
+        return language_agent_factory(WORLD, engine, chat_format or ByteFormat(), how, rewrite)
 
     return seated
 
 
-def history(engine: Engine) -> Seating:
+def history(engine: Engine) -> AgentFactory:
     """The same model, remembering what happened."""
-    return language_seating(WORLD, engine, PlainCodec(), make_settings(memory=Memory.HISTORY))
+    return language_agent_factory(WORLD, engine, ByteFormat(), make_settings(memory=Memory.HISTORY))
 
 
-def judged(answer: Answer, memory: Memory, trials: int = 4) -> ReflectionReport:
+def evaluated(answer: Answer, memory: Memory, trials: int = 4) -> ReflectionReport:
     engine = ScriptedEngine(answer)
     seated = seats(engine, make_settings(memory=memory, reflection_tokens=200))
     tasks = tasks_of(CONSTANT, trials)
-    return asyncio.run(judge_reflections(WORLD, seated, history(engine), CONSTANT, tasks))
+    return asyncio.run(evaluate_reflections(WORLD, seated, history(engine), CONSTANT, tasks))
 
 
 def trial_of(task: Task, answer: Answer, memory: Memory, rewrite: Rewrite) -> Trial:
@@ -68,7 +75,7 @@ def trial_of(task: Task, answer: Answer, memory: Memory, rewrite: Rewrite) -> Tr
 
 
 def test_own_notes_win_none_play_as_at_first_and_swapped_ones_mislead() -> None:
-    report = judged(counter, Memory.REFLECTIONS)
+    report = evaluated(counter, Memory.REFLECTIONS)
     # Without a note `counter` plays rock throughout: it draws, loses and wins against the three. What beats the next
     # of rock, paper, scissors loses to this one; what beats the one after that draws.
     tasks, constants = tasks_of(CONSTANT, 4), CONSTANT.members
@@ -94,7 +101,7 @@ def width(estimate: Estimate) -> float:
 
 
 def test_differences_are_paired() -> None:
-    report = judged(counter, Memory.REFLECTIONS, trials=8)
+    report = evaluated(counter, Memory.REFLECTIONS, trials=8)
     # Scores differ by opponent only, and kept ones not at all: the difference scatters as the other arm does.
     assert report.kept[2] == Estimate(1.0, 1.0, 1.0)
     for arm, difference in ((report.removed, report.over_removed), (report.swapped, report.over_swapped)):
@@ -107,7 +114,7 @@ def test_notes_that_are_not_used_change_nothing() -> None:
         return choices[0] if choices else f"note {len(prompt)}"
 
     for memory in NOTES:
-        report = judged(first_action, memory)
+        report = evaluated(first_action, memory)
         assert report.kept == report.removed == report.swapped == report.history
         assert {*report.over_removed, *report.over_swapped, *report.over_history} == {Estimate(0.0, 0.0, 0.0)}
 
@@ -121,7 +128,7 @@ def test_with_history_in_memory_only_the_notes_are_exchanged(memory: Memory) -> 
         lesson = prompt.rpartition("lesson: ")[2].split()[0] if "lesson: " in prompt else ""
         return {"rock": "paper", "paper": "scissors", "scissors": "rock"}.get(lesson, choices[0])
 
-    report = judged(trusting, memory)
+    report = evaluated(trusting, memory)
     assert [e.value for e in report.kept] == [0.0, 1.0, 1.0]
     assert [e.value for e in report.removed] == [0.0, 0.0, 0.0]
     assert report.swapped[1].value < 0.0, "what beats another constant draws with this one or loses to it"
@@ -137,7 +144,7 @@ def test_the_effect_on_the_next_episode_leaves_the_first_out() -> None:
             return choices[0]
         return counter(prompt, choices)
 
-    report = judged(late, Memory.REFLECTIONS, trials=8)
+    report = evaluated(late, Memory.REFLECTIONS, trials=8)
     by_opponent = {"always(rock)": 1.0, "always(paper)": 2.0, "always(scissors)": 0.0}  # won, over what rock scores
     gains = [by_opponent[task.opponents[0]] for task in tasks_of(CONSTANT, 8)]
     assert report.over_removed[1] == Estimate(0.0, 0.0, 0.0)
@@ -149,27 +156,27 @@ def test_the_effect_on_the_next_episode_leaves_the_first_out() -> None:
 def test_a_journal_hears_of_every_arm_by_name() -> None:
     heard: list[tuple[str, int]] = []
 
-    async def listening(arm: str, world: World, jobs: Sequence[Job], seating: Seating) -> list[Trial | Failure]:
+    async def listening(arm: str, world: World, jobs: Sequence[Job], make_agent: AgentFactory) -> list[Trial | Failure]:
         heard.append((arm, len(jobs)))
-        return await play_everything(arm, world, jobs, seating)
+        return await play_everything(arm, world, jobs, make_agent)
 
     engine = ScriptedEngine(counter)
     seated = seats(engine, make_settings(memory=Memory.REFLECTIONS, reflection_tokens=200))
     tasks = tasks_of(CONSTANT, 2)
-    report = asyncio.run(judge_reflections(WORLD, seated, history(engine), CONSTANT, tasks, play=listening))
+    report = asyncio.run(evaluate_reflections(WORLD, seated, history(engine), CONSTANT, tasks, play=listening))
     assert heard == [(arm, 6) for arm in ("kept", "removed", "swapped", "history")]
-    assert report == judged(counter, Memory.REFLECTIONS, trials=2)
+    assert report == evaluated(counter, Memory.REFLECTIONS, trials=2)
 
 
 def test_notes_that_name_the_opponent_are_counted() -> None:
     def knowing(prompt: str, choices: tuple[str, ...]) -> str:
         return counter(prompt, choices) if choices else f"Always the same move. {counter(prompt, choices)}"
 
-    named = judged(knowing, Memory.REFLECTIONS).naming
+    named = evaluated(knowing, Memory.REFLECTIONS).naming
     assert named is not None
     assert (named.num_reflections, named.named.value) == (24, 1.0)
     assert named.by_chance.value == 1.0, "all opponents here are of one family"
-    silent = judged(counter, Memory.REFLECTIONS).naming
+    silent = evaluated(counter, Memory.REFLECTIONS).naming
     assert silent is not None
     assert silent.named.value == 0.0
 
@@ -217,7 +224,7 @@ def test_calls_point_at_their_own_tokens_whatever_is_remembered(memory: Memory, 
     turns = [t for e in trial.episodes for t in e.turns if t.observation.seat == 0] + list(trial.reflections)
     for call in (call for turn in turns for call in turn.calls):
         stream = trial.streams[call.stream]
-        assert stream[call.start : call.start + len(call.sampled.tokens)] == call.sampled.tokens
+        assert stream[call.start : call.start + len(call.completion.tokens)] == call.completion.tokens
     num_streams = 3 if memory is Memory.REFLECTIONS or rewrite is not as_written else 1
     assert len(trial.streams) == num_streams
 
@@ -265,7 +272,7 @@ def test_a_task_that_fails_in_one_arm_is_left_out_of_all() -> None:
             return "nonsense"
         return counter(prompt, choices)
 
-    report = judged(fragile, Memory.REFLECTIONS, trials=6)
+    report = evaluated(fragile, Memory.REFLECTIONS, trials=6)
     # Six tasks fail with their own notes, and those among the others that borrow no rock are played four times.
     assert report.failures >= 6
     assert report.num_trials + report.failures == 18
@@ -275,7 +282,7 @@ def test_a_task_that_fails_in_one_arm_is_left_out_of_all() -> None:
 @pytest.mark.parametrize("memory", [Memory.NONE, Memory.HISTORY])
 def test_agents_that_write_nothing_are_refused(memory: Memory) -> None:
     with pytest.raises(ConfigError, match=r"no reflections to judge; they need agent\.memory=reflections or both"):
-        judged(counter, memory)
+        evaluated(counter, memory)
 
 
 def test_one_opponent_has_nobody_to_swap_with() -> None:
@@ -287,7 +294,7 @@ def test_the_report_reads_back_and_its_table_fits_a_terminal() -> None:
     engine, _ = scripted_engine("scripted:counter")
     how = make_settings(memory=Memory.REFLECTIONS, reflection_tokens=200)
     seated, tasks = seats(engine, how), tasks_of(CONSTANT, 2)
-    report = asyncio.run(judge_reflections(WORLD, seated, history(engine), CONSTANT, tasks))
+    report = asyncio.run(evaluate_reflections(WORLD, seated, history(engine), CONSTANT, tasks))
     assert msgspec.json.decode(msgspec.json.encode(report), type=ReflectionReport) == report
     console = Console(width=80, force_terminal=False)
     with console.capture() as captured:

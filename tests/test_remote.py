@@ -10,16 +10,16 @@ from email.utils import format_datetime
 
 import pytest
 
-from mage.engines.address import Key, make_address, read_address
-from mage.engines.budget import Budget, OutOfServiceError, spending
-from mage.engines.remote import Patience, RemoteEngine
+from mage.agents.byte_format import ByteFormat
+from mage.engines.budget import Budget, ServiceUnavailableError, spending
+from mage.engines.remote import RemoteEngine, RetryPolicy
 from mage.errors import ConfigError, EngineError
-from mage.prompts.plain import PlainCodec
+from mage.models.address import ApiKey, make_address, read_address
 from mage.protocols import Sampling
-from mage.types import Sampled
+from mage.types import Completion
 from tests.chat_server import HASTY, TROUBLE, Answer, Asked, ChatServer, Said, always, engine_of
 
-CODEC = PlainCodec()
+CODEC = ByteFormat()
 PROMPT = CODEC.opening("You play.") + CODEC.user("Go.") + CODEC.answer("hm") + CODEC.user("Go on.")
 SECRET = "sk-very-secret-0123456789"
 
@@ -35,7 +35,7 @@ def server() -> Iterator[ChatServer]:
         yield server
 
 
-def ask(server: ChatServer, *, max_tokens: int = 50, temperature: float = 0.7, seed: int = 5) -> Sampled:
+def ask(server: ChatServer, *, max_tokens: int = 50, temperature: float = 0.7, seed: int = 5) -> Completion:
     return asyncio.run(engine_of(server).complete(PROMPT, Sampling(temperature, max_tokens, seed), None))
 
 
@@ -52,7 +52,7 @@ def test_a_prompt_goes_out_as_the_messages_it_was_made_of(server: ChatServer) ->
     server.answer = always(Said("sure"))
     reply = ask(server)
     assert CODEC.decode(reply.tokens) == "sure"
-    assert (reply.cut, reply.allowed, reply.logprobs) == (False, None, (0.0,) * 5)
+    assert (reply.truncated, reply.allowed, reply.logprobs) == (False, None, (0.0,) * 5)
     (asked,) = server.asked
     assert asked.body["messages"] == [
         {"role": "system", "content": "You play."},
@@ -76,7 +76,7 @@ def test_without_a_key_none_is_sent(server: ChatServer, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("said", "max_tokens", "text", "cut"),
+    ("said", "max_tokens", "text", "truncated"),
     [
         (Said("1234567890"), 11, "1234567890", False),
         (Said("1234567890"), 10, "1234567890", True),
@@ -90,13 +90,13 @@ def test_without_a_key_none_is_sent(server: ChatServer, monkeypatch: pytest.Monk
     ],
 )
 def test_what_is_said_is_kept_up_to_the_limit(
-    server: ChatServer, said: Said, max_tokens: int, text: str, cut: bool
+    server: ChatServer, said: Said, max_tokens: int, text: str, truncated: bool
 ) -> None:
     server.answer = always(said)
     reply = ask(server, max_tokens=max_tokens)
-    assert (CODEC.decode(reply.tokens), reply.cut) == (text, cut)
+    assert (CODEC.decode(reply.tokens), reply.truncated) == (text, truncated)
     assert len(reply.tokens) <= max_tokens
-    assert cut == (CODEC.end not in reply.tokens)
+    assert truncated == (CODEC.end not in reply.tokens)
 
 
 @pytest.mark.parametrize("name", TROUBLE)
@@ -114,7 +114,7 @@ def test_trouble_that_stays_is_an_error_in_one_line(server: ChatServer, name: st
         ask(server)
     assert len(server.asked) == 4
     assert str(raised.value).isprintable()
-    assert not isinstance(raised.value, OutOfServiceError)
+    assert not isinstance(raised.value, ServiceUnavailableError)
 
 
 def test_a_server_that_is_not_there_is_an_error_in_one_line() -> None:
@@ -132,7 +132,9 @@ def waits(answer: Answer, seconds: Callable[[float], None], monkeypatch: pytest.
         await real(0)
 
     with ChatServer(answer) as server, monkeypatch.context() as patched:
-        engine = RemoteEngine(read_address(server.agent), patience=Patience(tries=4, wait_s=1.0, longest_wait_s=30.0))
+        engine = RemoteEngine(
+            read_address(server.agent), patience=RetryPolicy(tries=4, wait_s=1.0, longest_wait_s=30.0)
+        )
         patched.setattr("mage.engines.remote.asyncio.sleep", sleep)
         asyncio.run(engine.complete(PROMPT, Sampling(1.0, 9, 3), None))
 
@@ -177,7 +179,7 @@ def test_what_will_not_pass_is_not_tried_again(server: ChatServer, status: int, 
     with pytest.raises(EngineError, match=f"answers {status}") as raised:
         ask(server)
     assert len(server.asked) == 1
-    assert isinstance(raised.value, OutOfServiceError) is stops
+    assert isinstance(raised.value, ServiceUnavailableError) is stops
 
 
 def test_fields_that_a_server_does_not_know_are_left_out(server: ChatServer) -> None:
@@ -203,10 +205,10 @@ def test_calls_under_way_while_a_field_is_renamed_are_sent_again(server: ChatSer
     server.answer = picky
     engine = engine_of(server)
 
-    async def many() -> Sequence[Sampled]:
+    async def many() -> Sequence[Completion]:
         return await asyncio.gather(*(engine.complete(PROMPT, Sampling(1.0, 30, n), None) for n in range(6)))
 
-    assert [CODEC.decode(sampled.tokens) for sampled in asyncio.run(many())] == ["fine"] * 6
+    assert [CODEC.decode(completion.tokens) for completion in asyncio.run(many())] == ["fine"] * 6
     assert len(server.asked) == 12, "each is refused once"
 
 
@@ -240,7 +242,7 @@ def test_a_budget_of_calls_is_kept_to_and_retries_count(server: ChatServer) -> N
     budget = Budget(max_calls=2)
     with spending(budget):
         ask(server)
-        with pytest.raises(OutOfServiceError, match="the budget of 2 remote calls is spent"):
+        with pytest.raises(ServiceUnavailableError, match="the budget of 2 remote calls is spent"):
             ask(server)
     assert (budget.calls, len(server.asked)) == (2, 2)
     ask(server)  # outside nothing is counted
@@ -254,7 +256,7 @@ def test_a_budget_of_tokens_is_kept_to(server: ChatServer, usage: object, tokens
         ask(server)
         assert budget.tokens == tokens, "a third of the characters where the server does not say"
         ask(server)
-        with pytest.raises(OutOfServiceError, match=f"the budget of {tokens + 1} remote tokens is spent"):
+        with pytest.raises(ServiceUnavailableError, match=f"the budget of {tokens + 1} remote tokens is spent"):
             ask(server)
 
 
@@ -262,8 +264,8 @@ def test_the_key_is_in_no_reply_error_repr_or_log(server: ChatServer, caplog: py
     caplog.set_level(logging.DEBUG)
     engine = engine_of(server)
     server.answer = lambda asked: Said(f"You are {asked.headers['Authorization']}")
-    sampled = asyncio.run(engine.complete(PROMPT, Sampling(1.0, 99, 0), None))
-    assert CODEC.decode(sampled.tokens) == "You are Bearer [the key]"
+    completion = asyncio.run(engine.complete(PROMPT, Sampling(1.0, 99, 0), None))
+    assert CODEC.decode(completion.tokens) == "You are Bearer [the key]"
     for status in (200, 401, 400, 500):
         server.answer = lambda asked, status=status: Said(  # type: ignore[misc]
             status=status, raw=f"bad {asked.headers['Authorization']}".encode()
@@ -272,7 +274,7 @@ def test_the_key_is_in_no_reply_error_repr_or_log(server: ChatServer, caplog: py
             asyncio.run(engine.complete(PROMPT, Sampling(1.0, 99, 0), None))
         assert "[the key]" in str(raised.value)
         assert SECRET not in repr(raised.value) + str(raised.value.__context__)
-    assert SECRET not in f"{engine!r} {vars(engine)} {Key(SECRET)!r}"
+    assert SECRET not in f"{engine!r} {vars(engine)} {ApiKey(SECRET)!r}"
     assert "HTTP Request" in caplog.text
     assert SECRET not in caplog.text
 
@@ -298,8 +300,8 @@ def test_an_engine_says_what_it_was_asked_in_any_order(server: ChatServer) -> No
     """Concurrent calls do not mix up their answers."""
     server.answer = lambda asked: Said(str(asked.body["seed"]), delay_s=0.01 * (asked.body["seed"] % 3))
 
-    async def many() -> Sequence[Sampled]:
+    async def many() -> Sequence[Completion]:
         engine = engine_of(server)
         return await asyncio.gather(*(engine.complete(PROMPT, Sampling(1.0, 9, n), None) for n in range(20)))
 
-    assert [CODEC.decode(sampled.tokens) for sampled in asyncio.run(many())] == [str(n) for n in range(20)]
+    assert [CODEC.decode(completion.tokens) for completion in asyncio.run(many())] == [str(n) for n in range(20)]

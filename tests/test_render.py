@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from rich.console import Console, RenderableType
 
-from mage.record.draw import DRAWINGS, drawing_of, shown
-from mage.record.render import transcript
+from mage.runs.drawings import DRAWINGS, drawing_of, shown
+from mage.runs.render import transcript
 from mage.types import Memory, Phase, Trial
 from tests.recorded import betting, failure, guest_trial, make_task, model_trial
 
@@ -209,7 +209,7 @@ def test_a_trial_left_after_a_note_shows_the_note() -> None:
 
 
 def test_every_drawing_names_a_known_game() -> None:
-    from mage.games.table import GAMES
+    from mage.worlds.openspiel.worded import GAMES
 
     assert set(DRAWINGS) == set(GAMES)
     for name in DRAWINGS:

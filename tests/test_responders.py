@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 
 from mage.cli import app
 from mage.errors import ConfigError, PlayError
-from mage.evaluate.metrics import Estimate
-from mage.evaluate.nashconv import Named
-from mage.evaluate.report import read_game_report
-from mage.evaluate.responders import LEARNED, LowerBound, lower_bound
+from mage.evaluation.exploitability.nashconv import Named
+from mage.evaluation.exploitability.responders import LEARNED, LowerBound, lower_bound
+from mage.evaluation.suite.report import read_game_report
 from mage.protocols import Agent
+from mage.stats import Estimate
 from mage.types import Task
 from tests.open_engines import constantly, player, weighing
 from tests.seated import WORLD
@@ -89,10 +89,10 @@ def invoke(*arguments: str) -> str:
 def test_the_command_finds_lower_bounds(tmp_path: Path) -> None:
     folder = tmp_path / "found"
     output = invoke(
-        *("nashconv", "preferred:corners", "--game", "tic_tac_toe", "--responder", "minimax", "--trials", "10"),
+        *("nashconv", "preferred:corners", "--world", "tic_tac_toe", "--responder", "minimax", "--trials", "10"),
         *("--learn", "20", "-o", str(folder)),
     )
     assert "NashConv is at least" in output
     assert read_game_report(folder / "lower-bound.json", LowerBound).found.responders == ("minimax", LEARNED)
     with pytest.raises(ConfigError, match="without an opponent before"):
-        invoke("nashconv", "uniform", "--game", "kuhn_poker", "--after", "uniform", "--learn", "5")
+        invoke("nashconv", "uniform", "--world", "kuhn_poker", "--after", "uniform", "--learn", "5")

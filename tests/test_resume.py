@@ -10,9 +10,9 @@ from signal import SIGINT, SIGKILL
 import msgspec
 import pytest
 
-from mage.record.files import count_lines, read_lines
-from mage.record.store import RunReader, RunWriter
-from tests.processes import Ended, Mage, alone, when
+from mage.files import count_lines, read_lines
+from mage.runs.store import RunReader, RunWriter
+from tests.processes import Mage, RunEnd, alone, when
 
 LOGS = ("metrics.jsonl", "trials.jsonl", "index.jsonl", "events.jsonl", "credit.jsonl")
 STEPS = 8
@@ -39,7 +39,7 @@ groups = 2
 size = 2
 
 [credit]
-estimator = "agent"
+estimator = "agent-specific"
 options = {{ scale = "none", unit = "turn" }}
 
 [learner]
@@ -142,7 +142,7 @@ def test_another_seed_gives_another_run(mage: Mage, recipe: Path, unbroken: Path
     assert found[weights] != wanted[weights]
 
 
-def go_on(mage: Mage, folder: Path) -> Ended:
+def go_on(mage: Mage, folder: Path) -> RunEnd:
     ended = mage("train", "--resume", folder)
     assert ended.code == 0, ended.said
     return ended
@@ -292,7 +292,7 @@ def test_what_cannot_be_resumed_is_refused_in_one_line(mage: Mage, unbroken: Pat
     assert "does not exist; a run is a directory with a run.json" in said["missing"].said
     assert "is not a run" in said["empty"].said
     assert "is a duel run; only train runs have weights" in said["played"].said
-    assert "has schema version 99; this version of mage reads 1" in said["newer"].said
+    assert "has schema version 99; this version of mage reads 2" in said["newer"].said
     assert "unknown key 'colour'" in said["key"].said
     assert "steps = 0" in said["value"].said
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mage.credit.returns import Goal, Objective, discounted, trial_returns
+from mage.credit.returns import ReturnSpec, discounted, trial_returns
 from mage.errors import ConfigError
+from mage.types import Objective
 
 LOSS, WIN = [0.0, 0.0, -10.0], [0.0, 0.0, 10.0]
 HALF = 0.5
@@ -17,7 +18,7 @@ def returns(
     objective: Objective, rewards: list[list[float]], scores: list[float] | None = None, turn: float = HALF
 ) -> list[list[float]]:
     scores = [sum(turns) for turns in rewards] if scores is None else scores
-    return trial_returns(rewards, scores, Goal(objective, turn, HALF)).plays
+    return trial_returns(rewards, scores, ReturnSpec(objective, turn, HALF)).plays
 
 
 GOLDEN = {
@@ -45,7 +46,7 @@ GOLDEN = {
 @pytest.mark.parametrize("objective", Objective)
 def test_loss_loss_win_with_the_papers_discounts(objective: Objective) -> None:
     plays, reflections, within = GOLDEN[objective]
-    found = trial_returns([LOSS, LOSS, WIN], [-10.0, -10.0, 10.0], Goal(objective, 0.95, 0.6))
+    found = trial_returns([LOSS, LOSS, WIN], [-10.0, -10.0, 10.0], ReturnSpec(objective, 0.95, 0.6))
     for turns, expected in zip(found.plays, plays, strict=True):
         assert turns == pytest.approx(expected, abs=within)
     assert found.starts[1:] == pytest.approx(reflections, abs=within)
@@ -64,12 +65,12 @@ def test_loss_loss_win_with_the_papers_discounts(objective: Objective) -> None:
 def test_what_each_score_weighs_in_the_first_turn(objective: Objective, expected: tuple[float, ...]) -> None:
     for index, weight in enumerate(expected):
         scores = [float(index == k) for k in range(3)]
-        found = trial_returns([[0.0, s] for s in scores], scores, Goal(objective, 1.0, 0.6))
+        found = trial_returns([[0.0, s] for s in scores], scores, ReturnSpec(objective, 1.0, 0.6))
         assert found.plays[0][0] == pytest.approx(weight)
 
 
 def test_undiscounted_improvement_is_the_final_score_less_what_was_reached_before() -> None:
-    found = trial_returns([[3.0], [5.0], [4.0]], [3.0, 5.0, 4.0], Goal(Objective.DIFFERENTIAL, 1.0, 1.0))
+    found = trial_returns([[3.0], [5.0], [4.0]], [3.0, 5.0, 4.0], ReturnSpec(Objective.DIFFERENTIAL, 1.0, 1.0))
     # R_2 = 4; R_2 - R_0 = 1; R_2 - R_1 = -1: not `final`, even without discounts.
     assert found.plays == [[4.0], [1.0], [-1.0]]
 
@@ -128,7 +129,7 @@ def test_one_episode_under_final_is_its_score_on_every_turn() -> None:
 def test_an_episode_without_a_turn_still_counts(
     objective: Objective, plays: list[list[float]], starts: list[float]
 ) -> None:
-    found = trial_returns([[2.0], [], [8.0]], [2.0, 4.0, 8.0], Goal(objective, HALF, HALF))
+    found = trial_returns([[2.0], [], [8.0]], [2.0, 4.0, 8.0], ReturnSpec(objective, HALF, HALF))
     assert (found.plays, found.starts) == (plays, starts)
 
 
@@ -166,7 +167,7 @@ def test_the_recursion_as_the_papers_write_it(rewards: list[list[float]], turn: 
                 else:
                     found.insert(0, reward + episode * expected[0][0] if expected else reward)
             expected.insert(0, found)
-        got = trial_returns(rewards, scores, Goal(objective, turn, episode))
+        got = trial_returns(rewards, scores, ReturnSpec(objective, turn, episode))
         for mine, theirs in zip(got.plays, expected, strict=True):
             assert mine == pytest.approx(theirs, abs=1e-9)
         assert got.starts == pytest.approx([turns[0] for turns in expected], abs=1e-9)
@@ -200,4 +201,4 @@ def test_discounted_ignores_the_discount_of_the_last() -> None:
 )
 def test_a_goal_that_makes_no_sense_is_refused(values: dict[str, float], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Goal(**{"objective": Objective.FINAL, "turn": 1.0, "episode": 1.0, **values})  # type: ignore[arg-type]
+        ReturnSpec(**{"objective": Objective.FINAL, "turn": 1.0, "episode": 1.0, **values})  # type: ignore[arg-type]

@@ -13,17 +13,17 @@ import pytest
 import torch
 from rich.console import Console
 
-from mage.commands.train import run_training
+from mage.cli.train import run_training
 from mage.credit.steps import agent_turns
 from mage.errors import ConfigError, MageError, RecordError
-from mage.learn.changes import config_of
-from mage.learn.checkpoint import checkpoints, read_state
-from mage.learn.learner import LearnError
-from mage.learn.progress import MAX_ROLLBACKS
-from mage.learn.run import go, interruptible, start, weights_of
-from mage.record.files import read_lines
-from mage.record.store import RunReader, RunWriter
-from tests.tiny import judged, logprobs, play, samples_of, tiny_config, tiny_parts, with_advantage
+from mage.files import read_lines
+from mage.learners.local import LearnError
+from mage.runs.store import RunReader, RunWriter
+from mage.training.changes import config_of
+from mage.training.checkpoint import checkpoints, read_state
+from mage.training.recorder import MAX_ROLLBACKS
+from mage.training.run import go, interruptible, start, weights_of
+from tests.tiny import evaluated, logprobs, play, samples_of, tiny_config, tiny_parts, with_advantage
 
 
 def run(folder: Path, *overrides: str) -> str:
@@ -117,9 +117,9 @@ def test_rollbacks_take_the_weights_from_before_the_trouble_and_are_bounded(tmp_
 
 def test_a_score_that_fell_rolls_back_to_the_best(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    judged = ("evaluation.every=1", 'evaluation.splits=["rps-seven"]', "evaluation.trials=2", "game=rps(rounds=3)")
+    evaluated = ("evaluation.every=1", 'evaluation.splits=["rps-seven"]', "evaluation.trials=2", "world=rps(rounds=3)")
     fall = ("alarms.drop=0.0001", "alarms.action=rollback", "learner.lr=0.03")
-    run(folder, "steps=8", "checkpoint.every=1", "checkpoint.keep=1", "evaluation.final_trials=2", *judged, *fall)
+    run(folder, "steps=8", "checkpoint.every=1", "checkpoint.keep=1", "evaluation.final_trials=2", *evaluated, *fall)
     rollbacks = [(event["step"], event["rollback"]) for event in events(folder) if "rollback" in event]
     assert rollbacks
     scores = {
@@ -152,7 +152,7 @@ def test_an_update_that_is_not_finite_is_skipped_counted_and_in_the_end_refused(
 
 
 def test_a_run_whose_loss_is_never_finite_ends_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    train = import_module("mage.train")
+    train = import_module("mage.training.loop")
     honest = train.to_batch
     monkeypatch.setattr(train, "to_batch", lambda *a: [with_advantage(s, math.nan) for s in honest(*a)])
     folder = tmp_path / "run"
@@ -180,13 +180,13 @@ def test_stripped_thoughts_are_read_by_nobody_and_trained_as_they_were_sampled()
     groups = play(parts)
     trials = [trial for group in groups for trial in group.trials]
     calls = [(trial.streams[call.stream], call) for trial in trials for t in agent_turns(trial) for call in t.calls]
-    assert sum(thought in call.sampled.tokens for _, call in calls) > 3
+    assert sum(thought in call.completion.tokens for _, call in calls) > 3
     assert max(len(trial.streams) for trial in trials) > 1
     for stream, call in calls:
         assert thought not in stream[: call.start]
-        assert stream[call.start : call.start + len(call.sampled.tokens)] == call.sampled.tokens
-    samples = judged(parts, groups)
-    assert sum(len(sample.positions) for sample in samples) == sum(len(call.sampled.tokens) for _, call in calls)
+        assert stream[call.start : call.start + len(call.completion.tokens)] == call.completion.tokens
+    samples = evaluated(parts, groups)
+    assert sum(len(sample.positions) for sample in samples) == sum(len(call.completion.tokens) for _, call in calls)
     for sample, found in zip(samples, logprobs(parts.learner, *samples), strict=True):
         assert found == pytest.approx(sample.logprobs, abs=1e-4)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mage.errors import MageError
-from mage.learn.samples import to_samples
-from mage.types import AgentInfo, Call, Observation, Phase, Sampled, Task, Trial, Turn
+from mage.learners.samples import to_samples
+from mage.types import AgentInfo, Call, Completion, Observation, Phase, Task, Trial, Turn
 
 TASK = Task("rps", ("uniform",), 0, 1, 1, False, False, 100)
 
@@ -18,7 +18,7 @@ def turn(*calls: Call, phase: Phase = Phase.PLAY) -> Turn:
 def call(stream: int, start: int, tokens: tuple[int, ...], *, forced: tuple[int, ...] = (), version: int = 3) -> Call:
     allowed = tuple((t,) if i in forced else (t, 99) for i, t in enumerate(tokens)) if forced else None
     logprobs = tuple(-float(t) for t in tokens)
-    return Call(stream, start, Sampled(tokens, logprobs, allowed, version, False), None)
+    return Call(stream, start, Completion(tokens, logprobs, allowed, version, False), None)
 
 
 def trial(*streams: tuple[int, ...]) -> Trial:

@@ -17,17 +17,17 @@ import pytest
 import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from mage.build import draw_tasks, language_seating, settings
+from mage.agents.chat_format import TemplateFormat
 from mage.checks.engines import LOOKALIKES
-from mage.config import load_config
+from mage.config.load import load_config
 from mage.errors import ConfigError
-from mage.games.world import OpenSpielWorld
 from mage.models import smollm2
 from mage.models.load import described, load_model
-from mage.prompts.chat import TemplateCodec
 from mage.protocols import Sampling
 from mage.rollout.group import play_groups
-from mage.types import Memory, ReplyMode, Sampled
+from mage.training.build import draw_tasks, language_agent_factory, settings
+from mage.types import Completion, Memory, ReplyMode
+from mage.worlds.openspiel.world import OpenSpielWorld
 from tests.test_nano import GAMES, told
 
 
@@ -164,7 +164,7 @@ def test_each_game_has_three_recipes_for_it(game: str) -> None:
     plain, text, notes = (load_config(f"{game}-llm{ending}") for ending in ("", "+text", "+reflections"))
     for config in (plain, text, notes):
         assert (config.agent.model, config.device, config.dtype) == ("smollm2", "auto", "auto")
-        assert (config.game, config.population, config.batch) == (plain.game, plain.population, plain.batch)
+        assert (config.world, config.population, config.batch) == (plain.world, plain.population, plain.batch)
         assert config.trial.seats == ((0,) if game == "rps" else (0, 1))
     assert (plain.agent.memory, plain.agent.reply) == (Memory.HISTORY, ReplyMode.CHOICE)
     assert (text.agent.memory, text.agent.reply, text.agent.reflection_tokens) == (Memory.BOTH, ReplyMode.TEXT, 32)
@@ -194,15 +194,15 @@ def test_the_tokenizer_is_smollm2s_own(tokenizer: PreTrainedTokenizerFast) -> No
 
 @needs_weights
 def test_the_template_is_chatml_and_games_can_be_played_in_it(tokenizer: PreTrainedTokenizerFast) -> None:
-    codec = TemplateCodec(tokenizer)
-    asked = codec.opening("Be brief.") + codec.user("Hi")
+    chat_format = TemplateFormat(tokenizer)
+    asked = chat_format.opening("Be brief.") + chat_format.user("Hi")
     rendered = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
     assert tokenizer.decode(list(asked)) == rendered
-    assert (codec.end, tokenizer.decode(list(codec.close))) == (2, "\n")
+    assert (chat_format.end, tokenizer.decode(list(chat_format.close))) == (2, "\n")
     for spec in GAMES:
         for text, actions in told(spec, 3):
-            assert text in tokenizer.decode(list(codec.user(text)))
-            assert all(codec.decode(codec.choice(action)) == action for action in actions)
+            assert text in tokenizer.decode(list(chat_format.user(text)))
+            assert all(chat_format.decode(chat_format.choice(action)) == action for action in actions)
 
 
 class Longest:
@@ -213,18 +213,20 @@ class Longest:
 
     async def complete(
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
-    ) -> Sampled:
+    ) -> Completion:
         tokens = (5000,) * sampling.max_tokens if choices is None else tuple(self._draws.choice(choices))
         allowed = None if choices is None else tuple((token,) for token in tokens)
-        return Sampled(tokens, (0.0,) * len(tokens), allowed, 0, choices is None)
+        return Completion(tokens, (0.0,) * len(tokens), allowed, 0, choices is None)
 
 
 @needs_weights
 @pytest.mark.parametrize("name", CHOOSING)
 def test_trials_of_the_recipes_fit_their_contexts(name: str, tokenizer: PreTrainedTokenizerFast) -> None:
     config, world = load_config(name, CHOOSING[name]), OpenSpielWorld()
-    seating = language_seating(world, Longest(), TemplateCodec(tokenizer), settings(config.agent))
-    groups = asyncio.run(play_groups(world, list(islice(draw_tasks(config, "tasks"), 40)), 1, seating, concurrency=8))
+    make_agent = language_agent_factory(world, Longest(), TemplateFormat(tokenizer), settings(config.agent))
+    groups = asyncio.run(
+        play_groups(world, list(islice(draw_tasks(config, "tasks"), 40)), 1, make_agent, concurrency=8)
+    )
     trials = [trial for group in groups for trial in group.trials]
     assert len(trials) == 40
     assert [trial.overflows for trial in trials if trial.overflows] == []
@@ -237,10 +239,10 @@ def test_the_model_knows_the_capital_of_france_in_both_dtypes(folder: Path) -> N
     for dtype in ("float32", "bfloat16"):
         loaded = load_model("smollm2", dtype=dtype)
         assert loaded.model.dtype is getattr(torch, dtype)
-        prompt = loaded.codec.opening("You are a helpful assistant.") + loaded.codec.user(
+        prompt = loaded.chat_format.opening("You are a helpful assistant.") + loaded.chat_format.user(
             "What is the capital of France?"
         )
-        ids_BT = torch.tensor([[*prompt, *loaded.codec.choice("The capital of France is Paris.")]])
+        ids_BT = torch.tensor([[*prompt, *loaded.chat_format.choice("The capital of France is Paris.")]])
         with torch.no_grad():
             logits_TV = loaded.model(ids_BT).logits[0].float()
         answer_T = ids_BT[0, len(prompt) :]

@@ -8,16 +8,16 @@ from itertools import product
 import pytest
 
 from mage.errors import ConfigError
-from mage.evaluate.exhaustive import expected_returns
-from mage.games.openspiel import Game, load_game
-from mage.games.words.base import State
-from mage.players.draws import every_way
-from mage.players.policy import Policy, evenly
-from mage.players.solver import count_states
-from mage.players.table import make_policy
+from mage.evaluation.exact.exhaustive import expected_returns
+from mage.opponents.draws import every_way
+from mage.opponents.policy import Policy, evenly
+from mage.opponents.registry import make_policy
+from mage.opponents.solvers import count_states
 from mage.seeds import stream
 from mage.spec import parse_spec
 from mage.types import Observation
+from mage.worlds.openspiel.game import Game, load_game
+from mage.worlds.openspiel.words.base import State
 
 SCRIPTS = ("conservative", "aggressive", "intermediate")
 SEVEN = "mixture(always:rock,always:paper,always:scissors,cycle,cycle(step=2),copy,beat-last,each=trial)"

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from mage.config.schema import Config
 from mage.errors import ConfigError, MageError, RecordError
-from mage.evaluate.report import to_json
-from mage.evaluate.sources import method_name, read_inputs
-from mage.evaluate.suite import SplitReport
-from mage.record.store import RunWriter
-from mage.schema import Config
+from mage.evaluation.compare.sources import method_name, read_inputs
+from mage.evaluation.suite.evaluate import SplitReport
+from mage.evaluation.suite.report import to_json
+from mage.runs.store import RunWriter
 from tests.compared import (
     compared,
     made_report,
@@ -150,7 +150,7 @@ def refusals() -> dict[str, tuple[Callable[[Path], tuple[str, ...]], type[MageEr
         "unreadable": (unreadable, RecordError, "report.json cannot be read"),
         "older": (older, RecordError, "another version of mage wrote it: judge again"),
         "no config": (lambda p: changed(p, config={}), RecordError, "its config has no seed or no population"),
-        "nobody": (lambda p: changed(p, subject={}), RecordError, "does not say who was judged"),
+        "nobody": (lambda p: changed(p, eval_agent={}), RecordError, "does not say who was judged"),
         "torn": (lambda p: changed(p, reports=(torn,)), RecordError, "its trials on 'two' do not add up"),
         "no split": (lambda p: changed(p, reports=()), ConfigError, "none of these was judged on a split"),
         "other run": (other_run, RecordError, "is a duel run without a report.json"),
@@ -171,7 +171,7 @@ def test_runs_of_a_sweep_that_nobody_judged_are_left_out_and_named(tmp_path: Pat
     done = made_run(tmp_path / "mage-seed0", made_split(scores(0.5)), config=recipe(1))
     made_run(tmp_path / "mage-seed1", config=recipe(1, 1))
     runs = [{"name": f"mage-seed{k}", "recipe": "mage", "config": {}} for k in (0, 1)]
-    (tmp_path / "sweep.json").write_text(json.dumps({"schema": 1, "runs": runs, "max_minutes": None}))
+    (tmp_path / "sweep.json").write_text(json.dumps({"schema": 2, "runs": runs, "max_minutes": None}))
     inputs = read_inputs([str(tmp_path)])
     assert [entry.seed for entry in inputs.entries] == [0]
     assert inputs.left_out == (str(tmp_path / "mage-seed1"),)

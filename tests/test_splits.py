@@ -11,37 +11,39 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mage.build import check, members_of
-from mage.compose import shipped_recipes
-from mage.config import load_config
+from mage.config.compose import shipped_recipes
+from mage.config.load import load_config
 from mage.errors import ConfigError, RecordError
-from mage.evaluate import splits
-from mage.evaluate.realise import present, switches
-from mage.evaluate.splits import (
-    Kind,
+from mage.evaluation import splits
+from mage.evaluation.exact.enumerate import present, switches
+from mage.evaluation.splits import (
     Split,
+    SplitKind,
     load_split,
     make_split,
     refuse_held_out,
     shipped_split,
     split_names,
 )
-from mage.games.openspiel import load_game
-from mage.learn.run import start
-from mage.players.table import check_opponent
+from mage.opponents.registry import check_opponent
 from mage.spec import Spec, make_spec, parse_spec
-from mage.train import judging_tasks
+from mage.training.build import check, members_of
+from mage.training.loop import tasks_of_split
+from mage.training.run import start
+from mage.worlds.openspiel.game import load_game
 
 SHIPPED = Path(splits.__file__).parents[1] / "splits"
-HELD_OUT = [name for name in split_names() if load_split(name).held_out and load_split(name).kind is not Kind.REWORDED]
-REWORDED = [name for name in split_names() if load_split(name).kind is Kind.REWORDED]
+HELD_OUT = [
+    name for name in split_names() if load_split(name).held_out and load_split(name).kind is not SplitKind.REWORDED
+]
+REWORDED = [name for name in split_names() if load_split(name).kind is SplitKind.REWORDED]
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of the shipped files that `load_split` reads instead."""
     shutil.copytree(SHIPPED, tmp_path / "splits", ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr("mage.evaluate.splits.resources.files", lambda _: tmp_path)
+    monkeypatch.setattr("mage.evaluation.splits.resources.files", lambda _: tmp_path)
     shipped_split.cache_clear()
     yield tmp_path / "splits"
     shipped_split.cache_clear()
@@ -50,15 +52,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.parametrize("name", split_names())
 def test_every_member_is_canonical_and_can_be_seated_anywhere(name: str) -> None:
     split = load_split(name)
-    game = load_game(split.game)
+    game = load_game(split.world)
     assert split.members
     assert len(set(split.members)) == len(split.members)
-    assert split.game == str(parse_spec(split.game))
+    assert split.world == str(parse_spec(split.world))
     for member in split.members:
         assert member == str(parse_spec(member))
         for seat in range(game.num_seats):
             check_opponent(member, game, seat)
-    assert load_split(split.pool).game == split.game
+    assert load_split(split.pool).world == split.world
     assert set(split.members) <= set(load_split(split.pool).members)
 
 
@@ -75,7 +77,7 @@ def test_105_players_are_80_to_train_with_and_25_to_judge_by() -> None:
 def test_a_split_that_was_changed_is_refused_by_its_name(folder: Path, change: str) -> None:
     path = folder / "rps-seven.json"
     split = msgspec.json.decode(path.read_bytes(), type=Split)
-    values = {"members": split.members[1:], "game": "rps(rounds=4)", "sha256": "0" * 64}
+    values = {"members": split.members[1:], "world": "rps(rounds=4)", "sha256": "0" * 64}
     path.write_bytes(msgspec.json.encode(msgspec.structs.replace(split, **{change: values[change]})))
     with pytest.raises(RecordError, match="the split 'rps-seven' was changed"):
         load_split("rps-seven")
@@ -109,7 +111,7 @@ def test_training_on_a_member_that_is_held_out_is_refused(name: str) -> None:
     holders = [other.name for other in map(load_split, HELD_OUT) if {*other.members} & {*split.members}]
     for member in split.members:
         with pytest.raises(ConfigError, match=f"is held out by the split '({'|'.join(holders)})'; train"):
-            refuse_held_out(split.game, ("uniform", member))
+            refuse_held_out(split.world, ("uniform", member))
 
 
 def test_a_held_out_member_is_refused_however_it_is_written_or_wrapped() -> None:
@@ -124,8 +126,8 @@ def test_a_held_out_member_is_refused_however_it_is_written_or_wrapped() -> None
 def test_training_in_words_that_are_held_out_is_refused(name: str) -> None:
     split = load_split(name)
     with pytest.raises(ConfigError, match=f"its words are held out by the split '{name}'"):
-        refuse_held_out(split.game, ("uniform",))
-    spec = parse_spec(split.game)
+        refuse_held_out(split.world, ("uniform",))
+    spec = parse_spec(split.world)
     plain = Spec(spec.name, (), tuple((key, value) for key, value in spec.kwargs if key != "reworded"))
     refuse_held_out(str(plain), split.members)
     refuse_held_out(str(make_spec(spec.name, **{**spec.named, "reworded": 1})), split.members)
@@ -147,12 +149,12 @@ def test_a_mixture_that_plays_a_held_out_member_for_whole_episodes_is_refused() 
 @pytest.mark.parametrize("game", ["rps", "kuhn", "tictactoe"])
 def test_every_kind_of_split_is_shipped_for_every_game(game: str) -> None:
     found = [load_split(name) for name in split_names() if name.startswith(f"{game}-")]
-    assert {split.kind for split in found} == set(Kind)
+    assert {split.kind for split in found} == set(SplitKind)
     for split in found:
-        assert split.held_out == (split.kind is not Kind.SEEN)
+        assert split.held_out == (split.kind is not SplitKind.SEEN)
 
 
-@pytest.mark.parametrize("name", [name for name in split_names() if load_split(name).kind is Kind.SWITCHING])
+@pytest.mark.parametrize("name", [name for name in split_names() if load_split(name).kind is SplitKind.SWITCHING])
 def test_switches_leave_time_to_recover_and_go_both_ways(name: str) -> None:
     split = load_split(name)
     assert split.episodes == 6
@@ -164,27 +166,29 @@ def test_switches_leave_time_to_recover_and_go_both_ways(name: str) -> None:
         turns.append((before, after, at))
     assert {at for _, _, at in turns} == {2, 3}, "nobody can know when"
     assert sorted(turns) == sorted((after, before, at) for before, after, at in turns)
-    seen = [m for n in split_names() if (other := load_split(n)).kind is Kind.SEEN for m in other.members]
+    seen = [m for n in split_names() if (other := load_split(n)).kind is SplitKind.SEEN for m in other.members]
     assert {who for before, after, _ in turns for who in (before, after)} <= set(seen)
 
 
 @pytest.mark.parametrize("name", REWORDED)
 def test_reworded_splits_have_players_to_train_with_and_no_usual_word(name: str) -> None:
     split = load_split(name)
-    plain = next(other for n in split_names() if (other := load_split(n)).kind is Kind.SEEN and n[:4] == name[:4])
-    words = [set(load_game(game).words.rules(0).lower().replace(",", " ").split()) for game in (split.game, plain.game)]
+    plain = next(other for n in split_names() if (other := load_split(n)).kind is SplitKind.SEEN and n[:4] == name[:4])
+    words = [
+        set(load_game(game).words.rules(0).lower().replace(",", " ").split()) for game in (split.world, plain.world)
+    ]
     for term in ("rock", "paper", "scissors", "rock-paper-scissors", "kuhn", "poker", "king", "bet", "tic-tac-toe"):
         assert term not in words[0]
     assert {"rock-paper-scissors", "kuhn", "tic-tac-toe"} & words[1]
-    refuse_held_out(plain.game, split.members)
+    refuse_held_out(plain.world, split.members)
 
 
 def test_a_split_may_say_how_many_episodes_it_needs() -> None:
     config = load_config("rps")
     split = load_split("rps-switching")
-    assert {task.episodes for task in judging_tasks(config, split, 1)} == {6}
-    assert {task.episodes for task in judging_tasks(config, load_split("rps-seven"), 1)} == {3}
-    longer = make_split(split.name, "", split.game, split.members, held_out=True, episodes=8)
+    assert {task.episodes for task in tasks_of_split(config, split, 1)} == {6}
+    assert {task.episodes for task in tasks_of_split(config, load_split("rps-seven"), 1)} == {3}
+    longer = make_split(split.name, "", split.world, split.members, held_out=True, episodes=8)
     assert longer.sha256 != split.sha256, "trials of another length are other tasks"
 
 
@@ -215,13 +219,13 @@ def test_a_population_that_is_held_out_is_refused(tmp_path: Path) -> None:
 def test_no_shipped_recipe_trains_on_what_is_held_out(name: str) -> None:
     config = load_config(name)
     check(config)
-    refuse_held_out(config.game, members_of(config))
+    refuse_held_out(config.world, members_of(config))
     for split in config.evaluation.splits:
-        assert parse_spec(load_split(split).game).name == parse_spec(config.game).name
+        assert parse_spec(load_split(split).world).name == parse_spec(config.world).name
 
 
 def test_a_split_is_made_with_canonical_specs_and_its_own_pool() -> None:
     split = make_split("mine", "", " rps( rounds = 3 )", ("mcts:100", "always( rock )"), held_out=True)
-    assert (split.game, split.members, split.pool) == ("rps(rounds=3)", ("mcts(100)", "always(rock)"), "mine")
-    assert split.sha256 == make_split("other", "words", split.game, split.members, held_out=False).sha256
-    assert split.sha256 != make_split("mine", "", split.game, split.members[::-1], held_out=True).sha256
+    assert (split.world, split.members, split.pool) == ("rps(rounds=3)", ("mcts(100)", "always(rock)"), "mine")
+    assert split.sha256 == make_split("other", "words", split.world, split.members, held_out=False).sha256
+    assert split.sha256 != make_split("mine", "", split.world, split.members[::-1], held_out=True).sha256

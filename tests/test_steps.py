@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from mage.credit.estimators.ppo import Ppo
 from mage.credit.estimators.rloo import Rloo
-from mage.credit.returns import Goal, Objective
+from mage.credit.returns import ReturnSpec
 from mage.credit.stats import EMPTY
 from mage.credit.steps import agent_turns, credit_group, trained_only
-from mage.games.world import OpenSpielWorld
 from mage.rollout.group import play_groups
-from mage.types import Ending, Failure, Group, Observation, Phase, Reply, Task, Trial
+from mage.types import Ending, Failure, Group, Objective, Observation, Phase, Reply, Task, Trial
+from mage.worlds.openspiel.world import OpenSpielWorld
 from tests.paid import HALF, INFO, TASK, call, ended, move, note, played, rets, steps
 
 TRAINS_REFLECTIONS = [o for o in Objective if o is not Objective.SINGLE]
@@ -40,7 +40,7 @@ def test_order_is_the_order_of_play_and_other_seats_are_left_out() -> None:
         (1, Phase.PLAY, 0, "state 0"),
     ]
     # 4; the reflection 4; 2 + 1/2 x 4 = 4; 1 + 1/2 x 4 = 3.
-    assert [s.ret for s in found] == [3.0, 4.0, 4.0, 4.0]
+    assert [s.return_ for s in found] == [3.0, 4.0, 4.0, 4.0]
     assert [s.reward for s in found] == [1.0, 2.0, 0.0, 4.0]
     assert [s.discount for s in found] == [0.5, 0.5, 1.0, 0.0]
 
@@ -50,7 +50,7 @@ def test_the_other_seat_has_steps_of_its_own() -> None:
     task = Task("rps", ("uniform",), 1, 7, 1, False, False, 100)
     trial = Trial(task, 0, INFO, (episode,), (), (), ())
     group = credit_group(Group(task, (trial,), ()), HALF[Objective.FINAL], "rock", "main")
-    assert (group.seat, [s.ret for s in group.trials[0]]) == (1, [-1.0])
+    assert (group.seat, [s.return_ for s in group.trials[0]]) == (1, [-1.0])
 
 
 @pytest.mark.parametrize(
@@ -66,17 +66,17 @@ def test_a_reflection_is_paid_what_the_episode_after_it_starts_with(
     objective: Objective, plays: list[float], reflections: list[float]
 ) -> None:
     trial = played([[0.0, 0.0, -10.0], [0.0, 0.0, -10.0], [0.0, 0.0, 10.0]])
-    found = steps(trial, Goal(objective, 0.95, 0.6))
-    assert [s.ret for s in found if s.phase is Phase.REFLECT] == pytest.approx(reflections, abs=0.0051)
-    assert [s.ret for s in found if s.phase is Phase.PLAY and s.turn == 0] == pytest.approx(plays, abs=0.0051)
+    found = steps(trial, ReturnSpec(objective, 0.95, 0.6))
+    assert [s.return_ for s in found if s.phase is Phase.REFLECT] == pytest.approx(reflections, abs=0.0051)
+    assert [s.return_ for s in found if s.phase is Phase.PLAY and s.turn == 0] == pytest.approx(plays, abs=0.0051)
     assert all(s.trained for s in found)
 
 
 def test_single_trains_no_reflections() -> None:
     found = steps(played([[1.0], [2.0], [4.0]]), HALF[Objective.SINGLE])
     assert [s.trained for s in found] == [True, False, True, False, True]
-    assert [(s.ret, s.reward, s.discount) for s in found if not s.trained] == [(0.0, 0.0, 0.0)] * 2
-    assert [s.ret for s in found if s.trained] == [1.0, 2.0, 4.0]
+    assert [(s.return_, s.reward, s.discount) for s in found if not s.trained] == [(0.0, 0.0, 0.0)] * 2
+    assert [s.return_ for s in found if s.trained] == [1.0, 2.0, 4.0]
     assert trained_only(found, [0.1, 0.0, 0.0, 0.0, 0.3]) == (0.1, None, 0.0, None, 0.3)
     assert trained_only(found, [0.1, 0.2, 0.0, 0.2, 0.3], is_tutored=True) == (0.1, 0.0, 0.0, 0.0, 0.3)
 
@@ -103,7 +103,7 @@ def test_a_reflection_that_nothing_followed_is_not_trained() -> None:
     trial = Trial(TASK, 0, INFO, (ended([move(0, 0, 3.0)], 3.0),), (note(0),), (), ())
     for objective in Objective:
         found = steps(trial, HALF[objective])
-        assert [(s.trained, s.ret, s.discount) for s in found] == [(True, 3.0, 0.0), (False, 0.0, 0.0)]
+        assert [(s.trained, s.return_, s.discount) for s in found] == [(True, 3.0, 0.0), (False, 0.0, 0.0)]
 
 
 def test_an_early_stop_leaves_fewer_steps() -> None:
@@ -114,8 +114,8 @@ def test_an_early_stop_leaves_fewer_steps() -> None:
 
 def test_a_truncated_episode_is_paid_what_it_scored() -> None:
     """Two rounds of three were played: nothing is made up for the third."""
-    cut = ended([move(0, 0, 1.0), move(0, 1, -0.5)], 0.5, Ending.TRUNCATED)
-    trial = Trial(TASK, 0, INFO, (cut, ended([move(1, 0, 2.0)], 2.0)), (note(0),), (), ())
+    truncated = ended([move(0, 0, 1.0), move(0, 1, -0.5)], 0.5, Ending.TRUNCATED)
+    trial = Trial(TASK, 0, INFO, (truncated, ended([move(1, 0, 2.0)], 2.0)), (note(0),), (), ())
     # -0.5 + 1/2 x 2 = 0.5; 1 + 1/2 x 0.5 = 1.25.
     assert rets(trial, HALF[Objective.CUMULATIVE]) == [1.25, 0.5, 2.0, 2.0]
     # d = (0.5, 1.5): 0.5 + 1/2 x 1.5 = 1.25; 0.625.
@@ -146,7 +146,7 @@ def test_an_episode_without_a_turn_pays_the_note_before_it() -> None:
     trial = played([[2.0], [], [8.0]], [2.0, 4.0, 8.0])
     found = steps(trial, HALF[Objective.CUMULATIVE])
     # Note 0 is paid 4 + 1/2 x 8 = 8; it lies one boundary before note 1, which is paid 8.
-    assert [s.ret for s in found] == [6.0, 8.0, 8.0, 8.0]
+    assert [s.return_ for s in found] == [6.0, 8.0, 8.0, 8.0]
     assert [s.discount for s in found] == [0.5, 0.5, 1.0, 0.0]
     assert [s.reward for s in found] == [2.0, 4.0, 0.0, 8.0]
 
@@ -154,17 +154,17 @@ def test_an_episode_without_a_turn_pays_the_note_before_it() -> None:
 def test_an_episode_without_a_turn_pays_the_turn_before_it_where_there_are_no_notes() -> None:
     found = steps(played([[2.0], [], [8.0]], [2.0, 4.0, 8.0], reflect=False), HALF[Objective.CUMULATIVE])
     # Two boundaries lie between the moves: 2 + 1/2 x 4 is added, 1/4 x 8 is to come.
-    assert [(s.ret, s.discount, s.reward) for s in found] == [(6.0, 0.25, 4.0), (8.0, 0.0, 8.0)]
+    assert [(s.return_, s.discount, s.reward) for s in found] == [(6.0, 0.25, 4.0), (8.0, 0.0, 8.0)]
 
 
 def test_values_are_aligned_with_the_turns() -> None:
     group = Group(TASK, (played([[1.0], [2.0]]),), ())
-    goal = HALF[Objective.CUMULATIVE]
-    found = credit_group(group, goal, "rock", "main", [[0.1, 0.2, 0.3]]).trials[0]
+    return_spec = HALF[Objective.CUMULATIVE]
+    found = credit_group(group, return_spec, "rock", "main", [[0.1, 0.2, 0.3]]).trials[0]
     assert [s.value for s in found] == [0.1, 0.2, 0.3]
-    assert [s.value for s in credit_group(group, goal, "rock", "main").trials[0]] == [0.0, 0.0, 0.0]
+    assert [s.value for s in credit_group(group, return_spec, "rock", "main").trials[0]] == [0.0, 0.0, 0.0]
     with pytest.raises(ValueError, match="zip"):
-        credit_group(group, goal, "rock", "main", [[0.1, 0.2]])
+        credit_group(group, return_spec, "rock", "main", [[0.1, 0.2]])
 
 
 quarters = st.integers(-8, 8).map(lambda n: n / 4)
@@ -183,14 +183,14 @@ def test_steps_form_one_chain_under_every_objective(
     trial = played([turns for turns, _ in drawn], [score for _, score in drawn], reflect, (call("no tag"),))
     used = values[: len(agent_turns(trial))]
     for objective in Objective:
-        goal = Goal(objective, 0.5, 0.75, invalid=1.0)
-        credit = credit_group(Group(TASK, (trial,), ()), goal, "rock", "main", [used])
+        return_spec = ReturnSpec(objective, 0.5, 0.75, invalid=1.0)
+        credit = credit_group(Group(TASK, (trial,), ()), return_spec, "rock", "main", [used])
         found = credit.trials[0]
         for step, after in pairwise(found):
-            assert step.ret == pytest.approx(step.reward + step.discount * after.ret)
+            assert step.return_ == pytest.approx(step.reward + step.discount * after.return_)
         assert not found or found[-1].discount == 0.0
         advantages, _ = Ppo(lam=1.0).estimate([credit], EMPTY)
-        expected = [s.ret - s.value if s.trained else 0.0 for s in found]
+        expected = [s.return_ - s.value if s.trained else 0.0 for s in found]
         assert advantages[0][0] == pytest.approx(expected)
 
 
@@ -214,7 +214,7 @@ def test_a_trial_that_was_really_played() -> None:
     task = Task("rps(rounds=3)", ("uniform",), 1, 5, 3, False, False, 100)
     (group,) = asyncio.run(play_groups(OpenSpielWorld(), [task], 2, lambda _task, _sibling: Quitter()))
     scores = group.trials[0].scores
-    credit = credit_group(group, Goal(Objective.CUMULATIVE, 1.0, 1.0), "uniform", "main")
+    credit = credit_group(group, ReturnSpec(Objective.CUMULATIVE, 1.0, 1.0), "uniform", "main")
     found = credit.trials[0]
     assert [(s.episode, s.phase is Phase.REFLECT) for s in found] == [
         *[(0, False)] * 3,
@@ -225,7 +225,7 @@ def test_a_trial_that_was_really_played() -> None:
     ]
     assert scores[1] == -1.0
     # Undiscounted, the first turn of an episode is paid its score and those of all later ones.
-    starts = [s.ret for s in found if s.phase is Phase.PLAY and s.turn == 0]
+    starts = [s.return_ for s in found if s.phase is Phase.PLAY and s.turn == 0]
     assert starts == pytest.approx([sum(scores[k:]) for k in range(3)])
-    assert [s.ret for s in found if s.phase is Phase.REFLECT] == pytest.approx(starts[1:])
+    assert [s.return_ for s in found if s.phase is Phase.REFLECT] == pytest.approx(starts[1:])
     assert credit.trials[0] == credit.trials[1]  # siblings that act alike meet the same opponent

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from mage.errors import RecordError
-from mage.record.index import INDEX, TRIALS
-from mage.record.store import RUN, SCHEMA, RunReader, RunWriter, fresh_path
+from mage.runs.index import INDEX, TRIALS
+from mage.runs.store import RUN, SCHEMA, RunReader, RunWriter, fresh_path
 from mage.types import Ending, Failure, Trial
 from tests.recorded import betting, failure, guest_trial, make_task, model_trial
 
@@ -252,7 +252,7 @@ def test_fresh_paths_are_unique_and_tame(tmp_path: Path) -> None:
 _CHILD = """
 import sys
 from pathlib import Path
-from mage.record.store import RunWriter
+from mage.runs.store import RunWriter
 from mage.types import Failure, Task
 task = Task("kuhn_poker", ("uniform",), 0, 0, 1, False, False, 10)
 writer = RunWriter.create(Path(sys.argv[1]), kind="test", config={}, seed=0)
@@ -286,7 +286,7 @@ _FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
 from mage.errors import RecordError
-from mage.record.store import RunWriter
+from mage.runs.store import RunWriter
 from tests.recorded import failure
 resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL if sys.argv[2] == "dies" else signal.SIG_IGN)

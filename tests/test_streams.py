@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mage.agents.byte_format import ByteFormat
 from mage.engines.scripted import MODELS
 from mage.errors import PlayError
-from mage.learn.samples import to_samples
-from mage.prompts.plain import PlainCodec
+from mage.learners.samples import to_samples
 from mage.types import Failure, Memory, ReplyMode, Thoughts, Trial
 from tests.seated import (
     GAMES,
@@ -29,12 +29,12 @@ from tests.seated import (
     seat_engine,
 )
 
-CODEC = PlainCodec()
+CODEC = ByteFormat()
 
 
 @settings(max_examples=300, deadline=None)
 @given(
-    game=st.sampled_from(GAMES),
+    world=st.sampled_from(GAMES),
     memory=st.sampled_from(Memory),
     reply=st.sampled_from(ReplyMode),
     seat=st.sampled_from([0, 1]),
@@ -55,10 +55,10 @@ def test_streams_hold_what_was_read_and_sampled(
     glued: bool,
     thoughts: Thoughts,
 ) -> None:
-    engine, codec = RandomEngine(TEXTS), GluedCodec() if glued else PlainCodec()
+    engine, chat_format = RandomEngine(TEXTS), GluedCodec() if glued else ByteFormat()
     how = make_settings(memory=memory, reply=reply, context=context, thoughts=thoughts)
     task = make_task(game, seat=seat, episodes=episodes, seed=seed)
-    (trial,) = play_all([(task, 0)], seat_engine(engine, how, codec))
+    (trial,) = play_all([(task, 0)], seat_engine(engine, how, chat_format))
     if isinstance(trial, Failure):
         assert (trial.error, "too small for episode" in trial.message) == ("PlayError", True)
         return
@@ -67,16 +67,16 @@ def test_streams_hold_what_was_read_and_sampled(
     end_of: dict[int, int] = {}
     for call, prompt in zip(calls, engine.prompts, strict=True):
         stream = trial.streams[call.stream]
-        end = call.start + len(call.sampled.tokens)
+        end = call.start + len(call.completion.tokens)
         assert stream[: call.start] == prompt
-        assert stream[call.start : end] == call.sampled.tokens
+        assert stream[call.start : end] == call.completion.tokens
         assert call.start >= end_of.get(call.stream, 0), "calls of a stream follow each other"
-        assert not call.sampled.cut or stream[end] == codec.end
+        assert not call.completion.truncated or stream[end] == chat_format.end
         end_of[call.stream] = end
     assert [call.stream for call in calls] == sorted(call.stream for call in calls)
     assert list(end_of) == list(range(len(trial.streams))), "every stream was sampled in"
     assert all(len(stream) <= context for stream in trial.streams)
-    check_structure(trial, codec)
+    check_structure(trial, chat_format)
     check_secrets(trial)
     check_samples(trial)
     if thoughts is Thoughts.STRIP:
@@ -86,15 +86,15 @@ def test_streams_hold_what_was_read_and_sampled(
         assert len(trial.streams) == (len(trial.episodes) if rewritten else 1)
 
 
-def check_structure(trial: Trial, codec: PlainCodec) -> None:
+def check_structure(trial: Trial, chat_format: ByteFormat) -> None:
     """Opening, then user messages and answers in turn, whatever anybody says."""
     system, user, assistant = 256, 257, 258
     for stream in trial.streams:
         controls = [token for token in stream if token > 255]
-        assert controls == [system] + [user, assistant, codec.end] * (len(controls) // 3)
+        assert controls == [system] + [user, assistant, chat_format.end] * (len(controls) // 3)
         for at, token in enumerate(stream[:-1]):
-            if token == codec.end:
-                assert stream[at + 1 : at + 2 + len(codec.close)] == (*codec.close, user)
+            if token == chat_format.end:
+                assert stream[at + 1 : at + 2 + len(chat_format.close)] == (*chat_format.close, user)
 
 
 def check_samples(trial: Trial) -> None:
@@ -112,8 +112,8 @@ def check_samples(trial: Trial) -> None:
         (number, token, logprob, float(number))
         for number, turn in enumerate(turns)
         for call in turn.calls
-        for index, (token, logprob) in enumerate(zip(call.sampled.tokens, call.sampled.logprobs, strict=True))
-        if call.sampled.allowed is None or len(call.sampled.allowed[index]) > 1
+        for index, (token, logprob) in enumerate(zip(call.completion.tokens, call.completion.logprobs, strict=True))
+        if call.completion.allowed is None or len(call.completion.allowed[index]) > 1
     ]
     assert all(len(sample.tokens) == sample.positions[-1] + 1 for sample in samples)
 

@@ -8,23 +8,23 @@ from itertools import islice
 
 import pytest
 
-from mage.build import draw_tasks
-from mage.config import load_config
+from mage.config.load import load_config
 from mage.errors import PlayError
-from mage.evaluate.exact import BayesSeating, Objective
-from mage.evaluate.metrics import Estimate, mean
-from mage.evaluate.splits import load_split, make_split
-from mage.evaluate.suite import complete, judge
-from mage.evaluate.suite import play_all as play_everything
-from mage.protocols import Agent, Seating, World
+from mage.evaluation.exact import BayesAgentFactory, PlanObjective
+from mage.evaluation.splits import load_split, make_split
+from mage.evaluation.suite.evaluate import complete, evaluate_split
+from mage.evaluation.suite.evaluate import play_all as play_everything
+from mage.protocols import Agent, AgentFactory, World
 from mage.rollout.group import Job
+from mage.stats import Estimate, mean
+from mage.training.build import draw_tasks
 from mage.types import Failure, Memory, ReplyMode, Task, Trial
-from tests.judged import KUHN, SEVEN, guest, judged, scripted, tasks_of
+from tests.evaluated import KUHN, SEVEN, evaluated, policy_agent, scripted, tasks_of
 from tests.seated import WORLD, agent_calls, make_task, play_all
 
 
 def test_an_agent_that_equals_its_control_has_adapted_by_nothing() -> None:
-    report = judged(guest("uniform"), guest("uniform"), SEVEN, 10)
+    report = evaluated(policy_agent("uniform"), policy_agent("uniform"), SEVEN, 10)
     assert report.agent == report.control
     assert report.over_control == Estimate(0.0, 0.0, 0.0), "the same draws on both sides"
     assert report.agent.adaptation.holds(0.0)
@@ -35,7 +35,7 @@ def test_an_agent_that_equals_its_control_has_adapted_by_nothing() -> None:
 
 def test_bayes_optimal_play_reaches_the_limit() -> None:
     pool = [(member, 1.0) for member in SEVEN.members]
-    report = judged(BayesSeating(pool, Objective.LAST), guest("uniform"), SEVEN, 12)
+    report = evaluated(BayesAgentFactory(pool, PlanObjective.LAST), policy_agent("uniform"), SEVEN, 12)
     ((seat, found),) = report.references
     assert seat == 0
     assert found.bayes_last == pytest.approx(1.0)
@@ -51,7 +51,7 @@ def test_bayes_optimal_play_reaches_the_limit() -> None:
 
 @pytest.mark.parametrize("memory", [Memory.HISTORY, Memory.REFLECTIONS, Memory.BOTH])
 def test_memory_shows_as_adaptation_over_control(memory: Memory) -> None:
-    report = judged(scripted(memory), scripted(Memory.NONE), SEVEN, 6)
+    report = evaluated(scripted(memory), scripted(Memory.NONE), SEVEN, 6)
     assert report.control.adaptation == Estimate(0.0, 0.0, 0.0)
     assert report.over_control.is_over(0.0)
     assert report.over_control == report.agent.adaptation
@@ -64,8 +64,8 @@ def test_memory_shows_as_adaptation_over_control(memory: Memory) -> None:
 
 def test_adaptation_is_paired_by_trial() -> None:
     tasks = tasks_of(SEVEN, 6)
-    agent, control = scripted(Memory.BOTH), guest("uniform")
-    report = asyncio.run(judge(WORLD, agent, control, SEVEN, tasks))
+    agent, control = scripted(Memory.BOTH), policy_agent("uniform")
+    report = asyncio.run(evaluate_split(WORLD, agent, control, SEVEN, tasks))
     trials, controls = complete(*(play_all([(t, 0) for t in tasks], who) for who in (agent, control)))
     gains = [(t.scores[2] - t.scores[0]) - (c.scores[2] - c.scores[0]) for t, c in zip(trials, controls, strict=True)]
     assert report.over_control == mean(gains)
@@ -73,21 +73,21 @@ def test_adaptation_is_paired_by_trial() -> None:
 
 
 def test_what_fails_on_one_side_is_left_out_on_both() -> None:
-    def failing(seating: Seating, *members: str) -> Seating:
+    def failing(make_agent: AgentFactory, *members: str) -> AgentFactory:
         def seat(task: Task, sibling: int) -> Agent:
             if task.opponents[0] in members:
                 raise PlayError("the model is gone")
-            return seating(task, sibling)
+            return make_agent(task, sibling)
 
         return seat
 
     agent = failing(scripted(Memory.BOTH), "copy")
     control = failing(scripted(Memory.NONE), "always(rock)", "copy")
-    report = judged(agent, control, SEVEN, 4)
+    report = evaluated(agent, control, SEVEN, 4)
     assert (report.num_trials, report.failures) == (20, 8)
     assert [member for member, _ in report.by_member] == [m for m in SEVEN.members if m not in ("always(rock)", "copy")]
     others = [t for t in tasks_of(SEVEN, 4) if t.opponents[0] not in ("always(rock)", "copy")]
-    alone = asyncio.run(judge(WORLD, scripted(Memory.BOTH), scripted(Memory.NONE), SEVEN, others))
+    alone = asyncio.run(evaluate_split(WORLD, scripted(Memory.BOTH), scripted(Memory.NONE), SEVEN, others))
     assert (report.agent, report.control, report.over_control) == (alone.agent, alone.control, alone.over_control)
 
 
@@ -95,15 +95,15 @@ def test_trials_go_by_keys_that_two_agents_share() -> None:
     def failing(task: Task, sibling: int) -> Agent:
         if task == tasks[3]:
             raise PlayError("the model is gone")
-        return guest("uniform")(task, sibling)
+        return policy_agent("uniform")(task, sibling)
 
     tasks = tasks_of(KUHN, 2, (0, 1))
-    whole = judged(guest("cfr"), guest("cfr"), KUHN, 2, (0, 1))
+    whole = evaluated(policy_agent("cfr"), policy_agent("cfr"), KUHN, 2, (0, 1))
     assert whole.members == KUHN.members
     assert whole.tasks[:5] == ((0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1), (1, 0, 0))
-    part = asyncio.run(judge(WORLD, failing, guest("uniform"), KUHN, tasks))
+    part = asyncio.run(evaluate_split(WORLD, failing, policy_agent("uniform"), KUHN, tasks))
     assert part.tasks == tuple(key for key in whole.tasks if key != (0, 1, 1))
-    trials = play_all([(task, 0) for task in tasks], guest("cfr"))
+    trials = play_all([(task, 0) for task in tasks], policy_agent("cfr"))
     by_key = dict(zip(whole.tasks, whole.agent.scores_by_trial, strict=True))
     for key, trial in zip(whole.tasks, complete(trials)[0], strict=True):
         assert trial.task.opponents == (whole.members[key[0]],)
@@ -112,14 +112,14 @@ def test_trials_go_by_keys_that_two_agents_share() -> None:
 
 def test_games_for_one_have_keys_and_figures_too() -> None:
     alone = make_split("alone", "", "catch(rows=3,columns=3)", ("uniform",), held_out=False)
-    report = judged(guest("uniform"), guest("uniform"), alone, 3)
+    report = evaluated(policy_agent("uniform"), policy_agent("uniform"), alone, 3)
     assert report.tasks == ((0, 0, 0), (0, 0, 1), (0, 0, 2))
     assert (report.by_member, report.exploitation, report.regret) == ((), None, None)
     assert {rate.draw.value for rate in report.agent.rates} == {0.0}
 
 
 def test_exploitation_and_regret_are_measured_from_the_exact_values() -> None:
-    report = judged(guest("always:bet"), guest("always:bet"), KUHN, 30, (0, 1))
+    report = evaluated(policy_agent("always:bet"), policy_agent("always:bet"), KUHN, 30, (0, 1))
     (_, first), (_, second) = report.references
     assert first.equilibrium is not None
     assert second.equilibrium is not None
@@ -137,14 +137,14 @@ def test_exploitation_and_regret_are_measured_from_the_exact_values() -> None:
 def test_a_play_of_ones_own_hears_of_both_arms() -> None:
     heard: list[str] = []
 
-    async def listening(arm: str, world: World, jobs: Sequence[Job], seating: Seating) -> list[Trial | Failure]:
+    async def listening(arm: str, world: World, jobs: Sequence[Job], make_agent: AgentFactory) -> list[Trial | Failure]:
         heard.append(arm)
-        return await play_everything(arm, world, jobs, seating)
+        return await play_everything(arm, world, jobs, make_agent)
 
     agent, control = scripted(Memory.BOTH), scripted(Memory.NONE)
-    report = asyncio.run(judge(WORLD, agent, control, SEVEN, tasks_of(SEVEN, 1), play=listening))
+    report = asyncio.run(evaluate_split(WORLD, agent, control, SEVEN, tasks_of(SEVEN, 1), play=listening))
     assert heard == ["agent", "control"]
-    assert report == judged(agent, control, SEVEN, 1)
+    assert report == evaluated(agent, control, SEVEN, 1)
 
 
 def test_nothing_but_failures_is_one_line_that_says_why() -> None:
@@ -154,15 +154,15 @@ def test_nothing_but_failures_is_one_line_that_says_why() -> None:
 
 
 def test_health_and_cost_are_counted() -> None:
-    report = judged(scripted(Memory.BOTH, ReplyMode.TEXT), scripted(Memory.NONE), SEVEN, 2)
+    report = evaluated(scripted(Memory.BOTH, ReplyMode.TEXT), scripted(Memory.NONE), SEVEN, 2)
     # `counter` answers free text without a tag: two tries a turn, then a forfeit, in each of 3 episodes.
     assert report.agent.forfeits == 14 * 3
     assert report.agent.invalid == 14 * 3 * 2
     assert report.agent.replies == 14 * (3 * 2 + 2), "two reflections are replies too"
-    assert (report.control.invalid, report.control.forfeits, report.control.cut) == (0, 0, 0)
+    assert (report.control.invalid, report.control.forfeits, report.control.truncated) == (0, 0, 0)
     (controls,) = complete(play_all([(t, 0) for t in tasks_of(SEVEN, 2)], scripted(Memory.NONE)))
     assert report.control.tokens_read == sum(len(stream) for trial in controls for stream in trial.streams)
-    assert report.control.tokens_sampled == sum(len(c.sampled.tokens) for t in controls for c in agent_calls(t))
+    assert report.control.tokens_sampled == sum(len(c.completion.tokens) for t in controls for c in agent_calls(t))
 
 
 def test_tasks_are_the_same_whenever_the_arguments_are() -> None:
@@ -192,7 +192,7 @@ def test_tasks_are_none_of_those_trained_on_whatever_the_seeds() -> None:
 
 
 def test_one_trial_a_member_is_enough_where_there_are_several() -> None:
-    report = judged(scripted(Memory.BOTH), scripted(Memory.NONE), SEVEN, 1)
+    report = evaluated(scripted(Memory.BOTH), scripted(Memory.NONE), SEVEN, 1)
     assert report.num_trials == 7
     assert report.over_control.low is not None, "seven trials have an interval"
     assert [member for member, _ in report.by_member] == list(SEVEN.members)

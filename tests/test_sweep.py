@@ -16,24 +16,24 @@ from typer.testing import CliRunner
 
 import mage
 from mage.cli import app
-from mage.commands.sweep import sweep_table
-from mage.config import to_toml
+from mage.cli.sweep import sweep_table
+from mage.config.load import to_toml
+from mage.config.schema import Config
 from mage.errors import ConfigError, RecordError
-from mage.evaluate.metrics import Estimate, mean_of_few
-from mage.learn.bench import Bench
-from mage.learn.plan import Plan
-from mage.learn.run import begin, go
-from mage.learn.summary import RunSummary, State, SweepSummary, by_recipe, minutes_of
-from mage.learn.sweep import make_sweep, plan_sweep, run_sweep, summarise
-from mage.record.console import as_text
-from mage.record.files import count_lines, read_lines
-from mage.schema import Config
+from mage.files import count_lines, read_lines
+from mage.runs.console import as_text
+from mage.runs.sweep_plan import SweepPlan
+from mage.stats import Estimate, mean_of_few
+from mage.training.model_cache import ModelCache
+from mage.training.run import begin, go
+from mage.training.sweep import make_sweep, plan_sweep, run_sweep, summarise
+from mage.training.sweep_summary import RunState, SweepRun, SweepSummary, by_recipe, minutes_of
 from tests.processes import Mage, when
 from tests.tiny import MODEL, tiny_config
 
 LOGS = ("metrics.jsonl", "trials.jsonl", "index.jsonl", "events.jsonl", "credit.jsonl")
 QUIET = Console(quiet=True)
-JUDGED = ('evaluation.splits=["rps-seven"]', "evaluation.final_trials=2", "game=rps(rounds=3)")
+JUDGED = ('evaluation.splits=["rps-seven"]', "evaluation.final_trials=2", "world=rps(rounds=3)")
 # In the order in which they run: the second shares the first one's engine, the third has another model.
 RECIPES = {
     "one": tiny_config("steps=3", "seed=4", *JUDGED),
@@ -85,7 +85,7 @@ def test_a_sweep_that_is_done_has_its_summary_and_stays_as_it_is(swept: mage.api
     assert written == swept.summary == mage.open_sweep(swept.path).summary
     assert (swept.path / "summary.txt").read_text() == str(swept)
     (first, *_) = swept.summary.runs
-    assert (first.recipe, first.seed, first.state, first.step, first.steps) == ("one", 4, State.FINISHED, 3, 3)
+    assert (first.recipe, first.seed, first.state, first.step, first.steps) == ("one", 4, RunState.FINISHED, 3, 3)
     assert first.minutes == pytest.approx(minutes_of(swept.path / "one-seed4"))
     assert [len(scores) for scores in first.scores.values()] == [2]
     before = {path: path.stat().st_mtime_ns for path in swept.path.rglob("*") if not path.name.startswith("summary")}
@@ -104,13 +104,18 @@ def test_the_table_has_a_row_for_each_seed_and_their_mean(swept: mage.api.Sweep)
     assert means[0][-2] == f"{round(last.value, 3) + 0.0:+.3f}"
 
 
-def summary_of(seed: int, *values: float, state: State = State.FINISHED) -> RunSummary:
+def summary_of(seed: int, *values: float, state: RunState = RunState.FINISHED) -> SweepRun:
     scores = {"a": tuple(Estimate(value, value - 0.1, value + 0.1) for value in values)} if values else {}
-    return RunSummary(f"r-seed{seed}", "r", seed, state, "", 5, 5, 1.0, scores)
+    return SweepRun(f"r-seed{seed}", "r", seed, state, "", 5, 5, 1.0, scores)
 
 
 def test_means_over_seeds_have_students_interval_and_leave_out_what_was_not_judged() -> None:
-    runs = [summary_of(0, 0.0, 1.0), summary_of(1, state=State.OPEN), summary_of(2, 0.5, 2.0), summary_of(3, 1.0, 3.0)]
+    runs = [
+        summary_of(0, 0.0, 1.0),
+        summary_of(1, state=RunState.OPEN),
+        summary_of(2, 0.5, 2.0),
+        summary_of(3, 1.0, 3.0),
+    ]
     (recipe,) = by_recipe(runs)
     assert recipe.seeds == (0, 2, 3)
     assert recipe.scores == {"a": (mean_of_few([0.0, 0.5, 1.0]), mean_of_few([1.0, 2.0, 3.0]))}
@@ -120,8 +125,8 @@ def test_means_over_seeds_have_students_interval_and_leave_out_what_was_not_judg
 
 
 def test_runs_that_have_no_score_are_named_in_the_table() -> None:
-    failed = RunSummary("r-seed0", "r", 0, State.FAILED, "it broke", 0, 5, 1.0, {})
-    text = as_text(sweep_table(SweepSummary((failed, summary_of(1, state=State.OPEN)), ())))
+    failed = SweepRun("r-seed0", "r", 0, RunState.FAILED, "it broke", 0, 5, 1.0, {})
+    text = as_text(sweep_table(SweepSummary((failed, summary_of(1, state=RunState.OPEN)), ())))
     assert "seed 0 is failed: it broke" in text
     assert "seed 1 is open" in text
 
@@ -142,7 +147,7 @@ def test_interrupted_and_killed_a_sweep_goes_on_to_the_same_end(
     assert ended.code == 0, ended.said
     assert "interrupt again to stop at once" in ended.said
     assert ended.said.endswith(f"\ngo on with  mage sweep --resume {folder}\n")
-    assert [run.state for run in summarise(folder).runs] == [State.FINISHED, *[State.OPEN] * 5]
+    assert [run.state for run in summarise(folder).runs] == [RunState.FINISHED, *[RunState.OPEN] * 5]
     ended = server("sweep", "--resume", folder, meanwhile=when((folder / "three-seed0" / "run.json").exists, SIGKILL))
     assert ended.code == -SIGKILL
     (folder / "three-seed1").mkdir()  # as if the kill had come while it was made
@@ -156,7 +161,7 @@ def test_interrupted_and_killed_a_sweep_goes_on_to_the_same_end(
     assert [run.scores for run in summarise(folder).runs] == [run.scores for run in swept.summary.runs]
 
 
-def planned(config: Config, num_seeds: int = 1, max_minutes: float | None = None) -> Plan:
+def planned(config: Config, num_seeds: int = 1, max_minutes: float | None = None) -> SweepPlan:
     return plan_sweep([("tiny", config)], num_seeds, max_minutes)
 
 
@@ -164,7 +169,7 @@ def test_time_is_for_each_run_which_is_judged_where_it_stands(tmp_path: Path) ->
     folder = tmp_path / "sweep"
     make_sweep(folder, planned(tiny_config("steps=50", *JUDGED), 2, max_minutes=0.0))
     summary = run_sweep(folder, QUIET)
-    assert [(run.state, run.step) for run in summary.runs] == [(State.STOPPED, 1)] * 2
+    assert [(run.state, run.step) for run in summary.runs] == [(RunState.STOPPED, 1)] * 2
     assert all(len(run.scores["rps-seven"]) == 2 for run in summary.runs)
     assert summary.is_done
     assert run_sweep(folder, QUIET) == summary
@@ -177,7 +182,7 @@ def test_time_that_was_used_before_an_interrupt_is_not_given_again(tmp_path: Pat
     run_sweep(folder, QUIET)
     (folder / "ended.jsonl").unlink()  # as if it had been killed before it was judged
     (run,) = run_sweep(folder, QUIET).runs
-    assert (run.state, run.step) == (State.STOPPED, 1)
+    assert (run.state, run.step) == (RunState.STOPPED, 1)
 
 
 def test_a_run_that_fails_costs_no_other_and_is_tried_again(tmp_path: Path) -> None:
@@ -186,7 +191,7 @@ def test_a_run_that_fails_costs_no_other_and_is_tried_again(tmp_path: Path) -> N
     plan = plan_sweep([("bad", bad), ("good", tiny_config("steps=1", *JUDGED))], 1, None)
     make_sweep(folder, plan)
     summary = run_sweep(folder, QUIET)
-    assert [run.state for run in summary.runs] == [State.FAILED, State.FINISHED]
+    assert [run.state for run in summary.runs] == [RunState.FAILED, RunState.FINISHED]
     assert "not finite" in summary.runs[0].error
     done = CliRunner().invoke(app, ["sweep", "--resume", str(folder)])
     assert done.exit_code == 1
@@ -263,39 +268,39 @@ def test_a_composed_recipe_names_its_runs(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_bench_lends_one_engine_and_a_model_that_nobody_has_trained() -> None:
-    bench = Bench()
-    first, engine = bench.lend(tiny_config("seed=1"))
+    model_cache = ModelCache()
+    first, engine = model_cache.get(tiny_config("seed=1"))
     with torch.no_grad():
         first.model.model.embed_tokens.weight.zero_()
-    again, same = bench.lend(tiny_config("seed=1", "learner.lr=0.5"))
+    again, same = model_cache.get(tiny_config("seed=1", "learner.lr=0.5"))
     assert same is engine
     assert again.model is not first.model
     assert again.model.model.embed_tokens.weight.abs().sum().item() > 0
-    other, same = bench.lend(tiny_config("seed=2"))
+    other, same = model_cache.get(tiny_config("seed=2"))
     assert same is engine, "an engine plays with what is published"
     assert not torch.equal(other.model.model.embed_tokens.weight, again.model.model.embed_tokens.weight)
-    _, another = bench.lend(tiny_config("seed=2", f"agent.model={MODEL.replace('hidden=16', 'hidden=32')}"))
+    _, another = model_cache.get(tiny_config("seed=2", f"agent.model={MODEL.replace('hidden=16', 'hidden=32')}"))
     assert another is not engine
 
 
 def test_slots_are_as_many_as_a_config_asks_for() -> None:
-    bench = Bench()
-    _, engine = bench.lend(tiny_config("agent.slots=3"))
+    model_cache = ModelCache()
+    _, engine = model_cache.get(tiny_config("agent.slots=3"))
     assert engine._executor.num_slots == 3
-    _, same = bench.lend(tiny_config("agent.slots=3"))
-    _, usual = bench.lend(tiny_config())
+    _, same = model_cache.get(tiny_config("agent.slots=3"))
+    _, usual = model_cache.get(tiny_config())
     assert same is engine
     assert usual is not engine
     assert usual._executor.num_slots > 3
 
 
 def test_what_a_run_left_behind_is_let_go_of_before_the_next_begins(tmp_path: Path) -> None:
-    bench = Bench()
-    path, parts = begin(tiny_config("steps=1"), tmp_path / "run", "tiny", bench)
+    model_cache = ModelCache()
+    path, parts = begin(tiny_config("steps=1"), tmp_path / "run", "tiny", model_cache)
     progress = go(path, QUIET, parts=parts)
     assert progress.is_finished
     trained = weakref.ref(parts.learner.model)
     assert trained() is not None
     del parts, progress
-    bench.lend(tiny_config("seed=1"))
+    model_cache.get(tiny_config("seed=1"))
     assert trained() is None

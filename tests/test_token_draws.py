@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mage.engines.draw import Draws
-from mage.engines.jobs import Ask
+from mage.engines.local.jobs import TokenRequest
+from mage.engines.local.sampling import Draws
 from mage.seeds import pick_index
 
 
@@ -20,11 +20,14 @@ from mage.seeds import pick_index
     st.floats(0, 1, exclude_max=True),
     st.sampled_from([0.5, 1.0, 2.0]),
 )
-def test_a_draw_is_the_inverse_of_the_distribution_function(logits: list[float], point: float, heat: float) -> None:
-    weights = (torch.tensor(logits, dtype=torch.float64) / heat).softmax(0).tolist()
+def test_a_draw_is_the_inverse_of_the_distribution_function(
+    logits: list[float], point: float, temperature: float
+) -> None:
+    weights = (torch.tensor(logits, dtype=torch.float64) / temperature).softmax(0).tolist()
     edges = [sum(weights[: n + 1]) for n in range(len(weights))]
     free, bound = Draws(
-        torch.tensor([logits, logits]), [Ask(None, heat, point), Ask(tuple(range(len(logits))), heat, point)]
+        torch.tensor([logits, logits]),
+        [TokenRequest(None, temperature, point), TokenRequest(tuple(range(len(logits))), temperature, point)],
     ).read()
     for draw in (free, bound):
         if min(abs(point - edge) for edge in edges) > 1e-5:
@@ -35,5 +38,5 @@ def test_a_draw_is_the_inverse_of_the_distribution_function(logits: list[float],
 
 def test_what_has_no_probability_is_never_drawn() -> None:
     logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]])
-    found = [Draws(logits, [Ask(None, 1.0, point)]).read()[0].token for point in (0.0, 0.49, 0.5, 1 - 2**-53)]
+    found = [Draws(logits, [TokenRequest(None, 1.0, point)]).read()[0].token for point in (0.0, 0.49, 0.5, 1 - 2**-53)]
     assert found == [1, 1, 3, 3]

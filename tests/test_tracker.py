@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from mage.errors import ConfigError
-from mage.record.files import read_lines
-from mage.record.store import RunWriter
-from mage.record.tracker import TRACKERS, Trackers, check_trackers
+from mage.files import read_lines
+from mage.runs.store import RunWriter
+from mage.runs.tracker import TRACKERS, Trackers, check_trackers
 from tests.tree import ROOT
 
 

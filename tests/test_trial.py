@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mage.agents.byte_format import ByteFormat
+from mage.agents.language import LanguageAgent
 from mage.engines.scripted import MODELS, ScriptedEngine
-from mage.games.world import OpenSpielWorld
-from mage.players.agent import LanguageAgent
-from mage.prompts.plain import PlainCodec
 from mage.protocols import Player
 from mage.rollout.trial import play_trial
 from mage.types import Ending, Memory, Phase, ReplyMode, Task, Trial
+from mage.worlds.openspiel.world import OpenSpielWorld
 from tests.seated import (
     GAMES,
     HOSTILE,
@@ -35,7 +35,7 @@ from tests.seated import (
     seat_engine,
 )
 
-CODEC = PlainCodec()
+CODEC = ByteFormat()
 
 
 @pytest.mark.parametrize("seat", [0, 1])
@@ -190,7 +190,7 @@ def test_the_same_seed_gives_the_same_trial(memory: Memory, reply: ReplyMode) ->
 
 @settings(max_examples=100, deadline=None)
 @given(
-    game=st.sampled_from(["rps(rounds=4)", "pd(rounds=3)", "kuhn_poker", "tic_tac_toe"]),
+    world=st.sampled_from(["rps(rounds=4)", "pd(rounds=3)", "kuhn_poker", "tic_tac_toe"]),
     reply=st.sampled_from(ReplyMode),
     seat=st.sampled_from([0, 1]),
     seed=st.integers(0, 2**32),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mage.engines.cache import Ids, PrefixCache
+from mage.engines.local.prefix_cache import Ids, PrefixCache
 from mage.engines.trie import Trie, action_logprobs
 from mage.errors import EngineError
 

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from mage.config import load_config
+from mage.agents.tutor import Tutor
+from mage.config.load import load_config
 from mage.credit.stats import EMPTY
 from mage.errors import ConfigError
-from mage.learn.parts import Parts
-from mage.players.tutor import Tutor
-from mage.train import collect, to_batch
+from mage.training.loop import collect, to_batch
+from mage.training.parts import Parts
 from mage.types import Group, Phase, Trial
 from tests.tiny import tiny_config, tiny_parts
 
@@ -31,7 +31,7 @@ def collected(parts: Parts, step: int) -> list[Group]:
 
 def remembered(parts: Parts, trial: Trial) -> str:
     """What the last episode's stream says before the episode begins."""
-    told = parts.loaded.codec.decode(trial.streams[-1])
+    told = parts.loaded.chat_format.decode(trial.streams[-1])
     assert "Your notes" in told
     return told.split("Your notes")[1].split("Episode 3")[0]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mage.record.league import LeagueReport, read_league
+from mage.league.report import LeagueReport, read_league
 from mage.view.export import export_page
 from tests.league_played import LEARNERS, write_league
 from tests.test_docs import DOCS

@@ -13,9 +13,9 @@ import pytest
 
 import mage
 from benchmarks.view_speed import has_torch
-from mage.record.store import RunReader
+from mage.runs.store import RunReader
 from mage.types import Memory, Trial
-from mage.view.sitting import MAX_NOTE
+from mage.view.play.session import MAX_NOTE
 from tests.test_docs import MODEL
 from tests.viewed import Viewer, some_trials, write_run
 
@@ -72,11 +72,11 @@ def saved(viewer: Viewer, state: State, seat: int) -> Trial:
 
 
 def test_a_person_plays_three_episodes_against_a_script(viewer: Viewer) -> None:
-    state = played(viewer, note=" They copy me. ", game="rps", opponent="copy", seed=3)
+    state = played(viewer, note=" They copy me. ", world="rps", opponent="copy", seed=3)
     assert (state["phase"], state["error"], state["names"], state["seat"]) == ("over", None, ["person", "copy"], 0)
     trial = saved(viewer, state, 0)
     assert (trial.agent.name, trial.agent.memory) == ("person", Memory.BOTH)
-    assert (trial.task.game, trial.task.opponents, trial.task.seed) == ("rps", ("copy",), 3)
+    assert (trial.task.world, trial.task.opponents, trial.task.seed) == ("rps", ("copy",), 3)
     assert [note.action for note in trial.reflections] == ["They copy me."] * 2
     assert [list(e.result.returns) for e in trial.episodes] == [r["returns"] for r in state["results"]]
     assert len(trial.episodes) == 3
@@ -87,19 +87,19 @@ def test_a_person_plays_three_episodes_against_a_script(viewer: Viewer) -> None:
 
 
 def test_the_same_seed_and_moves_are_the_same_game(viewer: Viewer) -> None:
-    one, two = (played(viewer, game="kuhn_poker", opponent="uniform", seat=1, seed=8) for _ in range(2))
+    one, two = (played(viewer, world="kuhn_poker", opponent="uniform", seat=1, seed=8) for _ in range(2))
     assert one["turns"] == two["turns"]
     assert one["results"] == two["results"]
 
 
 def test_a_seed_longer_than_a_browsers_numbers_can_be_given(viewer: Viewer) -> None:
-    state = played(viewer, game="rps(rounds=1)", opponent="uniform", episodes=1, seed=str(2**62 + 1))
+    state = played(viewer, world="rps(rounds=1)", opponent="uniform", episodes=1, seed=str(2**62 + 1))
     assert saved(viewer, state, 0).task.seed == 2**62 + 1
 
 
 def test_a_person_never_sees_what_the_seat_may_not_know(viewer: Viewer) -> None:
     states: list[State] = []
-    played(viewer, look=states.append, game="kuhn_poker", opponent="uniform", seat=1, seed=5, episodes=4)
+    played(viewer, look=states.append, world="kuhn_poker", opponent="uniform", seat=1, seed=5, episodes=4)
     assert {state["phase"] for state in states} == {"move", "note"}
     for state in states:
         assert {turn["seat"] for turn in state["turns"]} <= {1}
@@ -111,7 +111,7 @@ def test_a_person_never_sees_what_the_seat_may_not_know(viewer: Viewer) -> None:
 
 
 def test_all_is_shown_when_it_is_over(viewer: Viewer) -> None:
-    state = played(viewer, game="kuhn_poker", opponent="scripted:first", seat=1, seed=5, note="hm")
+    state = played(viewer, world="kuhn_poker", opponent="scripted:first", seat=1, seed=5, note="hm")
     assert {turn["seat"] for turn in state["turns"]} == {0, 1}
     assert all("cards" in result["facts"] for result in state["results"])
     assert {note["name"] for note in state["wrote"]} == {"person", "scripted:first"}
@@ -119,7 +119,7 @@ def test_all_is_shown_when_it_is_over(viewer: Viewer) -> None:
 
 def test_a_model_remembers_the_person_and_both_trials_are_saved(viewer: Viewer) -> None:
     seen: list[State] = []
-    asked: dict[str, Any] = {"game": "rps", "opponent": "scripted:counter", "seat": 1, "seed": 2}
+    asked: dict[str, Any] = {"world": "rps", "opponent": "scripted:counter", "seat": 1, "seed": 2}
     state = played(viewer, look=seen.append, **asked)
     assert all(not earlier["wrote"] for earlier in seen)
     notes = [note for note in state["wrote"] if note["seat"] == 0]
@@ -138,7 +138,7 @@ def test_a_model_remembers_the_person_and_both_trials_are_saved(viewer: Viewer) 
 
 def test_agents_are_watched_move_by_move(viewer: Viewer) -> None:
     asked: dict[str, Any] = {
-        "game": "tic_tac_toe",
+        "world": "tic_tac_toe",
         "player": "minimax",
         "opponent": "uniform",
         "episodes": 2,
@@ -163,7 +163,7 @@ def test_agents_are_watched_move_by_move(viewer: Viewer) -> None:
 
 
 def test_games_with_more_seats_take_one_opponent_or_one_for_each(viewer: Viewer) -> None:
-    game: dict[str, Any] = {"game": "kuhn_poker(players=3)", "seat": 1, "episodes": 1}
+    game: dict[str, Any] = {"world": "kuhn_poker(players=3)", "seat": 1, "episodes": 1}
     assert played(viewer, opponent="uniform", **game)["names"] == ["uniform", "person", "uniform"]
     state = played(viewer, opponent=["always:bet", "uniform"], **game)
     assert state["names"] == ["always(bet)", "person", "uniform"]
@@ -171,17 +171,17 @@ def test_games_with_more_seats_take_one_opponent_or_one_for_each(viewer: Viewer)
 
 
 def test_a_game_without_words_of_its_own_is_played_too(viewer: Viewer) -> None:
-    state = played(viewer, game="connect_four", opponent="uniform", episodes=1, seed=1)
+    state = played(viewer, world="connect_four", opponent="uniform", episodes=1, seed=1)
     assert state["phase"] == "over"
-    assert saved(viewer, state, 0).task.game == "connect_four"
+    assert saved(viewer, state, 0).task.world == "connect_four"
 
 
 def test_whoever_leaves_keeps_what_is_finished(viewer: Viewer, tmp_path: Path) -> None:
-    state = waited(viewer, viewer.post("/api/play", game="rps(rounds=1)", opponent="copy", episodes=5))
+    state = waited(viewer, viewer.post("/api/play", world="rps(rounds=1)", opponent="copy", episodes=5))
     at = f"/api/play/{state['session']}"
     assert viewer.post(f"{at}/leave")["saved"] is None, "no episode is finished"
     assert not (tmp_path / "runs").exists()
-    state = waited(viewer, viewer.post("/api/play", game="rps(rounds=1)", opponent="copy", episodes=5))
+    state = waited(viewer, viewer.post("/api/play", world="rps(rounds=1)", opponent="copy", episodes=5))
     at = f"/api/play/{state['session']}"
     state = waited(viewer, viewer.post(f"{at}/move", action="rock"))
     assert state["phase"] == "note"
@@ -192,7 +192,7 @@ def test_whoever_leaves_keeps_what_is_finished(viewer: Viewer, tmp_path: Path) -
 
 
 def test_whoever_watches_can_leave_as_well(viewer: Viewer) -> None:
-    asked: dict[str, Any] = {"game": "tic_tac_toe", "player": "uniform", "opponent": "uniform", "pace_s": 0.2}
+    asked: dict[str, Any] = {"world": "tic_tac_toe", "player": "uniform", "opponent": "uniform", "pace_s": 0.2}
     state = viewer.post("/api/play", **asked)
     state = viewer.post(f"/api/play/{state['session']}/leave")
     assert (state["phase"], state["saved"]) == ("over", None)
@@ -201,7 +201,7 @@ def test_whoever_watches_can_leave_as_well(viewer: Viewer) -> None:
 def test_what_is_played_is_saved_when_the_server_ends(tmp_path: Path) -> None:
     viewer = Viewer(tmp_path)
     with viewer.client:
-        state = waited(viewer, viewer.post("/api/play", game="rps(rounds=1)", opponent="copy", episodes=3))
+        state = waited(viewer, viewer.post("/api/play", world="rps(rounds=1)", opponent="copy", episodes=3))
         waited(viewer, viewer.post(f"/api/play/{state['session']}/move", action="paper"))
     (run,) = Viewer(tmp_path).get("/api/runs")
     assert (run["kind"], run["trials"]) == ("play", 1)
@@ -211,7 +211,7 @@ def test_a_game_beside_a_run_goes_into_it(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", some_trials())
     viewer = Viewer(run)
     with viewer.client:
-        state = played(viewer, game="rps(rounds=1)", opponent="copy", episodes=1)
+        state = played(viewer, world="rps(rounds=1)", opponent="copy", episodes=1)
     found = {card["name"]: card for card in viewer.get("/api/runs")}
     assert f"plays/{state['saved']['name']}" in found
     assert found[f"plays/{state['saved']['name']}"]["parent"] == found["run"]["id"]
@@ -222,31 +222,34 @@ def test_a_game_beside_a_run_goes_into_it(tmp_path: Path) -> None:
     ("asked", "says"),
     [
         ({}, "name a game"),
-        ({"game": "nothing"}, "unknown game 'nothing'"),
-        ({"game": "rps(rounds=0)", "opponent": "copy"}, "rounds"),
-        ({"game": "rps"}, "name who plays"),
-        ({"game": "rps", "opponent": "nobody"}, "unknown opponent 'nobody'; known: "),
-        ({"game": "rps", "opponent": "minimax"}, "cannot play rps"),
-        ({"game": "rps", "opponent": 3}, "name who plays"),
-        ({"game": "rps", "opponent": "person"}, "one person can play"),
-        ({"game": "rps", "opponent": "copy", "seat": 2}, "seat = '2': give a whole number from 0 to 1"),
-        ({"game": "rps", "opponent": "copy", "episodes": 0}, "episodes = '0'"),
-        ({"game": "rps", "opponent": "copy", "episodes": True}, "episodes = 'True'"),
-        ({"game": "rps", "opponent": "copy", "seed": -1}, "seed = '-1'"),
-        ({"game": "rps", "opponent": "copy", "pace_s": 1e9}, "pace_s"),
-        ({"game": "rps", "opponent": "copy", "speed": 1}, "unknown speed; known: episodes, game"),
-        ({"game": "rps", "opponent": "scripted:nobody"}, "unknown scripted model"),
-        ({"game": "tic_tac_toe", "opponent": "scripted:counter"}, "scripted:counter cannot play tic_tac_toe; it plays"),
-        ({"game": "rps", "opponent": "checkpoint:abc/1"}, "there is no run 'abc'"),
-        ({"game": "rps", "opponent": "checkpoint:../../etc/1"}, "there is no run"),
-        ({"game": "rps", "opponent": "remote(url=http://x.example/v1,model=m)"}, "remote model"),
-        ({"game": "rps", "opponent": "remote:http://x.example/v1#m"}, "remote model"),
-        ({"game": "rps", "opponent": "switch(copy,remote(url=http://x.example,model=m),at=1)"}, "remote model"),
-        ({"game": "rps", "opponent": 'mixture(copy,"remote(url=http://x.example,model=m)")'}, "remote model"),
-        ({"game": "rps", "opponent": "copy", "player": "remote(url=http://x.example,model=m)"}, "remote model"),
-        ({"game": "rps", "opponent": "bayes-optimal(pool=/etc/hostname)"}, "unknown opponent"),
-        ({"game": "rps", "opponent": "/etc"}, "unknown opponent"),
-        ({"game": 'efg_game(filename="/etc/hostname")', "opponent": "uniform"}, "takes no parameters here"),
+        ({"world": "nothing"}, "unknown game 'nothing'"),
+        ({"world": "rps(rounds=0)", "opponent": "copy"}, "rounds"),
+        ({"world": "rps"}, "name who plays"),
+        ({"world": "rps", "opponent": "nobody"}, "unknown opponent 'nobody'; known: "),
+        ({"world": "rps", "opponent": "minimax"}, "cannot play rps"),
+        ({"world": "rps", "opponent": 3}, "name who plays"),
+        ({"world": "rps", "opponent": "person"}, "one person can play"),
+        ({"world": "rps", "opponent": "copy", "seat": 2}, "seat = '2': give a whole number from 0 to 1"),
+        ({"world": "rps", "opponent": "copy", "episodes": 0}, "episodes = '0'"),
+        ({"world": "rps", "opponent": "copy", "episodes": True}, "episodes = 'True'"),
+        ({"world": "rps", "opponent": "copy", "seed": -1}, "seed = '-1'"),
+        ({"world": "rps", "opponent": "copy", "pace_s": 1e9}, "pace_s"),
+        ({"world": "rps", "opponent": "copy", "speed": 1}, "unknown speed; known: episodes, game"),
+        ({"world": "rps", "opponent": "scripted:nobody"}, "unknown scripted model"),
+        (
+            {"world": "tic_tac_toe", "opponent": "scripted:counter"},
+            "scripted:counter cannot play tic_tac_toe; it plays",
+        ),
+        ({"world": "rps", "opponent": "checkpoint:abc/1"}, "there is no run 'abc'"),
+        ({"world": "rps", "opponent": "checkpoint:../../etc/1"}, "there is no run"),
+        ({"world": "rps", "opponent": "remote(url=http://x.example/v1,model=m)"}, "remote model"),
+        ({"world": "rps", "opponent": "remote:http://x.example/v1#m"}, "remote model"),
+        ({"world": "rps", "opponent": "switch(copy,remote(url=http://x.example,model=m),at=1)"}, "remote model"),
+        ({"world": "rps", "opponent": 'mixture(copy,"remote(url=http://x.example,model=m)")'}, "remote model"),
+        ({"world": "rps", "opponent": "copy", "player": "remote(url=http://x.example,model=m)"}, "remote model"),
+        ({"world": "rps", "opponent": "bayes-optimal(pool=/etc/hostname)"}, "unknown opponent"),
+        ({"world": "rps", "opponent": "/etc"}, "unknown opponent"),
+        ({"world": 'efg_game(filename="/etc/hostname")', "opponent": "uniform"}, "takes no parameters here"),
     ],
 )
 def test_what_cannot_be_played_is_refused_with_one_line(viewer: Viewer, asked: dict[str, Any], says: str) -> None:
@@ -254,7 +257,7 @@ def test_what_cannot_be_played_is_refused_with_one_line(viewer: Viewer, asked: d
 
 
 def test_moves_and_notes_must_be_asked_for(viewer: Viewer) -> None:
-    state = waited(viewer, viewer.post("/api/play", game="rps(rounds=1)", opponent="copy", episodes=2))
+    state = waited(viewer, viewer.post("/api/play", world="rps(rounds=1)", opponent="copy", episodes=2))
     at = f"/api/play/{state['session']}"
     assert "'lizard' is not one of the moves: rock, paper, scissors" in viewer.refusal(f"{at}/move", action="lizard")
     assert "not one of the moves" in viewer.refusal(f"{at}/move", action=["rock"])
@@ -270,10 +273,10 @@ def test_moves_and_notes_must_be_asked_for(viewer: Viewer) -> None:
 
 def test_only_so_many_games_are_open_at_once(viewer: Viewer) -> None:
     for _ in range(16):
-        last = viewer.post("/api/play", game="rps", opponent="copy")
-    assert "16 games are open" in viewer.refusal("/api/play", game="rps", opponent="copy")
+        last = viewer.post("/api/play", world="rps", opponent="copy")
+    assert "16 games are open" in viewer.refusal("/api/play", world="rps", opponent="copy")
     viewer.post(f"/api/play/{waited(viewer, last)['session']}/leave")
-    viewer.post("/api/play", game="rps", opponent="copy")
+    viewer.post("/api/play", world="rps", opponent="copy")
 
 
 def test_the_choices_are_games_opponents_and_checkpoints(viewer: Viewer) -> None:
@@ -310,24 +313,27 @@ def test_a_checkpoint_plays_a_person_and_another_checkpoint(tmp_path: Path) -> N
     viewer = Viewer(root)
     with viewer.client:
         listed = viewer.get("/api/choices")["checkpoints"]
-        assert [(entry["name"], entry["step"], entry["game"]) for entry in listed] == [
+        assert [(entry["name"], entry["step"], entry["world"]) for entry in listed] == [
             ("rps", 2, "rps(rounds=3)"),
             ("rps", 1, "rps(rounds=3)"),
         ]
-        state = played(viewer, game="rps(rounds=3)", opponent=listed[0]["spec"], seed=1)
+        state = played(viewer, world="rps(rounds=3)", opponent=listed[0]["spec"], seed=1)
         assert (state["error"], state["names"]) == (None, ["person", "rps/step-000002"])
         model = saved(viewer, state, 1)
-        assert [call.sampled.version for call in model.episodes[0].turns[1].calls] == [2]
+        assert [call.completion.version for call in model.episodes[0].turns[1].calls] == [2]
         assert len(model.reflections) == 2
         drawn = viewer.get(f"/api/runs/{state['saved']['run']}/trials/1")
         written = [t["calls"][0]["tokens"][0]["text"] for t in drawn["episodes"][0]["turns"] if t["seat"] == 1]
         assert set(written) <= {"rock", "paper", "scissors"}
         assert "Episode 1 is over" in drawn["memory"][0]["added"]
         both: dict[str, Any] = {"player": listed[1]["spec"], "opponent": listed[0]["spec"], "pace_s": 0, "episodes": 2}
-        state = waited(viewer, viewer.post("/api/play", game="rps(rounds=3)", **both))
+        state = waited(viewer, viewer.post("/api/play", world="rps(rounds=3)", **both))
         assert state["names"] == ["rps/step-000001", "rps/step-000002"]
         trials = [saved(viewer, state, seat) for seat in (0, 1)]
-        assert [trial.episodes[0].turns[seat].calls[0].sampled.version for seat, trial in enumerate(trials)] == [1, 2]
+        assert [trial.episodes[0].turns[seat].calls[0].completion.version for seat, trial in enumerate(trials)] == [
+            1,
+            2,
+        ]
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_game_with_one_line(viewer: Viewer, tmp_path: Path) -> None:
@@ -336,7 +342,7 @@ def test_a_model_that_cannot_be_loaded_ends_the_game_with_one_line(viewer: Viewe
     folder.mkdir(parents=True)
     (folder / "state.json").write_text("{}")
     (listed,) = viewer.get("/api/choices")["checkpoints"]
-    state = waited(viewer, viewer.post("/api/play", game="rps", opponent=listed["spec"]))
+    state = waited(viewer, viewer.post("/api/play", world="rps", opponent=listed["spec"]))
     assert (state["phase"], state["saved"]) == ("failed", None)
     assert state["error"]
     assert "\n" not in state["error"]

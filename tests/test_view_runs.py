@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from mage.record.files import is_taken
-from mage.record.store import RunWriter
+from mage.files import is_taken
+from mage.runs.store import RunWriter
 from tests.recorded import betting, guest_trial, make_task, model_trial, with_version
 from tests.test_docs import DOCS
 from tests.viewed import Viewer, some_trials, write_checkpoint, write_lines, write_run, write_train_run
@@ -40,7 +40,7 @@ def test_the_list_has_every_run_and_what_it_belongs_to(tmp_path: Path, viewer: V
         "deep/sweep/rps-seed3/evaluations/judged",
     }
     trials = found["20260101-000000-trials-demo"]
-    assert (trials["kind"], trials["recipe"], trials["trials"], trials["game"]) == ("trials", "demo", 4, "kuhn_poker")
+    assert (trials["kind"], trials["recipe"], trials["trials"], trials["world"]) == ("trials", "demo", 4, "kuhn_poker")
     assert (trials["status"], trials["why"], trials["parent"], trials["spark"]) == ("finished", "", None, [])
     trained = found["deep/sweep/rps-seed3"]
     assert (trained["recipe"], trained["step"], trained["steps"]) == ("rps", 4, 4)
@@ -116,10 +116,10 @@ def test_runs_that_were_interrupted_say_how_far_they_came(tmp_path: Path, viewer
 
 def test_a_sweep_and_a_nashconv_report_are_listed(tmp_path: Path, viewer: Viewer) -> None:
     sweep = tmp_path / "sweep"
-    config = {"seed": 0, "steps": 4, "game": "rps"}
+    config = {"seed": 0, "steps": 4, "world": "rps"}
     sweep.mkdir()
     planned = [{"name": f"rps-seed{n}", "recipe": "rps", "config": config} for n in (0, 1)]
-    (sweep / "sweep.json").write_text(json.dumps({"schema": 1, "runs": planned, "max_minutes": None}))
+    (sweep / "sweep.json").write_text(json.dumps({"schema": 2, "runs": planned, "max_minutes": None}))
     write_lines(sweep / "ended.jsonl", [{"name": "rps-seed0", "state": "finished", "step": 4, "error": ""}])
     write_train_run(sweep / "rps-seed0")
     (tmp_path / "nash").mkdir()
@@ -189,14 +189,14 @@ def test_a_broken_run_says_so_and_hides_nobody_else(tmp_path: Path, viewer: View
     for name in ("no-json", "other", "no-info", "bad-log"):
         write_train_run(tmp_path / name)
     (tmp_path / "no-json" / "run.json").write_text("{")
-    other = json.loads((tmp_path / "other" / "run.json").read_text()) | {"schema": 2}
+    other = json.loads((tmp_path / "other" / "run.json").read_text()) | {"schema": 3}
     (tmp_path / "other" / "run.json").write_text(json.dumps(other))
     (tmp_path / "no-info" / "run.json").unlink()
     (tmp_path / "bad-log" / "metrics.jsonl").write_text("what?\n")
     found = {run["name"]: run for run in viewer.get("/api/runs")}
     assert found["good"]["status"] == "finished"
     assert {found[name]["status"] for name in ("no-json", "other", "no-info", "bad-log")} == {"broken"}
-    assert "has schema version 2; this version of mage reads 1" in found["other"]["why"]
+    assert "has schema version 3; this version of mage reads 2" in found["other"]["why"]
     assert "cannot be read" in found["no-json"]["why"]
     assert "run.json" in found["no-info"]["why"]
     for name in ("no-json", "other", "no-info"):
@@ -209,7 +209,14 @@ def test_a_broken_run_says_so_and_hides_nobody_else(tmp_path: Path, viewer: View
 
 
 def test_a_run_with_strange_settings_is_listed(tmp_path: Path, viewer: Viewer) -> None:
-    strange = {"steps": "many", "trial": {"episodes": [3]}, "game": {"a": 1}, "trials": None, "seats": 3, "splits": [1]}
+    strange = {
+        "steps": "many",
+        "trial": {"episodes": [3]},
+        "world": {"a": 1},
+        "trials": None,
+        "seats": 3,
+        "splits": [1],
+    }
     write_run(tmp_path / "run", some_trials(), "train", **strange)
     write_run(tmp_path / "other", some_trials(), "duel", trials="all", agent=["x"])
     assert {run["name"]: run["trials"] for run in viewer.get("/api/runs")} == {"run": 4, "other": 4}
@@ -271,7 +278,7 @@ def test_every_key_of_an_answer_is_documented(tmp_path: Path, viewer: Viewer) ->
     answers = [viewer.get("/api/runs"), viewer.get("/api/choices")]
     answers += [viewer.run("train", rest) for rest in ("/metrics", "/trials", "/trials/1", "/pairs")]
     details = viewer.run("train")
-    answers += [dict.fromkeys(details, 0), viewer.post("/api/play", game="rps", opponent="copy")]
+    answers += [dict.fromkeys(details, 0), viewer.post("/api/play", world="rps", opponent="copy")]
     text = (DOCS / "viewer.md").read_text(encoding="utf-8")
     known = set(re.findall(r"`(\w+)`", text))
     open_ended = ("facts", "series", "task", "agent")

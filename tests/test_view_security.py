@@ -15,8 +15,8 @@ from starlette.testclient import TestClient
 
 from mage.errors import RecordError
 from mage.view.app import build_app
-from mage.view.folder import Folder
 from mage.view.guard import HEADERS, Access, new_access
+from mage.view.read.folder import Folder
 from tests.recorded import betting, failure, guest_trial, make_task, model_trial
 from tests.viewed import ORIGIN, Viewer, some_trials, write_checkpoint, write_run, write_train_run
 
@@ -68,7 +68,7 @@ def test_a_name_of_another_site_is_refused(viewer: Viewer, host: str, path: str)
 def test_only_the_pages_own_origin_can_act(viewer: Viewer, origin: str | None) -> None:
     headers = {"x-mage-token": viewer.access.token} | ({} if origin is None else {"origin": origin})
     client = TestClient(build_app(Path("nowhere"), viewer.access), base_url=ORIGIN)
-    answer = client.post("/api/play", json={"game": "rps", "opponent": "copy"}, headers=headers)
+    answer = client.post("/api/play", json={"world": "rps", "opponent": "copy"}, headers=headers)
     assert answer.status_code == 403
     assert "another origin" in answer.json()["error"]
 
@@ -76,7 +76,7 @@ def test_only_the_pages_own_origin_can_act(viewer: Viewer, origin: str | None) -
 @pytest.mark.parametrize("token", [b"", b"wrong", b"\xfcn\xef"])
 def test_what_acts_needs_the_token_of_this_start(viewer: Viewer, token: bytes) -> None:
     headers = [(b"x-mage-token", token)]
-    answer = viewer.client.post("/api/play", json={"game": "rps", "opponent": "copy"}, headers=headers)
+    answer = viewer.client.post("/api/play", json={"world": "rps", "opponent": "copy"}, headers=headers)
     assert answer.status_code == 403
     assert "token" in answer.json()["error"]
     assert new_access("127.0.0.1").token != viewer.access.token
@@ -138,7 +138,7 @@ def test_every_answer_carries_the_headers(viewer: Viewer) -> None:
 
 
 def test_a_failure_nobody_expected_is_one_line_with_headers(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mage.view.library.Library.runs", lambda _: 1 / 0)
+    monkeypatch.setattr("mage.view.read.run_store.Library.runs", lambda _: 1 / 0)
     answer = viewer.client.get("/api/runs")
     assert answer.status_code == 500
     assert "division" not in answer.text
@@ -219,8 +219,8 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     inner = write_train_run(root / "inner")
     (inner / "evaluations").symlink_to(outside / "evaluations", target_is_directory=True)
     (inner / "checkpoints").symlink_to(outside / "checkpoints", target_is_directory=True)
-    judged = write_run(root / "judged", some_trials(), "evaluate")
-    (judged / "report.json").symlink_to(outside / "evaluations" / "final.json")
+    evaluated = write_run(root / "judged", some_trials(), "evaluate")
+    (evaluated / "report.json").symlink_to(outside / "evaluations" / "final.json")
     viewer = Viewer(root)
     found = {run["name"]: run for run in viewer.get("/api/runs")}
     assert "linked" not in found
@@ -312,7 +312,7 @@ def test_no_game_of_a_transcript_is_loaded_that_could_read_a_file(tmp_path: Path
         path = tmp_path / "runs" / str(abs(hash(game)))
         write_run(path, [trial])
         line = json.loads((path / "trials.jsonl").read_text())
-        line["task"]["game"] = game
+        line["task"]["world"] = game
         (path / "trials.jsonl").write_text(json.dumps(line) + "\n")
         (path / "index.jsonl").unlink()
     viewer = Viewer(tmp_path / "runs")
@@ -331,7 +331,7 @@ def test_no_game_of_a_transcript_is_loaded_that_could_read_a_file(tmp_path: Path
         (b"{}", "text/plain", "send JSON"),
         (b"a=1", "application/x-www-form-urlencoded", "send JSON"),
         (b"{}", "", "send JSON"),
-        (b'{"game": "' + b"x" * 70_000 + b'"}', "application/json; charset=utf-8", "bytes at most"),
+        (b'{"world": "' + b"x" * 70_000 + b'"}', "application/json; charset=utf-8", "bytes at most"),
     ],
 )
 def test_what_is_sent_must_be_a_small_json_object(viewer: Viewer, body: bytes, kind: str, says: str) -> None:

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from benchmarks.view_speed import Server, has_torch, make_runs, measured
 from mage.cli import app
 from mage.errors import ConfigError
-from mage.record.store import RunWriter
+from mage.runs.store import RunWriter
 from tests.viewed import some_trials, write_run
 
 
@@ -136,7 +136,7 @@ def test_a_real_server_tells_watchers_of_moves(tmp_path: Path) -> None:
         found = re.search(r'name="mage-token" content="([^"]+)"', server.get("/").decode())
         assert found is not None
         headers = {"Origin": server.url, "X-Mage-Token": found[1], "Content-Type": "application/json"}
-        asked = {"game": "tic_tac_toe", "player": "uniform", "opponent": "uniform", "episodes": 1, "pace_s": 0.1}
+        asked = {"world": "tic_tac_toe", "player": "uniform", "opponent": "uniform", "episodes": 1, "pace_s": 0.1}
         request = urllib.request.Request(f"{server.url}/api/play", json.dumps(asked).encode(), headers)
         with urllib.request.urlopen(request, timeout=10) as answer:
             session = json.load(answer)["session"]

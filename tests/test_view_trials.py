@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 import mage
-from mage.record.credit import CREDIT, CallCredit, Credit, TurnCredit
-from mage.record.store import RunReader, RunWriter
+from mage.runs.credit import CREDIT, CallCredit, Credit, TurnCredit
+from mage.runs.store import RunReader, RunWriter
 from mage.types import Memory, Phase, Trial
 from tests.recorded import betting, guest_trial, make_task, model_trial, with_version
 from tests.tiny import MODEL
@@ -142,7 +142,7 @@ def test_a_trial_shows_credit_where_there_is_some(tmp_path: Path, viewer: Viewer
     turns = [*own[0], *trial.reflections, *own[1]]
 
     def calls(number: int) -> tuple[CallCredit, ...]:
-        sizes = [len(call.sampled.tokens) for call in turns[number].calls]
+        sizes = [len(call.completion.tokens) for call in turns[number].calls]
         return tuple(CallCredit((-0.5,) * size, (0.25,) * size) for size in sizes)
 
     credit = Credit(1, 40, True, tuple(TurnCredit(n / 2, n + 0.5, calls(n)) for n in range(len(turns))))
@@ -172,14 +172,14 @@ def test_the_same_task_at_several_steps_is_a_pair(tmp_path: Path, viewer: Viewer
     early, late = (with_version(model_trial(make_task(seed=2**63), betting()), version) for version in (0, 40))
     sibling = msgspec.structs.replace(early, sibling=1)
     write_run(tmp_path / "run", [early, guest_trial(make_task(seed=9)), sibling, late], "train")
-    task = {"game": "kuhn_poker", "opponents": ["uniform"], "seat": 0, "seed": str(2**63)}
+    task = {"world": "kuhn_poker", "opponents": ["uniform"], "seat": 0, "seed": str(2**63)}
     assert viewer.run("run", "/pairs") == [{"task": task, "trials": [0, 3], "steps": [0, 40]}]
     write_run(tmp_path / "once", [early, sibling], "train")
     assert viewer.run("once", "/pairs") == [], "siblings of one step are no pair"
 
 
 def test_the_tokens_of_a_model_from_elsewhere_are_read_where_it_was_judged(tmp_path: Path, viewer: Viewer) -> None:
-    mage.evaluate(MODEL, game="rps", opponents=["copy"], trials=1, folder=tmp_path / "judged")
+    mage.evaluate(MODEL, world="rps", opponents=["copy"], trials=1, folder=tmp_path / "judged")
     turns = viewer.run("judged", "/trials/0")["episodes"][0]["turns"]
     written = [turn["calls"][0]["tokens"][0]["text"] for turn in turns if turn["seat"] == 0]
     assert set(written) <= {"rock", "paper", "scissors"}

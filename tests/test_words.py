@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from mage.errors import ConfigError
-from mage.games.openspiel import OpenSpielEnv, load_game
-from mage.games.words.base import NEUTRAL, lexicon, signed
 from mage.seeds import uniform
 from mage.spec import parse_spec
 from mage.types import Observation, Result, Task
+from mage.worlds.openspiel.game import OpenSpielEnv, load_game
+from mage.worlds.openspiel.words.base import NEUTRAL, lexicon, signed
 
 PLAIN_WORDS = {
     "rps": "rock paper scissors rock-paper-scissors",

@@ -8,20 +8,20 @@ from collections.abc import Sequence
 import msgspec
 import torch
 
-from mage.config import load_config
+from mage.config.load import load_config
+from mage.config.schema import Config
 from mage.credit.stats import EMPTY
-from mage.learn.batch import micro_batches
-from mage.learn.learner import Learner
-from mage.learn.parts import Parts, build_parts
-from mage.schema import Config
-from mage.train import to_batch
+from mage.learners.batch import micro_batches
+from mage.learners.local import Learner
+from mage.training.loop import to_batch
+from mage.training.parts import Parts, build_parts
 from mage.types import Group, Sample, Weight
 
 MODEL = "nano(hidden=16,layers=1,heads=2,context=512)"
 _SMALL = (
     f"agent.model={MODEL}",
     "agent.context=512",
-    "game=rps(rounds=2)",
+    "world=rps(rounds=2)",
     "population.split=",
     'population.members=["always:rock", "cycle(step=1)"]',
     "batch.groups=2",
@@ -63,7 +63,7 @@ def play(parts: Parts, step: int = 0) -> list[Group]:
     return asyncio.run(played())
 
 
-def judged(parts: Parts, groups: Sequence[Group]) -> list[Sample]:
+def evaluated(parts: Parts, groups: Sequence[Group]) -> list[Sample]:
     """The samples of all groups, dead ones too, with the advantages of a first step."""
     credited = parts.credit(groups)
     advantages, _ = parts.estimator.estimate(credited, EMPTY)
@@ -72,7 +72,7 @@ def judged(parts: Parts, groups: Sequence[Group]) -> list[Sample]:
 
 def samples_of(parts: Parts, step: int = 0) -> list[Sample]:
     """The samples of a step."""
-    return judged(parts, play(parts, step))
+    return evaluated(parts, play(parts, step))
 
 
 def with_advantage(sample: Sample, *advantages: float) -> Sample:

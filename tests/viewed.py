@@ -8,9 +8,9 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from mage.record.files import JsonLines
-from mage.record.store import RunWriter
-from mage.schema import Config, TrialConfig
+from mage.config.schema import Config, TrialConfig
+from mage.files import JsonLines
+from mage.runs.store import RunWriter
 from mage.types import Failure, Trial
 from mage.view.app import build_app
 from mage.view.guard import Access, new_access
@@ -69,7 +69,7 @@ class Viewer:
 
 def write_run(path: Path, outcomes: Sequence[Trial | Failure], kind: str = "trials", **config: Any) -> Path:
     """A run with these trials."""
-    settings = Config(game="kuhn_poker", trials=max(1, len(outcomes))).model_dump(mode="json") | config
+    settings = Config(world="kuhn_poker", trials=max(1, len(outcomes))).model_dump(mode="json") | config
     with RunWriter.create(path, kind=kind, config=settings, seed=7) as writer:
         for outcome in outcomes:
             writer.append(outcome)

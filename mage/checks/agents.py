@@ -6,21 +6,21 @@ import asyncio
 from collections.abc import Sequence
 from itertools import pairwise
 
-from mage.games.world import OpenSpielWorld
-from mage.protocols import Agent, Seating, World
+from mage.protocols import Agent, AgentFactory, World
 from mage.rollout.trial import play_trial
 from mage.types import AgentInfo, Call, Observation, Reply, Task, Trial
+from mage.worlds.openspiel.world import OpenSpielWorld
 
 _Memory = tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]
 
 
-def check_agent(seating: Seating, tasks: Sequence[Task], world: World | None = None) -> None:
+def check_agent(make_agent: AgentFactory, tasks: Sequence[Task], world: World | None = None) -> None:
     """Whole trials: answers are legal, streams only grow and hold every call, and equal trials are equal.
 
     For agents whose answers depend on the task, the sibling and what they are told; people and remote ones are exempt.
     """
     for task in tasks:
-        first, again = (asyncio.run(_checked(seating, task, world or OpenSpielWorld())) for _ in range(2))
+        first, again = (asyncio.run(_checked(make_agent, task, world or OpenSpielWorld())) for _ in range(2))
         assert _played(first) == _played(again), "the same task and sibling give another trial"
 
 
@@ -31,11 +31,11 @@ def _played(trial: Trial) -> tuple[object, ...]:
     return trial.agent, trial.scores, said, trial.streams, trial.overflows
 
 
-async def _checked(seating: Seating, task: Task, world: World) -> Trial:
+async def _checked(make_agent: AgentFactory, task: Task, world: World) -> Trial:
     watched: list[_Watched] = []
 
     def seat(task: Task, sibling: int) -> Agent:
-        watched.append(_Watched(seating(task, sibling)))
+        watched.append(_Watched(make_agent(task, sibling)))
         return watched[-1]
 
     trial = await play_trial(world, task, 0, seat)
@@ -55,9 +55,9 @@ def _check_calls(streams: Sequence[tuple[int, ...]], calls: Sequence[Call]) -> N
     """Every call stands in its stream as it was sampled, behind the ones before."""
     ends: dict[int, int] = {}
     for call in calls:
-        sampled, end = call.sampled.tokens, call.start + len(call.sampled.tokens)
+        completion, end = call.completion.tokens, call.start + len(call.completion.tokens)
         assert call.stream < len(streams), f"a call points into stream {call.stream} of {len(streams)}"
-        assert streams[call.stream][call.start : end] == sampled, "a call is not where its stream and start say"
+        assert streams[call.stream][call.start : end] == completion, "a call is not where its stream and start say"
         assert call.start > ends.get(call.stream, 0), "a call has no prompt between it and the one before"
         ends[call.stream] = end
     assert sorted(ends) == list(range(len(streams))), "nothing was sampled in a stream"

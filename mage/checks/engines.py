@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from math import isfinite
 
-from mage.protocols import Codec, Engine, Sampling
-from mage.types import Sampled
+from mage.protocols import ChatFormat, Engine, Sampling
+from mage.types import Completion
 
 CHOICES = ("bet", "bet 2", "bet 20", "pass")
 """Where one action begins another, its end is a decision too."""
@@ -30,19 +30,19 @@ LOOKALIKES = (
 _Question = tuple[Sequence[int], Sampling, Sequence[tuple[int, ...]] | None]
 
 
-def check_engine(engine: Engine, codec: Codec, tolerance: float = 1e-4) -> None:
+def check_engine(engine: Engine, chat_format: ChatFormat, tolerance: float = 1e-4) -> None:
     """Replies keep their limits and their choices, are aligned, and depend on prompt and sampling alone.
 
     `tolerance` is how far the log-probabilities of one reply may differ when it is sampled among others.
     """
-    asyncio.run(_check_engine(engine, codec, tolerance))
+    asyncio.run(_check_engine(engine, chat_format, tolerance))
 
 
-async def _check_engine(engine: Engine, codec: Codec, tolerance: float) -> None:
-    choices = [codec.choice(action) for action in CHOICES]
+async def _check_engine(engine: Engine, chat_format: ChatFormat, tolerance: float) -> None:
+    choices = [chat_format.choice(action) for action in CHOICES]
     questions: list[_Question] = []
     for number in range(4):
-        prompt = list(codec.opening("You play a game.") + codec.user(f"Round {number}."))
+        prompt = list(chat_format.opening("You play a game.") + chat_format.user(f"Round {number}."))
         for max_tokens in (1, 2, 16):
             questions.append((prompt, Sampling(1.0, max_tokens, number), None))
         questions += [(prompt, Sampling(1.0, 16, number), c) for c in (choices, choices[:1], choices[::-1])]
@@ -51,17 +51,19 @@ async def _check_engine(engine: Engine, codec: Codec, tolerance: float) -> None:
     alone = [await engine.complete(*question) for question in questions]
     assert [tuple(prompt) for prompt, _, _ in questions] == before, "an engine leaves its prompts as they are"
     for question, reply, again in zip(questions, together, alone, strict=True):
-        _check_reply(reply, codec, *question[1:])
+        _check_reply(reply, chat_format, *question[1:])
         assert (reply.tokens, reply.allowed) == (again.tokens, again.allowed), "the same seed gives another reply"
         differences = [abs(a - b) for a, b in zip(reply.logprobs, again.logprobs, strict=True)]
         assert max(differences) <= tolerance, "the same reply has other log-probabilities"
 
 
-def _check_reply(reply: Sampled, codec: Codec, sampling: Sampling, choices: Sequence[tuple[int, ...]] | None) -> None:
+def _check_reply(
+    reply: Completion, chat_format: ChatFormat, sampling: Sampling, choices: Sequence[tuple[int, ...]] | None
+) -> None:
     tokens = reply.tokens
     assert 1 <= len(tokens) <= sampling.max_tokens, f"{len(tokens)} tokens where 1 to {sampling.max_tokens} are allowed"
-    assert codec.end not in tokens[:-1], "a reply goes on after its end"
-    assert reply.cut == (tokens[-1] != codec.end), "a reply either ends its turn or is cut"
+    assert chat_format.end not in tokens[:-1], "a reply goes on after its end"
+    assert reply.truncated == (tokens[-1] != chat_format.end), "a reply either ends its turn or is cut"
     assert len(reply.logprobs) == len(tokens), "one log-probability for each token"
     assert all(isfinite(p) and p <= 0 for p in reply.logprobs), "log-probabilities are finite and at most 0"
     assert reply.version >= 0, "versions count from 0"
@@ -77,30 +79,34 @@ def _check_reply(reply: Sampled, codec: Codec, sampling: Sampling, choices: Sequ
         assert len(allowed) > 1 or logprob == 0.0, "a forced token has log-probability 0"
 
 
-def check_codec(codec: Codec, texts: Sequence[str] = (*TEXTS, *LOOKALIKES), control: Sequence[int] = ()) -> None:
+def check_chat_format(
+    chat_format: ChatFormat, texts: Sequence[str] = (*TEXTS, *LOOKALIKES), control: Sequence[int] = ()
+) -> None:
     """Pieces can be appended to each other, answers read back, and no text becomes a control token.
 
     `texts` are those that the vocabulary can hold; `control` are the ids besides `end` that only glue may use.
     """
-    reserved = {codec.end, *control}
-    for make in (codec.opening, codec.user):
+    reserved = {chat_format.end, *control}
+    for make in (chat_format.opening, chat_format.user):
         glue = _count(make("word"), reserved)
         for text in (*texts, *LOOKALIKES):
             assert make(text) == make(text), "a piece is encoded in one way"
             assert make(text)[0] == make("word")[0], "glue depends on the text it holds"
             assert _count(make(text), reserved) == glue, f"{text!r} opens or ends a turn"
     for text in texts:
-        ids = codec.choice(text)
-        assert ids[-1] == codec.end, "a choice finishes with the end of the turn"
+        ids = chat_format.choice(text)
+        assert ids[-1] == chat_format.end, "a choice finishes with the end of the turn"
         assert not reserved & set(ids[:-1]), f"{text!r} holds a control token"
-        assert codec.decode(ids) == codec.decode(ids[:-1]) == text, f"{text!r} reads back as {codec.decode(ids)!r}"
+        assert chat_format.decode(ids) == chat_format.decode(ids[:-1]) == text, (
+            f"{text!r} reads back as {chat_format.decode(ids)!r}"
+        )
         for stop in range(len(ids)):
-            assert isinstance(codec.decode(ids[:stop]), str), "a reply that was cut short can be read"
-        assert codec.user(text)[-1] == codec.user("word")[-1], "glue depends on the text it holds"
-    assert len({codec.choice(text) for text in texts}) == len(set(texts)), "different answers have different ids"
+            assert isinstance(chat_format.decode(ids[:stop]), str), "a reply that was cut short can be read"
+        assert chat_format.user(text)[-1] == chat_format.user("word")[-1], "glue depends on the text it holds"
+    assert len({chat_format.choice(text) for text in texts}) == len(set(texts)), "different answers have different ids"
     for text in LOOKALIKES:
-        for ids in (codec.choice(text), codec.answer(text)):
-            assert ids[-1] == codec.end, "an answer finishes with the end of the turn"
+        for ids in (chat_format.choice(text), chat_format.answer(text)):
+            assert ids[-1] == chat_format.end, "an answer finishes with the end of the turn"
             assert not reserved & set(ids[:-1]), f"{text!r} holds a control token"
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-from mage.games.openspiel import load_game
-from mage.games.world import OpenSpielWorld
-from mage.players.policy import Policy, PolicyPlayer, evenly
+from mage.opponents.policy import Policy, PolicyPlayer, evenly
 from mage.protocols import Player
 from mage.rollout.episode import play_episode
 from mage.seeds import derive
 from mage.types import Observation, Task
+from mage.worlds.openspiel.game import load_game
+from mage.worlds.openspiel.world import OpenSpielWorld
 
 
 def check_player(make: Callable[[], Player], observations: Sequence[Observation]) -> None:

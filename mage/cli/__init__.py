@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from mage import __version__
-from mage.cli import judge, learn, look, play
+from mage.cli import commands_evaluate, commands_play, commands_train, commands_view
 from mage.errors import MageError
+from mage.version import __version__
 
 app = typer.Typer(
     help="Train language-model agents that learn while they play.",
@@ -22,22 +22,22 @@ app = typer.Typer(
 )
 
 COMMANDS: Mapping[str, Callable[..., None]] = {
-    "list": play.list_,
-    "play": play.play,
-    "duel": play.duel,
-    "trials": play.trials,
-    "show": play.show,
-    "view": look.view,
-    "export": look.export,
-    "league": look.league,
-    "train": learn.train,
-    "sweep": learn.sweep,
-    "export-model": learn.export_model,
-    "evaluate": judge.evaluate,
-    "cross-play": judge.cross_play,
-    "nashconv": judge.nashconv,
-    "compare": judge.compare,
-    "split": judge.split,
+    "list": commands_play.list_,
+    "play": commands_play.play,
+    "duel": commands_play.duel,
+    "trials": commands_play.trials,
+    "show": commands_play.show,
+    "view": commands_view.view,
+    "export": commands_view.export,
+    "league": commands_view.league,
+    "train": commands_train.train,
+    "sweep": commands_train.sweep,
+    "export-model": commands_train.export_model,
+    "evaluate": commands_evaluate.evaluate,
+    "cross-play": commands_evaluate.cross_play,
+    "nashconv": commands_evaluate.nashconv,
+    "compare": commands_evaluate.compare,
+    "split": commands_evaluate.split,
 }
 """In the order in which help lists them, by the first sentence of each."""
 

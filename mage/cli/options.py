@@ -15,6 +15,6 @@ Overrides = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the resolved config and stop.")]
 MaxTurns = Annotated[int, typer.Option(min=1, help="Moves after which an episode is stopped.")]
 Episodes = Annotated[int, typer.Option(min=1, help="Episodes of a trial.")]
-Game = Annotated[str, typer.Option(help="A game spec, such as kuhn_poker or rps(rounds=3).")]
+World = Annotated[str, typer.Option("--world", "--game", help="A world spec, such as kuhn_poker or rps(rounds=3).")]
 Concurrency = Annotated[int | None, typer.Option(min=1, help="Trials under way at once.")]
 MaxCalls = Annotated[int | None, typer.Option(min=1, help="Most calls to remote models.")]

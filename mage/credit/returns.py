@@ -30,27 +30,16 @@ boundary further from what follows. Under `single`, or in a first episode, nothi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from itertools import accumulate
 from typing import NamedTuple
 
 import msgspec
 
 from mage.errors import ConfigError
-from mage.types import Turn
+from mage.types import Objective, Turn
 
 
-class Objective(StrEnum):
-    """What training maximises."""
-
-    SINGLE = "single"
-    CUMULATIVE = "cumulative"
-    CUMULATIVE_PAPER = "cumulative-paper"
-    DIFFERENTIAL = "differential"
-    FINAL = "final"
-
-
-class Goal(msgspec.Struct, frozen=True):
+class ReturnSpec(msgspec.Struct, frozen=True):
     """An objective with its discounts, and what bad replies cost."""
 
     objective: Objective
@@ -93,10 +82,10 @@ class Goal(msgspec.Struct, frozen=True):
         The length of a choice is that of the game's words, not the agent's, and costs nothing.
         """
         invalid = sum(call.problem is not None for call in turn.calls)
-        cut = sum(call.sampled.cut for call in turn.calls)
-        lengths = [len(call.sampled.tokens) for call in turn.calls if call.sampled.allowed is None]
+        truncated = sum(call.completion.truncated for call in turn.calls)
+        lengths = [len(call.completion.tokens) for call in turn.calls if call.completion.allowed is None]
         beyond = sum(max(0, length - self.free) for length in lengths)
-        return self.invalid * invalid + self.overlong * cut + self.length * beyond
+        return self.invalid * invalid + self.overlong * truncated + self.length * beyond
 
 
 class Returns(NamedTuple):
@@ -121,43 +110,48 @@ def discounted(rewards: Sequence[float], discounts: Sequence[float]) -> list[flo
     return result
 
 
-def trial_returns(rewards: Sequence[Sequence[float]], scores: Sequence[float], goal: Goal) -> Returns:
+def trial_returns(rewards: Sequence[Sequence[float]], scores: Sequence[float], return_spec: ReturnSpec) -> Returns:
     """Returns of a trial from the seat's turn rewards by episode, and its score in each.
 
     Two episodes of one turn, both discounts 1/2: the improvement of 3 is worth 1.5 one episode earlier.
 
-    >>> trial_returns([[1.0], [4.0]], [1.0, 4.0], Goal(Objective.DIFFERENTIAL, 0.5, 0.5))
+    >>> trial_returns([[1.0], [4.0]], [1.0, 4.0], ReturnSpec(Objective.DIFFERENTIAL, 0.5, 0.5))
     Returns(plays=[[2.5], [3.0]], starts=[2.5, 3.0])
     """
-    paid = _paid(rewards, scores, goal.objective)
-    own = [discounted(turns, [goal.inside] * len(turns)) for turns in paid]
-    crossing = [_crossing(len(turns), goal) for turns in paid]
+    paid = _paid(rewards, scores, return_spec.objective)
+    own = [discounted(turns, [return_spec.inside] * len(turns)) for turns in paid]
+    crossing = [_crossing(len(turns), return_spec) for turns in paid]
     starts = discounted([turns[0] for turns in own], [turns[0] for turns in crossing])
     plays = [
         [mine + share * later for mine, share in zip(turns, shares, strict=True)]
         for turns, shares, later in zip(own, crossing, [*starts[1:], 0.0], strict=False)
     ]
-    if goal.to_go:
-        settled = _settled(rewards, scores, goal)
-        plays = [[ret - known for ret, known in zip(*both, strict=True)] for both in zip(plays, settled, strict=True)]
+    if return_spec.to_go:
+        settled = _settled(rewards, scores, return_spec)
+        plays = [
+            [return_ - known for return_, known in zip(*both, strict=True)] for both in zip(plays, settled, strict=True)
+        ]
         starts = [start - known[0] for start, known in zip(starts, settled, strict=True)]
     return Returns([found if turns else [] for found, turns in zip(plays, rewards, strict=True)], starts)
 
 
-def _settled(rewards: Sequence[Sequence[float]], scores: Sequence[float], goal: Goal) -> list[list[float]]:
+def _settled(rewards: Sequence[Sequence[float]], scores: Sequence[float], return_spec: ReturnSpec) -> list[list[float]]:
     """What would be paid from each turn on if no more were won: its episode keeps what it has, later ones get 0."""
     lengths = [max(1, len(turns)) for turns in rewards]
     won = [[0.0, *accumulate(turns)][:num] for turns, num in zip(rewards, lengths, strict=True)]
-    if goal.objective is Objective.FINAL:
+    if return_spec.objective is Objective.FINAL:
         return [*([0.0] * num for num in lengths[:-1]), won[-1]]
-    if goal.objective is not Objective.DIFFERENTIAL:
+    if return_spec.objective is not Objective.DIFFERENTIAL:
         return [[0.0] * num for num in lengths]
     before = [0.0, *scores[:-1]]
-    falls = [*(goal.inside ** (num - 1) for num in lengths[1:]), 0.0]  # what is won here is lost in the next episode
+    falls = [
+        *(return_spec.inside ** (num - 1) for num in lengths[1:]),
+        0.0,
+    ]  # what is won here is lost in the next episode
     return [
         [
-            goal.inside**left * (mine - past) - share * fall * mine
-            for left, mine, share in zip(range(num - 1, -1, -1), turns, _crossing(num, goal), strict=True)
+            return_spec.inside**left * (mine - past) - share * fall * mine
+            for left, mine, share in zip(range(num - 1, -1, -1), turns, _crossing(num, return_spec), strict=True)
         ]
         for num, turns, past, fall in zip(lengths, won, before, falls, strict=True)
     ]
@@ -175,7 +169,7 @@ def _paid(rewards: Sequence[Sequence[float]], scores: Sequence[float], objective
     return [[*(0.0 for _ in turns[:-1]), amount] for turns, amount in zip(as_played, at_end, strict=True)]
 
 
-def _crossing(num_turns: int, goal: Goal) -> list[float]:
+def _crossing(num_turns: int, return_spec: ReturnSpec) -> list[float]:
     """What the start of the next episode counts for in each turn of this one."""
-    fade = 1.0 if goal.objective is Objective.CUMULATIVE_PAPER else goal.inside
-    return [goal.across * fade**left for left in range(num_turns - 1, -1, -1)]
+    fade = 1.0 if return_spec.objective is Objective.CUMULATIVE_PAPER else return_spec.inside
+    return [return_spec.across * fade**left for left in range(num_turns - 1, -1, -1)]

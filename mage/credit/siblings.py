@@ -49,20 +49,20 @@ def places(group: CreditGroup, unit: Unit) -> dict[Place, dict[int, float]]:
     for number, trial in enumerate(group.trials):
         for step in trial:
             if step.trained:
-                found.setdefault(place_of(step, unit), {}).setdefault(number, step.ret)
+                found.setdefault(place_of(step, unit), {}).setdefault(number, step.return_)
     return found
 
 
 def compare(
-    group: CreditGroup, unit: Unit, judge: Callable[[Place, Sequence[float]], Sequence[float]]
+    group: CreditGroup, unit: Unit, evaluate_split: Callable[[Place, Sequence[float]], Sequence[float]]
 ) -> TrialAdvantages:
     """Judge the siblings' returns at each place and give every step what its trial got there."""
-    judged = {
-        place: dict(zip(returns, judge(place, list(returns.values())), strict=True))
+    evaluated = {
+        place: dict(zip(returns, evaluate_split(place, list(returns.values())), strict=True))
         for place, returns in places(group, unit).items()
     }
     return tuple(
-        tuple(judged[place_of(step, unit)][number] if step.trained else 0.0 for step in trial)
+        tuple(evaluated[place_of(step, unit)][number] if step.trained else 0.0 for step in trial)
         for number, trial in enumerate(group.trials)
     )
 

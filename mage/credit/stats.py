@@ -10,11 +10,11 @@ import msgspec
 from mage.types import Phase
 
 
-class Key(NamedTuple):
+class StatKey(NamedTuple):
     """What a statistic is about."""
 
     learner: str
-    agent: str
+    opponent: str
     seat: int
     episode: int
     phase: Phase | None
@@ -25,10 +25,10 @@ Pools = Mapping[tuple[str, int, Phase | None], float]
 """A figure for each learner, episode and phase."""
 
 
-class Running(msgspec.Struct, frozen=True):
+class RunningMean(msgspec.Struct, frozen=True):
     """A mean that forgets. Dividing by the decayed weight corrects the bias of a young mean.
 
-    >>> Running(0.0, 0.0, 0).plus(4.0, 0.5).plus(1.0, 0.5).mean  # (4/2 + 1) / (1/2 + 1)
+    >>> RunningMean(0.0, 0.0, 0).plus(4.0, 0.5).plus(1.0, 0.5).mean  # (4/2 + 1) / (1/2 + 1)
     2.0
     """
 
@@ -41,17 +41,17 @@ class Running(msgspec.Struct, frozen=True):
     def mean(self) -> float:
         return self.total / self.weight
 
-    def plus(self, value: float, decay: float) -> Running:
+    def plus(self, value: float, decay: float) -> RunningMean:
         """With one more value; a decay of 1 gives the plain mean."""
-        return Running(decay * self.total + value, decay * self.weight + 1.0, self.count + 1)
+        return RunningMean(decay * self.total + value, decay * self.weight + 1.0, self.count + 1)
 
 
 class Stats(msgspec.Struct, frozen=True):
     """All running means of an estimator, in the order of their keys."""
 
-    entries: tuple[tuple[Key, Running], ...]
+    entries: tuple[tuple[StatKey, RunningMean], ...]
 
-    def table(self) -> dict[Key, Running]:
+    def table(self) -> dict[StatKey, RunningMean]:
         """The means by key."""
         return dict(self.entries)
 
@@ -60,11 +60,11 @@ EMPTY = Stats(())
 """What a run begins with."""
 
 
-def merge(stats: Stats, observed: Iterable[tuple[Key, float]], decay: float) -> Stats:
+def merge(stats: Stats, observed: Iterable[tuple[StatKey, float]], decay: float) -> Stats:
     """Statistics with values added one by one, in the order given: later ones weigh more."""
     table = stats.table()
     for key, value in observed:
-        table[key] = table.get(key, Running(0.0, 0.0, 0)).plus(value, decay)
+        table[key] = table.get(key, RunningMean(0.0, 0.0, 0)).plus(value, decay)
     return Stats(tuple(sorted(table.items(), key=lambda item: (*item[0][:4], item[0].phase or ""))))
 
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from mage.credit.returns import Goal, Objective, discounted, trial_returns
-from mage.types import Group, Phase, Trial, Turn
+from mage.credit.returns import ReturnSpec, discounted, trial_returns
+from mage.types import Group, Objective, Phase, Trial, Turn
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class Step(msgspec.Struct, frozen=True):
     """Equal for equal decision problems."""
     trained: bool
     """False for a turn that takes no part in statistics and has advantage zero."""
-    ret: float
+    return_: float
     """The return: what the objective pays from here on, less penalties."""
     discount: float
     """What the next step counts for in this one; 0 where nothing follows."""
@@ -40,7 +40,7 @@ class Step(msgspec.Struct, frozen=True):
 class CreditGroup(msgspec.Struct, frozen=True):
     """The steps of sibling trials: one tuple per trial, aligned with `agent_turns`."""
 
-    agent: str
+    opponent: str
     """Whom they played: a member's id, or its family where members never come back."""
     seat: int
     learner: str
@@ -53,7 +53,7 @@ def agent_turns(trial: Trial) -> tuple[Turn, ...]:
 
 
 def credit_group(
-    group: Group, goal: Goal, agent: str, learner: str, values: Sequence[Sequence[float]] | None = None
+    group: Group, return_spec: ReturnSpec, opponent: str, learner: str, values: Sequence[Sequence[float]] | None = None
 ) -> CreditGroup:
     """The steps of a group's trials; `values`, by trial and turn, are aligned with `agent_turns`.
 
@@ -61,8 +61,8 @@ def credit_group(
     """
     if values is None:
         values = [[0.0] * len(agent_turns(trial)) for trial in group.trials]
-    trials = tuple(_steps(trial, goal, found) for trial, found in zip(group.trials, values, strict=True))
-    return CreditGroup(agent, group.task.seat, learner, trials)
+    trials = tuple(_steps(trial, return_spec, found) for trial, found in zip(group.trials, values, strict=True))
+    return CreditGroup(opponent, group.task.seat, learner, trials)
 
 
 def trained_only(
@@ -86,7 +86,7 @@ class _Draft(NamedTuple):
     turn: int
     key: str
     trained: bool
-    ret: float
+    return_: float
 
     @property
     def boundaries(self) -> int:
@@ -105,38 +105,38 @@ def _by_episode(trial: Trial) -> list[tuple[list[Turn], list[Turn]]]:
     ]
 
 
-def _steps(trial: Trial, goal: Goal, values: Sequence[float]) -> tuple[Step, ...]:
+def _steps(trial: Trial, return_spec: ReturnSpec, values: Sequence[float]) -> tuple[Step, ...]:
     """Built backwards, so that each step knows its successor."""
     steps: list[Step] = []
     following: _Draft | None = None
-    for draft, value in reversed(list(zip(_drafts(trial, goal), values, strict=True))):
-        discount = _discount(draft, following, goal)
-        reward = draft.ret - discount * (following.ret if following else 0.0)
+    for draft, value in reversed(list(zip(_drafts(trial, return_spec), values, strict=True))):
+        discount = _discount(draft, following, return_spec)
+        reward = draft.return_ - discount * (following.return_ if following else 0.0)
         steps.append(Step(*draft, discount=discount, reward=reward, value=value))
         following = draft
     return tuple(reversed(steps))
 
 
-def _drafts(trial: Trial, goal: Goal) -> list[_Draft]:
+def _drafts(trial: Trial, return_spec: ReturnSpec) -> list[_Draft]:
     episodes = _by_episode(trial)
-    returns = trial_returns([[turn.reward for turn in plays] for plays, _ in episodes], trial.scores, goal)
+    returns = trial_returns([[turn.reward for turn in plays] for plays, _ in episodes], trial.scores, return_spec)
     drafts: list[_Draft] = []
     for index, (plays, reflections) in enumerate(episodes):
-        fines = discounted([goal.penalty(turn) for turn in plays], [goal.inside] * len(plays))
-        for number, (turn, ret, fine) in enumerate(zip(plays, returns.plays[index], fines, strict=True)):
-            drafts.append(_Draft(index, Phase.PLAY, number, turn.observation.key, True, ret - fine))
+        fines = discounted([return_spec.penalty(turn) for turn in plays], [return_spec.inside] * len(plays))
+        for number, (turn, return_, fine) in enumerate(zip(plays, returns.plays[index], fines, strict=True)):
+            drafts.append(_Draft(index, Phase.PLAY, number, turn.observation.key, True, return_ - fine))
         # A reflection that no episode follows (somebody left the table) changed nothing.
-        trained = goal.objective is not Objective.SINGLE and index + 1 < len(episodes)
+        trained = return_spec.objective is not Objective.SINGLE and index + 1 < len(episodes)
         for number, turn in enumerate(reflections):
-            ret = returns.starts[index + 1] - goal.penalty(turn) if trained else 0.0
-            drafts.append(_Draft(index, Phase.REFLECT, number, turn.observation.key, trained, ret))
+            return_ = returns.starts[index + 1] - return_spec.penalty(turn) if trained else 0.0
+            drafts.append(_Draft(index, Phase.REFLECT, number, turn.observation.key, trained, return_))
     return drafts
 
 
-def _discount(draft: _Draft, following: _Draft | None, goal: Goal) -> float:
+def _discount(draft: _Draft, following: _Draft | None, return_spec: ReturnSpec) -> float:
     """One discount per boundary between two steps, also those of episodes without a turn of this seat."""
     if following is None or not (draft.trained and following.trained):
         return 0.0
     if draft.phase is following.phase is Phase.PLAY and draft.episode == following.episode:
-        return goal.inside
-    return goal.across ** (following.boundaries - draft.boundaries)
+        return return_spec.inside
+    return return_spec.across ** (following.boundaries - draft.boundaries)

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from mage.errors import EngineError
 
 
-class OutOfServiceError(EngineError):
+class ServiceUnavailableError(EngineError):
     """No other call will be answered either: the budget is spent, or the server refuses the key or the model."""
 
 
@@ -27,9 +27,9 @@ class Budget:
     def take_call(self) -> None:
         """Count one more request, or refuse it."""
         if self._max_calls is not None and self.calls >= self._max_calls:
-            raise OutOfServiceError(f"the budget of {self._max_calls} remote calls is spent")
+            raise ServiceUnavailableError(f"the budget of {self._max_calls} remote calls is spent")
         if self._max_tokens is not None and self.tokens >= self._max_tokens:
-            raise OutOfServiceError(f"the budget of {self._max_tokens} remote tokens is spent")
+            raise ServiceUnavailableError(f"the budget of {self._max_tokens} remote tokens is spent")
         self.calls += 1
 
     def count_tokens(self, num: int) -> None:

@@ -1,6 +1,6 @@
 """Models behind an OpenAI-compatible server: messages in, text out. For evaluation and opponents, never to train.
 
-The engine speaks `PlainCodec`, so memory, retries and baselines work as with any other: a prompt is decoded into the
+The engine speaks `ByteFormat`, so memory, retries and baselines work as with any other: a prompt is decoded into the
 messages that it was made of, and the reply is encoded as bytes. So tokens are counted in bytes here; only the server
 knows its own. What it cannot do is hold a model to a choice, or tell the probability of what it said.
 
@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from mage.engines.address import Address, Key, key_from
-from mage.engines.budget import OutOfServiceError, current_budget
+from mage.agents.byte_format import ByteFormat
+from mage.engines.budget import ServiceUnavailableError, current_budget
 from mage.errors import ConfigError, EngineError
 from mage.extras import require
-from mage.prompts.plain import PlainCodec
+from mage.models.address import Address, ApiKey, key_from
 from mage.protocols import Sampling
 from mage.seeds import uniform
-from mage.types import Sampled
+from mage.types import Completion
 
 if TYPE_CHECKING:
     import httpx
@@ -51,7 +51,7 @@ _BYTES_PER_TOKEN = 3
 _MAX_SEED = 2**31 - 1
 
 
-class Patience(msgspec.Struct, frozen=True):
+class RetryPolicy(msgspec.Struct, frozen=True):
     """How long a server is waited for, and how often it is asked again."""
 
     timeout_s: float = 120.0
@@ -89,29 +89,31 @@ class _MayPassError(Exception):
 class RemoteEngine:
     """Asks one model on one server. The same question may get another answer each time."""
 
-    def __init__(self, address: Address, *, patience: Patience | None = None, concurrency: int = CONCURRENCY) -> None:
+    def __init__(
+        self, address: Address, *, patience: RetryPolicy | None = None, concurrency: int = CONCURRENCY
+    ) -> None:
         require("remote", f"the model {address} needs")
         self.address = address
         self._trust = _checked(address)
         key_from(os.environ, address)  # what is wrong with it shows before anything is asked
-        self._patience = patience or Patience()
+        self._patience = patience or RetryPolicy()
         self._concurrency = concurrency
-        self._codec = PlainCodec()
+        self._chat_format = ByteFormat()
         self._session: _Session | None = None
         self._renamed: dict[str, str | None] = {}
         """Fields of a request that this server has under another name, or does not have."""
 
     @property
-    def _key(self) -> Key:
+    def _key(self) -> ApiKey:
         """Looked up each time, so that nothing here holds it."""
         return key_from(os.environ, self.address)
 
     async def complete(
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
-    ) -> Sampled:
+    ) -> Completion:
         if choices is not None:
             raise EngineError("a remote model cannot be held to a choice; let it answer with reply = text")
-        messages = [{"role": role, "content": text} for role, text in self._codec.messages(prompt)]
+        messages = [{"role": role, "content": text} for role, text in self._chat_format.messages(prompt)]
         body = {
             "model": self.address.model,
             "messages": messages,
@@ -121,9 +123,9 @@ class RemoteEngine:
         }
         async with self._connected() as client:
             answer = await self._patiently(client, body, sampling.seed)
-        whole = self._codec.answer(answer.text)
+        whole = self._chat_format.answer(answer.text)
         tokens = (whole[:-1] if answer.is_cut else whole)[: sampling.max_tokens]
-        return Sampled(tokens, (0.0,) * len(tokens), None, 0, tokens[-1:] != (self._codec.end,))
+        return Completion(tokens, (0.0,) * len(tokens), None, 0, tokens[-1:] != (self._chat_format.end,))
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[httpx.AsyncClient]:
@@ -175,7 +177,7 @@ class RemoteEngine:
             if self._named(body) != sent:  # also where another call has adapted meanwhile
                 raise _MayPassError(why)
         if status in _FOR_EVERYONE or _NO_CREDIT in said:
-            raise OutOfServiceError(f"{self.address} {why}")
+            raise ServiceUnavailableError(f"{self.address} {why}")
         if status in _MAY_PASS or status >= 500:
             raise _MayPassError(why, _wait_of(headers.get("retry-after", "")))
         raise self._failed(why)

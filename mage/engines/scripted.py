@@ -9,37 +9,37 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from math import inf
 
+from mage.agents.byte_format import ByteFormat
+from mage.agents.messages import ACTIONS, REFLECT_REQUEST
 from mage.engines.trie import Trie
 from mage.errors import EngineError
-from mage.prompts.messages import ACTIONS, REFLECT_REQUEST
-from mage.prompts.plain import PlainCodec
 from mage.protocols import Sampling
-from mage.types import Sampled
+from mage.types import Completion
 
 Answer = Callable[[str, tuple[str, ...]], str]
 """Takes the whole prompt as text and the choices (empty where the answer is free); returns the answer."""
 
 
 class ScriptedEngine:
-    """Speaks `PlainCodec`. Every answer is certain, so its log-probability is zero."""
+    """Speaks `ByteFormat`. Every answer is certain, so its log-probability is zero."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
-        self._codec = PlainCodec()
+        self._chat_format = ByteFormat()
 
     async def complete(
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
-    ) -> Sampled:
+    ) -> Completion:
         await asyncio.sleep(0)  # gives way as a model does, so that trials are interleaved in tests too
-        options = tuple(self._codec.decode(c) for c in choices or ())
-        text = self._answer(self._codec.transcript(prompt), options)
-        whole = self._codec.choice(text)
+        options = tuple(self._chat_format.decode(c) for c in choices or ())
+        text = self._answer(self._chat_format.transcript(prompt), options)
+        whole = self._chat_format.choice(text)
         if choices is not None:
             if text not in options:
                 raise EngineError(f"the scripted answer {text!r} is not one of {', '.join(options)}")
-            return Sampled(whole, (0.0,) * len(whole), _allowed(whole, choices), 0, False)
+            return Completion(whole, (0.0,) * len(whole), _allowed(whole, choices), 0, False)
         tokens = whole[: sampling.max_tokens]
-        return Sampled(tokens, (0.0,) * len(tokens), None, 0, len(whole) > len(tokens))
+        return Completion(tokens, (0.0,) * len(tokens), None, 0, len(whole) > len(tokens))
 
     async def action_logprobs(
         self, prompt: Sequence[int], choices: Sequence[Sequence[int]], temperature: float = 1.0

@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import NamedTuple
 
 from mage.errors import ConfigError
-
-
-class Device(StrEnum):
-    """Where models run."""
-
-    CPU = "cpu"
-    CUDA = "cuda"
-    AUTO = "auto"
-    """CUDA where there is a device, else the CPU."""
-
-
-class Dtype(StrEnum):
-    """The numbers that models compute with."""
-
-    AUTO = "auto"
-    """bfloat16 on CUDA, float32 on a CPU."""
-    FLOAT32 = "float32"
-    BFLOAT16 = "bfloat16"
+from mage.types import Device, Dtype
 
 
 class Placement(NamedTuple):

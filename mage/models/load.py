@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from mage.engines.address import refuse_remote
+from mage.agents.chat_format import TemplateFormat
 from mage.errors import ConfigError, listing
 from mage.extras import require
 from mage.models import SMOLLM2
-from mage.prompts.chat import TemplateCodec
+from mage.models.address import refuse_remote
 from mage.spec import call_with, parse_spec, whole
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ _HUB_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedModel:
     """A causal language model, ready to be trained or served."""
 
     name: str
     model: Any
     """A causal language model of transformers, in evaluation mode."""
     tokenizer: PreTrainedTokenizerFast
-    codec: TemplateCodec
+    chat_format: TemplateFormat
 
     def save(self, folder: Path) -> None:
         """Write model, tokenizer and chat template in Hugging Face layout."""
@@ -82,7 +82,7 @@ MODELS: Mapping[str, Callable[..., Built]] = {"nano": nano, "smollm2": smollm2}
 _RANDOM = frozenset({"nano"})
 
 
-def load_model(name: str, *, seed: int = 0, dtype: str = "float32", device: str = "cpu") -> Loaded:
+def load_model(name: str, *, seed: int = 0, dtype: str = "float32", device: str = "cpu") -> LoadedModel:
     """The model that `name` names. `seed` fixes random weights; others are read as they were saved."""
     refuse_remote(name)
     require("train", f"the model {name!r} needs")
@@ -94,7 +94,7 @@ def load_model(name: str, *, seed: int = 0, dtype: str = "float32", device: str 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     model, tokenizer = _built(name, seed)
     model = model.to(dtype=getattr(torch, dtype), device=torch.device(device)).eval()
-    return Loaded(name, model, tokenizer, TemplateCodec(tokenizer))
+    return LoadedModel(name, model, tokenizer, TemplateFormat(tokenizer))
 
 
 def described(name: str) -> str:

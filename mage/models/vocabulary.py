@@ -12,9 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from mage.games.openspiel import OpenSpielEnv, load_game
-from mage.games.words.base import NEUTRAL
-from mage.prompts.messages import (
+from mage.agents.messages import (
     episode_heading,
     notes_message,
     outcome_message,
@@ -23,9 +21,11 @@ from mage.prompts.messages import (
     system_message,
     turn_message,
 )
-from mage.prompts.parse import parse_action
+from mage.agents.parsing import parse_action
 from mage.seeds import stream
 from mage.types import Memory, Observation, ReplyMode, Task
+from mage.worlds.openspiel.game import OpenSpielEnv, load_game
+from mage.worlds.openspiel.words.base import NEUTRAL
 
 GAMES = (
     *("rps", "pennies", "pd", "kuhn_poker", "kuhn_poker(players=3)", "tic_tac_toe"),

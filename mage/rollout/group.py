@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from mage.errors import ConfigError
-from mage.protocols import Seating, World
+from mage.protocols import AgentFactory, World
 from mage.rollout.trial import play_trial
 from mage.types import Failure, Group, Task, Trial
 
@@ -19,10 +19,10 @@ Job = tuple[Task, int]
 
 
 async def play_trials(
-    world: World, jobs: Iterable[Job], seating: Seating, *, concurrency: int = 1000
+    world: World, jobs: Iterable[Job], make_agent: AgentFactory, *, concurrency: int = 1000
 ) -> AsyncIterator[Trial | Failure]:
     """Play jobs concurrently and yield their outcomes in the order of the jobs."""
-    games = ((job, partial(play_trial, world, *job, seating)) for job in jobs)
+    games = ((job, partial(play_trial, world, *job, make_agent)) for job in jobs)
     async for outcome in outcomes_of(games, concurrency):
         yield outcome
 
@@ -51,7 +51,7 @@ async def play_groups(
     world: World,
     tasks: Sequence[Task],
     size: int,
-    seating: Seating,
+    make_agent: AgentFactory,
     *,
     concurrency: int = 1000,
     first: Sequence[int] = (),
@@ -59,7 +59,7 @@ async def play_groups(
     """Play `size` siblings of each task, numbered from `first` of the task on; from 0 where that is empty."""
     starts = zip(tasks, first or [0] * len(tasks), strict=True)
     jobs = [(task, start + sibling) for task, start in starts for sibling in range(size)]
-    outcomes = [outcome async for outcome in play_trials(world, jobs, seating, concurrency=concurrency)]
+    outcomes = [outcome async for outcome in play_trials(world, jobs, make_agent, concurrency=concurrency)]
     return [_group(task, outcomes[i * size : (i + 1) * size]) for i, task in enumerate(tasks)]
 
 

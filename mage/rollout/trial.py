@@ -8,7 +8,7 @@ from typing import TypeGuard
 import msgspec
 
 from mage.errors import PlayError
-from mage.protocols import Agent, Player, Seating, World
+from mage.protocols import Agent, AgentFactory, Player, World
 from mage.rollout.episode import play_episode
 from mage.types import Episode, Observation, Phase, Task, Trial, Turn
 
@@ -16,25 +16,25 @@ REFLECTION_KEY = "reflection"
 """The key of every observation that asks for a reflection: they are one decision problem."""
 
 
-class LeftTableError(PlayError):
+class PlayerLeftError(PlayError):
     """A person got up. The episodes that are finished still count."""
 
 
-async def play_trial(world: World, task: Task, sibling: int, seating: Seating) -> Trial:
+async def play_trial(world: World, task: Task, sibling: int, make_agent: AgentFactory) -> Trial:
     """Play all episodes of `task`. Agents are told how each but the last episode ended, and may reflect."""
-    (trial,) = await play_seats(world, task, sibling, seating, (task.seat,))
+    (trial,) = await play_seats(world, task, sibling, make_agent, (task.seat,))
     return trial
 
 
 async def play_seats(
-    world: World, task: Task, sibling: int, seating: Seating, seats: Collection[int], name: str = ""
+    world: World, task: Task, sibling: int, make_agent: AgentFactory, seats: Collection[int], name: str = ""
 ) -> tuple[Trial, ...]:
     """The same episodes as the trial of each of `seats`, at all of which agents must sit.
 
     A trial of another seat than the task's has the task as that seat sees it, in which `name` stands for the agent.
     """
     opponents = world.opponents(task)  # first: it refuses a seat that does not exist
-    players: dict[int, Player] = {**opponents, task.seat: seating(task, sibling)}
+    players: dict[int, Player] = {**opponents, task.seat: make_agent(task, sibling)}
     agents = {seat: player for seat, player in sorted(players.items()) if _remembers(player)}
     episodes: list[Episode] = []
     reflections: dict[int, list[Turn]] = {seat: [] for seat in agents}
@@ -48,7 +48,7 @@ async def play_seats(
                 turn = await _reflect(remembering, seat, index, episode)
                 if turn is not None:
                     reflections[seat].append(turn)
-    except LeftTableError:
+    except PlayerLeftError:
         pass
     trials: list[Trial] = []
     for seat in seats:

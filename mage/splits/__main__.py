@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from mage.evaluate.splits import Kind, Split, make_split, to_json
-from mage.players.repeated import distinct_members
-from mage.players.tictactoe import ORDERS
+from mage.evaluation.splits import Split, SplitKind, make_split, to_json
+from mage.opponents.repeated import distinct_members
+from mage.opponents.tictactoe_scripts import ORDERS
 from mage.seeds import stream
 from mage.spec import make_spec
 
@@ -32,7 +32,7 @@ def _rps() -> list[Split]:
         _seen(everyone, "all 105 distinct memory-one players", _RPS, members),
         _seen("rps-seven", "constants, cycles, copying and beating the last move", _RPS, seven),
         _seen("rps-trained", "80 of the 105 distinct memory-one players", _RPS, trained, pool=everyone),
-        _new(Kind.PARAMETERS, "rps-held-out", "the other 25 memory-one players", _RPS, held_out, pool=everyone),
+        _new(SplitKind.PARAMETERS, "rps-held-out", "the other 25 memory-one players", _RPS, held_out, pool=everyone),
     ]
 
 
@@ -52,10 +52,10 @@ def _rps_new() -> list[Split]:
     other_words = make_spec("rps", rounds=3, reworded=_WORDING)
     about = "memory-one players trained with"
     return [
-        _new(Kind.FAMILIES, "rps-automata-held-out", "machines of three states with noise", _RPS, automata),
-        _new(Kind.FAMILIES, "rps-families", "random strategies, and mixtures of two moves", _RPS, families),
-        _new(Kind.HARDER, "rps-harder", f"{about}, with noise, and noisy machines of six states", _RPS, harder),
-        _new(Kind.REWORDED, "rps-reworded", f"{about}, in other words", str(other_words), trained[::4]),
+        _new(SplitKind.FAMILIES, "rps-automata-held-out", "machines of three states with noise", _RPS, automata),
+        _new(SplitKind.FAMILIES, "rps-families", "random strategies, and mixtures of two moves", _RPS, families),
+        _new(SplitKind.HARDER, "rps-harder", f"{about}, with noise, and noisy machines of six states", _RPS, harder),
+        _new(SplitKind.REWORDED, "rps-reworded", f"{about}, in other words", str(other_words), trained[::4]),
         _switching("rps", f"{about} that become another one", _RPS, zip(trained[4::16], trained[11::16], strict=True)),
     ]
 
@@ -76,10 +76,10 @@ def _kuhn() -> list[Split]:
     pairs = zip(scripts, (*scripts[1:], scripts[0]), strict=True)
     return [
         _seen("kuhn-scripts", "the three scripts of the papers", _KUHN, scripts),
-        _new(Kind.FAMILIES, "kuhn-other-scripts", "scripts of other kinds, and equilibrium", _KUHN, others),
-        _new(Kind.PARAMETERS, "kuhn-behaviour-held-out", "random strategies with fixed seeds", _KUHN, strategies),
-        _new(Kind.HARDER, "kuhn-harder", "equilibrium, and scripts that mostly play it", _KUHN, harder),
-        _new(Kind.REWORDED, "kuhn-reworded", "the three scripts, in other words", str(other_words), scripts),
+        _new(SplitKind.FAMILIES, "kuhn-other-scripts", "scripts of other kinds, and equilibrium", _KUHN, others),
+        _new(SplitKind.PARAMETERS, "kuhn-behaviour-held-out", "random strategies with fixed seeds", _KUHN, strategies),
+        _new(SplitKind.HARDER, "kuhn-harder", "equilibrium, and scripts that mostly play it", _KUHN, harder),
+        _new(SplitKind.REWORDED, "kuhn-reworded", "the three scripts, in other words", str(other_words), scripts),
         _switching("kuhn", "scripts that become another one", _KUHN, pairs),
     ]
 
@@ -96,19 +96,19 @@ def _tictactoe() -> list[Split]:
         _seen("tictactoe-minimax", "perfect play", _TICTACTOE, ("minimax",)),
         _seen("tictactoe-openings", "the weak players, the first move drawn", opened, weak),
         _seen("tictactoe-minimax-openings", "perfect play, the first move drawn", opened, ("minimax",)),
-        _new(Kind.PARAMETERS, "tictactoe-orders", "the first free cell of other orders", _TICTACTOE, orders),
-        _new(Kind.FAMILIES, "tictactoe-families", "best replies to the weak players", _TICTACTOE, replies),
-        _new(Kind.HARDER, "tictactoe-harder", "tree search", _TICTACTOE, harder),
-        _new(Kind.REWORDED, "tictactoe-reworded", "the weak players, in other words", str(other_words), weak),
+        _new(SplitKind.PARAMETERS, "tictactoe-orders", "the first free cell of other orders", _TICTACTOE, orders),
+        _new(SplitKind.FAMILIES, "tictactoe-families", "best replies to the weak players", _TICTACTOE, replies),
+        _new(SplitKind.HARDER, "tictactoe-harder", "tree search", _TICTACTOE, harder),
+        _new(SplitKind.REWORDED, "tictactoe-reworded", "the weak players, in other words", str(other_words), weak),
         _switching("tictactoe", "orders that change", _TICTACTOE, zip(weak[::2], weak[1::2], strict=True)),
     ]
 
 
 def _seen(name: str, description: str, game: str, members: Sequence[str], *, pool: str = "") -> Split:
-    return make_split(name, description, game, tuple(members), held_out=False, pool=pool, kind=Kind.SEEN)
+    return make_split(name, description, game, tuple(members), held_out=False, pool=pool, kind=SplitKind.SEEN)
 
 
-def _new(kind: Kind, name: str, description: str, game: str, members: Sequence[str], *, pool: str = "") -> Split:
+def _new(kind: SplitKind, name: str, description: str, game: str, members: Sequence[str], *, pool: str = "") -> Split:
     return make_split(name, description, game, tuple(members), held_out=True, pool=pool, kind=kind)
 
 
@@ -124,7 +124,7 @@ def _switching(name: str, description: str, game: str, pairs: Iterable[tuple[str
         game,
         members,
         held_out=True,
-        kind=Kind.SWITCHING,
+        kind=SplitKind.SWITCHING,
         episodes=_SWITCHING_EPISODES,
     )
 

@@ -16,16 +16,16 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from mage.errors import ConfigError
-from mage.view.answers import ERRORS, JsonResponse, number_in_path, text_or_none, whole
-from mage.view.bounds import Bounds
-from mage.view.curves import MAX_POINTS
-from mage.view.folder import NotFoundError
 from mage.view.guard import Access, Guard
 from mage.view.help import help_routes
-from mage.view.library import Library
-from mage.view.live import Live
-from mage.view.play import Tables
-from mage.view.shelf import MAX_ROWS, Wanted
+from mage.view.http import ERRORS, JsonResponse, number_in_path, text_or_none, whole
+from mage.view.play.endpoints import PlayEndpoints
+from mage.view.read.bounds import Bounds
+from mage.view.read.curves import MAX_POINTS
+from mage.view.read.folder import NotFoundError
+from mage.view.read.live import Live
+from mage.view.read.run_store import RunStore
+from mage.view.read.trial_index import MAX_ROWS, TrialFilter
 
 STATIC = Path(__file__).parent / "static"
 _TOKEN = '<meta name="mage-token" content="">'
@@ -35,8 +35,8 @@ _TOKEN = '<meta name="mage-token" content="">'
 class Pages:
     """The endpoints that only read."""
 
-    def __init__(self, library: Library, live: Live, tables: Tables, access: Access) -> None:
-        self._library = library
+    def __init__(self, store: RunStore, live: Live, tables: PlayEndpoints, access: Access) -> None:
+        self._store = store
         self._live = live
         self._tables = tables
         self._access = access
@@ -46,37 +46,37 @@ class Pages:
         return HTMLResponse(page.replace(_TOKEN, _TOKEN.replace('""', f'"{self._access.token}"')))
 
     def runs(self, request: Request) -> Response:
-        return JsonResponse(self._library.runs())
+        return JsonResponse(self._store.runs())
 
     def run(self, request: Request) -> Response:
-        return JsonResponse(self._library.run(request.path_params["run"]))
+        return JsonResponse(self._store.run(request.path_params["run"]))
 
     def metrics(self, request: Request) -> Response:
         keys = request.query_params.get("keys")
         after, points = whole(request, "after", -1, least=-1), whole(request, "points", MAX_POINTS, least=1)
         named = None if not keys else keys.split(",")
-        return JsonResponse(self._library.metrics(request.path_params["run"], named, after, points))
+        return JsonResponse(self._store.metrics(request.path_params["run"], named, after, points))
 
     def trials(self, request: Request) -> Response:
         seat = whole(request, "seat", -1)
         texts = {name: text_or_none(request, name) for name in ("opponent", "arm", "split")}
-        wanted = Wanted(seat=None if seat < 0 else seat, **texts)
+        wanted = TrialFilter(seat=None if seat < 0 else seat, **texts)
         offset, limit = whole(request, "offset", 0), whole(request, "limit", 50, least=1)
         if limit > MAX_ROWS:
             raise ConfigError(f"limit = {limit}: {MAX_ROWS} at most")
-        return JsonResponse(self._library.trials(request.path_params["run"], wanted, offset, limit))
+        return JsonResponse(self._store.trials(request.path_params["run"], wanted, offset, limit))
 
     def trial(self, request: Request) -> Response:
-        return JsonResponse(self._library.trial(request.path_params["run"], number_in_path(request, "trial")))
+        return JsonResponse(self._store.trial(request.path_params["run"], number_in_path(request, "trial")))
 
     def evaluation(self, request: Request) -> Response:
-        return JsonResponse(self._library.evaluation(request.path_params["run"], request.path_params["name"]))
+        return JsonResponse(self._store.evaluation(request.path_params["run"], request.path_params["name"]))
 
     def pairs(self, request: Request) -> Response:
-        return JsonResponse(self._library.pairs(request.path_params["run"]))
+        return JsonResponse(self._store.pairs(request.path_params["run"]))
 
     def league(self, request: Request) -> Response:
-        return JsonResponse(self._library.league(request.path_params["run"]))
+        return JsonResponse(self._store.league(request.path_params["run"]))
 
     def live(self, request: Request) -> Response:
         session = request.query_params.get("session")
@@ -107,9 +107,9 @@ class Pages:
 def build_app(root: Path, access: Access, stopping: Event | None = None) -> ASGIApp:
     """The app that shows the runs below a directory; streams end once `stopping` is set."""
     bounds = Bounds()
-    library = Library(root, bounds)
-    tables = Tables(library.folder)
-    pages = Pages(library, Live(library, stopping or Event()), tables, access)
+    store = RunStore(root, bounds)
+    tables = PlayEndpoints(store.folder)
+    pages = Pages(store, Live(store, stopping or Event()), tables, access)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -134,4 +134,4 @@ def build_app(root: Path, access: Access, stopping: Event | None = None) -> ASGI
 
 def _warm_up() -> None:
     """Import what the first trial needs before somebody waits for it."""
-    import mage.games.openspiel  # noqa: F401
+    import mage.worlds.openspiel.game  # noqa: F401

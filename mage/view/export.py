@@ -18,14 +18,14 @@ from urllib.parse import quote
 
 import msgspec
 
-from mage import __version__
 from mage.errors import ConfigError, MageError
-from mage.record.store import read_info
+from mage.runs.store import read_info
+from mage.version import __version__
 from mage.view.bundle import STATIC, script, style
-from mage.view.cards import Card
-from mage.view.curves import MAX_POINTS
-from mage.view.library import Library
-from mage.view.shelf import MAX_ROWS, Wanted
+from mage.view.read.curves import MAX_POINTS
+from mage.view.read.run_store import RunStore
+from mage.view.read.run_summary import RunSummary
+from mage.view.read.trial_index import MAX_ROWS, TrialFilter
 
 MAX_BYTES = 32 * 2**20
 """The largest page: what a mail or a browser still takes without trouble."""
@@ -58,11 +58,11 @@ def export_page(run: Path, trials: Sequence[int] | None = None, most: int = MOST
     Trials that are asked for must all fit; of others, and of evaluations, those are left out that do not.
     """
     read_info(run)
-    library = Library(run)
-    (place,) = (place for place in library.folder.places() if place.path == library.folder.root)
+    store = RunStore(run)
+    (place,) = (place for place in store.folder.places() if place.path == store.folder.root)
     title = f"{place.name} in mage {__version__}"
     data = {"title": title, "made": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"}
-    source = _Source(library, place.id)
+    source = _Source(store, place.id)
     wanted = list(dict.fromkeys(trials)) if trials is not None else _chosen(source.rows, source.pairs, most)
     frame = source.frame(wanted, source.evaluations)
     content = _Content(MAX_BYTES - len(_page(title, {**data, "responses": frame})))
@@ -71,10 +71,10 @@ def export_page(run: Path, trials: Sequence[int] | None = None, most: int = MOST
     for name in source.evaluations:
         content.add(f"evaluation {name}", source.evaluation(name), is_wanted=False)
     taken = [n for n in wanted if f"trial {n}" in content.taken]
-    judged = [name for name in source.evaluations if f"evaluation {name}" in content.taken]
-    responses = {**source.frame(taken, judged), **dict(content.taken.values())}
+    evaluated = [name for name in source.evaluations if f"evaluation {name}" in content.taken]
+    responses = {**source.frame(taken, evaluated), **dict(content.taken.values())}
     page = _page(title, {**data, "responses": responses})
-    return Page(page, tuple(taken), len(source.rows), tuple(judged), tuple(content.left_out))
+    return Page(page, tuple(taken), len(source.rows), tuple(evaluated), tuple(content.left_out))
 
 
 Answer = tuple[str, msgspec.Raw]
@@ -106,26 +106,26 @@ class _Content:
 class _Source:
     """What the server would answer about one run."""
 
-    def __init__(self, library: Library, identity: str) -> None:
-        self._library = library
+    def __init__(self, store: RunStore, identity: str) -> None:
+        self._store = store
         self._id = identity
-        self._run = dict(library.run(identity))
+        self._run = dict(store.run(identity))
         self.evaluations: list[str] = self._run["evaluations"]
-        self.pairs = library.pairs(identity)
+        self.pairs = store.pairs(identity)
         self.rows: list[dict[str, Any]] = []
         while True:
-            self._lists = library.trials(identity, Wanted(), len(self.rows), MAX_ROWS)
+            self._lists = store.trials(identity, TrialFilter(), len(self.rows), MAX_ROWS)
             self.rows += self._lists["rows"]
             if not self._lists["rows"] or len(self.rows) >= self._lists["total"]:
                 break
 
     def trial(self, number: int) -> Answer:
         """One trial."""
-        return self._path("trials", str(number)), _raw(self._library.trial(self._id, number))
+        return self._path("trials", str(number)), _raw(self._store.trial(self._id, number))
 
     def evaluation(self, name: str) -> Answer:
         """One evaluation, as it is on file."""
-        return self._path("evaluations", name), msgspec.Raw(self._library.evaluation(self._id, name))
+        return self._path("evaluations", name), msgspec.Raw(self._store.evaluation(self._id, name))
 
     def frame(self, trials: Collection[int], evaluations: Sequence[str]) -> dict[str, msgspec.Raw]:
         """Everything else: curves, config and lists, which name what is in the page and nothing more."""
@@ -133,13 +133,13 @@ class _Source:
         rows = [row for row in self.rows if row["number"] in chosen]
         pairs = [_among(pair, chosen) for pair in self.pairs]
         run = {**self._run, "evaluations": evaluations, "children": [], "trials": len(rows), "parent": None}
-        card = {field.name: run[field.name] for field in msgspec.structs.fields(Card)}
-        league = {self._path("league"): _raw(self._library.league(self._id))} if run["league"] else {}
+        card = {field.name: run[field.name] for field in msgspec.structs.fields(RunSummary)}
+        league = {self._path("league"): _raw(self._store.league(self._id))} if run["league"] else {}
         return {
             **league,
             _RUNS: _raw([card]),
             self._path(): _raw(run),
-            self._path("metrics"): _raw(self._library.metrics(self._id, None, -1, MAX_POINTS)),
+            self._path("metrics"): _raw(self._store.metrics(self._id, None, -1, MAX_POINTS)),
             self._path("trials"): _raw({**self._lists, "total": len(rows), "rows": rows}),
             self._path("pairs"): _raw([pair for pair in pairs if len(pair["trials"]) > 1]),
         }

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 
-from mage.view.folder import NotFoundError
+from mage.view.read.folder import NotFoundError
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

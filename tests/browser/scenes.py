@@ -10,10 +10,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from mage.build import scripted_table
-from mage.learn.run import go, start
+from mage.config.schema import Config
 from mage.rollout.trial import play_trial
-from mage.schema import Config
+from mage.training.build import scripted_table
+from mage.training.run import go, start
 from mage.types import Trial
 from tests.processes import alone
 from tests.recorded import guest_trial, make_task
@@ -24,7 +24,7 @@ EVIL = "</script><script>window.owned = 1</script><img src=x onerror='window.own
 NOTE = "They play round 1: rock, round 2: paper, round 3: scissors."
 """What the scripted model writes about the cycle that it meets in `played`."""
 _LEARNED = (
-    "game=rps(rounds=3)",
+    "world=rps(rounds=3)",
     "trial.episodes=3",
     "steps=4",
     "population.members=[]",
@@ -47,8 +47,8 @@ def learned(path: Path) -> Path:
 
 def counted() -> Trial:
     """A trial in which a scripted model loses, writes down what it saw, and wins."""
-    world, seating = scripted_table(Config())
-    return asyncio.run(play_trial(world, make_task("rps(rounds=3)", ("cycle(step=1)",)), 0, seating))
+    world, make_agent = scripted_table(Config())
+    return asyncio.run(play_trial(world, make_task("rps(rounds=3)", ("cycle(step=1)",)), 0, make_agent))
 
 
 def played(path: Path) -> Path:
@@ -60,7 +60,7 @@ def played(path: Path) -> Path:
 def met(path: Path) -> Path:
     """A pay-off matrix of three players."""
     players = ("copy", "beat-last", "always:rock")
-    ended = alone("cross-play", *players, "--game", "rps", "--trials", "2", "-o", path)
+    ended = alone("cross-play", *players, "--world", "rps", "--trials", "2", "-o", path)
     assert ended.code == 0, ended.said
     return path
 

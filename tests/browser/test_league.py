@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.view_speed import Server
-from mage.record.files import JsonLines
+from mage.files import JsonLines
 from tests.browser.opened import Opened
 from tests.browser.scenes import EVIL
 from tests.league_played import LEARNERS, write_league

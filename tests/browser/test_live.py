@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mage.record.files import JsonLines
-from mage.record.store import RunWriter
-from mage.schema import Config
+from mage.config.schema import Config
+from mage.files import JsonLines
+from mage.runs.store import RunWriter
 from tests.browser.opened import Opened
 
 NUM_STEPS = 9

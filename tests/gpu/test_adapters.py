@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from mage.engines.adapters import LowRank, Room
-from mage.engines.local import LocalEngine
+from mage.engines.local.adapters import AdapterCapacity, LowRank
+from mage.engines.local.engine import LocalEngine
 from mage.errors import ConfigError, EngineError
-from mage.models.load import Loaded
+from mage.models.load import LoadedModel
 from mage.protocols import Sampling
-from mage.types import Sampled
-from tests.gpu.test_flat_engine import DEVICES, loaded, options_of, plain_logprobs, prompts
+from mage.types import Completion
+from tests.gpu.test_graph_executor import DEVICES, loaded, options_of, plain_logprobs, prompts
 
 PROJECTIONS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj",
                "mlp.up_proj", "mlp.down_proj")  # fmt: skip
@@ -53,11 +53,11 @@ def test_a_mixed_batch_gives_each_adapter_its_own_logprobs(name: str, mode: str,
         "few": drawn(model.model, 3, rank=8, projections=("q_proj", "up_proj")),
     }
     players = {"": model.model} | {key: merged(model.model, adapter) for key, adapter in adapters.items()}
-    engine = LocalEngine(model, slots=64, adapters=Room(3, 8))
+    engine = LocalEngine(model, slots=64, adapters=AdapterCapacity(3, 8))
     asked = prompts(model, 6)
     options = options_of(model, mode)
 
-    async def scene() -> dict[str, list[Sampled]]:
+    async def scene() -> dict[str, list[Completion]]:
         for key, adapter in adapters.items():
             await engine.publish_adapter(key, adapter, version=7)
         seats = {key: engine.adapter(key) if key else engine for key in players}
@@ -71,31 +71,31 @@ def test_a_mixed_batch_gives_each_adapter_its_own_logprobs(name: str, mode: str,
     for _ in range(2):  # the second time from what the first has read
         replies = asyncio.run(scene())
         for key, player in players.items():
-            for ids, sampled in zip(asked, replies[key], strict=True):
-                gap = plain_logprobs(player, ids, sampled, 1.0) - torch.tensor(sampled.logprobs)
+            for ids, completion in zip(asked, replies[key], strict=True):
+                gap = plain_logprobs(player, ids, completion, 1.0) - torch.tensor(completion.logprobs)
                 assert float(gap.abs().max()) < 1e-4, key
-                assert sampled.version == (7 if key else 0)
+                assert completion.version == (7 if key else 0)
     assert len({tuple(s.logprobs for s in those) for those in replies.values()}) == 4, "the adapters differ"
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_new_version_forgets_what_the_old_one_read(device: str) -> None:
     model = loaded("llama", device)
-    engine = LocalEngine(model, slots=8, adapters=Room(1, 4))
+    engine = LocalEngine(model, slots=8, adapters=AdapterCapacity(1, 4))
     (prompt,) = prompts(model, 1)
     for seed in (1, 2):
         adapter = drawn(model.model, seed, rank=4)
         asyncio.run(engine.publish_adapter("one", adapter))
-        sampled = asyncio.run(engine.adapter("one").complete(prompt, Sampling(1.0, 6, 0), None))
-        gap = plain_logprobs(merged(model.model, adapter), prompt, sampled, 1.0) - torch.tensor(sampled.logprobs)
+        completion = asyncio.run(engine.adapter("one").complete(prompt, Sampling(1.0, 6, 0), None))
+        gap = plain_logprobs(merged(model.model, adapter), prompt, completion, 1.0) - torch.tensor(completion.logprobs)
         assert float(gap.abs().max()) < 1e-4
-        assert sampled.version == engine.adapter("one").version == seed - 1
+        assert completion.version == engine.adapter("one").version == seed - 1
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_place_of_an_adapter_that_is_dropped_is_taken_by_the_next(device: str) -> None:
     model = loaded("llama", device)
-    engine = LocalEngine(model, slots=8, adapters=Room(2, 4))
+    engine = LocalEngine(model, slots=8, adapters=AdapterCapacity(2, 4))
     (prompt,) = prompts(model, 1)
     adapters = {name: drawn(model.model, seed, rank=4) for seed, name in enumerate("abc")}
     for name in "ab":
@@ -106,27 +106,27 @@ def test_the_place_of_an_adapter_that_is_dropped_is_taken_by_the_next(device: st
         engine.drop_adapter("a")
     asyncio.run(engine.publish_adapter("c", adapters["c"]))
     for name in "bc":
-        sampled = asyncio.run(engine.adapter(name).complete(prompt, Sampling(1.0, 6, 0), None))
-        gap = plain_logprobs(merged(model.model, adapters[name]), prompt, sampled, 1.0)
-        assert float((gap - torch.tensor(sampled.logprobs)).abs().max()) < 1e-4, name
+        completion = asyncio.run(engine.adapter(name).complete(prompt, Sampling(1.0, 6, 0), None))
+        gap = plain_logprobs(merged(model.model, adapters[name]), prompt, completion, 1.0)
+        assert float((gap - torch.tensor(completion.logprobs)).abs().max()) < 1e-4, name
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_nothing_of_a_place_s_last_adapter_is_left(device: str) -> None:
     model = loaded("llama", device)
-    engine = LocalEngine(model, slots=4, adapters=Room(1, 8))
+    engine = LocalEngine(model, slots=4, adapters=AdapterCapacity(1, 8))
     (prompt,) = prompts(model, 1)
     asyncio.run(engine.publish_adapter("one", drawn(model.model, 1, rank=8)))
     less = drawn(model.model, 2, rank=3, projections=("q_proj", "up_proj"))
     asyncio.run(engine.publish_adapter("one", less))
-    sampled = asyncio.run(engine.adapter("one").complete(prompt, Sampling(1.0, 6, 0), None))
-    expected = plain_logprobs(merged(model.model, less), prompt, sampled, 1.0)
-    assert float((expected - torch.tensor(sampled.logprobs)).abs().max()) < 1e-4
+    completion = asyncio.run(engine.adapter("one").complete(prompt, Sampling(1.0, 6, 0), None))
+    expected = plain_logprobs(merged(model.model, less), prompt, completion, 1.0)
+    assert float((expected - torch.tensor(completion.logprobs)).abs().max()) < 1e-4
 
 
 def test_what_does_not_fit_is_refused() -> None:
     model = loaded("llama", "cpu")
-    engine = LocalEngine(model, slots=4, adapters=Room(1, 4))
+    engine = LocalEngine(model, slots=4, adapters=AdapterCapacity(1, 4))
     good = drawn(model.model, 1, rank=4)
     with pytest.raises(EngineError, match=r"rank is 5 .* room for 4"):
         asyncio.run(engine.publish_adapter("one", drawn(model.model, 1, rank=5)))
@@ -143,16 +143,16 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(EngineError, match="not all finite"):
         asyncio.run(engine.publish_adapter("one", broken))
     with pytest.raises(ConfigError, match="'ragged' cannot serve adapters"):
-        LocalEngine(model, slots=4, adapters=Room(1, 4), executor="ragged")
-    windowed = Loaded("w", copy.deepcopy(model.model), model.tokenizer, model.codec)
+        LocalEngine(model, slots=4, adapters=AdapterCapacity(1, 4), executor="ragged")
+    windowed = LoadedModel("w", copy.deepcopy(model.model), model.tokenizer, model.chat_format)
     windowed.model.config.sliding_window = 24
     with pytest.raises(ConfigError, match="cannot be served with adapters"):
-        LocalEngine(windowed, slots=4, adapters=Room(1, 4))
+        LocalEngine(windowed, slots=4, adapters=AdapterCapacity(1, 4))
 
 
 def test_adapters_that_wait_together_do_not_overrun_the_room() -> None:
     model = loaded("llama", "cpu")
-    engine = LocalEngine(model, slots=4, adapters=Room(1, 4))
+    engine = LocalEngine(model, slots=4, adapters=AdapterCapacity(1, 4))
     (prompt,) = prompts(model, 1)
     first, second = (drawn(model.model, seed, rank=4) for seed in (1, 2))
 
@@ -169,6 +169,6 @@ def test_adapters_that_wait_together_do_not_overrun_the_room() -> None:
     done, refused = asyncio.run(scene())
     assert done is None
     assert isinstance(refused, EngineError)
-    sampled = asyncio.run(engine.adapter("one").complete(prompt, Sampling(1.0, 6, 0), None))
-    gap = plain_logprobs(merged(model.model, first), prompt, sampled, 1.0) - torch.tensor(sampled.logprobs)
+    completion = asyncio.run(engine.adapter("one").complete(prompt, Sampling(1.0, 6, 0), None))
+    gap = plain_logprobs(merged(model.model, first), prompt, completion, 1.0) - torch.tensor(completion.logprobs)
     assert float(gap.abs().max()) < 1e-4, "the one that came too late has touched nothing"

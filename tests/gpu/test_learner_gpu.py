@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from mage.learn.batch import cut, each_micro_batch
-from mage.learn.learner import Learner
+from mage.learners.batch import each_micro_batch, partition
+from mage.learners.local import Learner
 from mage.types import Sample, Weight
 from tests.made import made_model, made_samples, made_settings
 
@@ -46,8 +46,8 @@ def samples_of(num: int = 24, length: int = 120, reply: int = 12) -> list[Sample
 def logprobs(learner: Learner, samples: Sequence[Sample]) -> list[Tensor]:
     """The learner's log-probabilities of each sample's trained tokens."""
     found: list[Tensor] = [torch.empty(0)] * len(samples)
-    cuts = cut(samples, 4096, 16)
-    for chosen, batch in zip(cuts, each_micro_batch(samples, Weight.TURN, cuts, 16), strict=True):
+    partitions = partition(samples, 4096, 16)
+    for chosen, batch in zip(partitions, each_micro_batch(samples, Weight.TURN, partitions, 16), strict=True):
         there = batch.to(DEVICE)
         logprobs_N, _ = learner._policy.read(learner._policy.hidden(there), there)
         for index, row in zip(
@@ -65,12 +65,12 @@ def as_sampled(learner: Learner, samples: Sequence[Sample], advantage: float) ->
     ]
 
 
-def masters(learner: Learner) -> dict[str, Tensor]:
+def master_weights(learner: Learner) -> dict[str, Tensor]:
     return {name: t.clone() for name, t in learner.state()[0].items() if name.startswith("master/")}
 
 
 def moved(learner: Learner, before: dict[str, Tensor]) -> Tensor:
-    return torch.cat([(tensor - before[name]).flatten() for name, tensor in sorted(masters(learner).items())])
+    return torch.cat([(tensor - before[name]).flatten() for name, tensor in sorted(master_weights(learner).items())])
 
 
 def test_updates_lower_the_loss() -> None:
@@ -103,8 +103,8 @@ def test_log_probabilities_are_those_of_a_plain_float32_forward() -> None:
 
 def test_logits_are_float32_from_bfloat16_factors() -> None:
     learner, samples = learner_of(), samples_of(8)
-    cuts = cut(samples, 100_000, 16)
-    (batch,) = each_micro_batch(samples, Weight.TURN, cuts, 16)
+    partitions = partition(samples, 100_000, 16)
+    (batch,) = each_micro_batch(samples, Weight.TURN, partitions, 16)
     there = batch.to(DEVICE)
     with torch.no_grad():
         hidden_ND = learner._policy.hidden(there)
@@ -129,7 +129,7 @@ def test_attention_takes_the_flash_kernel_forward_and_backward() -> None:
 def test_compiled_layers_learn_as_plain_ones_and_new_lengths_need_no_new_compilation() -> None:
     torch._dynamo.reset()
     plain, compiled = learner_of(), learner_of("learner.compile=true")
-    start = masters(plain)
+    start = master_weights(plain)
     samples = as_sampled(plain, samples_of(), 1.0)
     one, other = plain.update(samples), compiled.update(samples)
     assert other["learner/grad_norm"] == pytest.approx(one["learner/grad_norm"], rel=0.05)
@@ -168,7 +168,7 @@ def peak(learner: Learner, samples: Sequence[Sample]) -> int:
 def test_when_memory_runs_out_the_step_begins_again_with_half() -> None:
     samples = samples_of(128, 500)  # about 80,000 tokens: gigabytes of activations
     learner, halved = learner_of("learner.token_budget=1000000"), learner_of("learner.token_budget=50000")
-    start = masters(learner)
+    start = master_weights(learner)
     room = peak(halved, samples)
     torch.cuda.empty_cache()
     total = torch.cuda.get_device_properties(DEVICE).total_memory
@@ -203,7 +203,7 @@ def test_weights_stay_where_they_are_and_are_the_masters_rounded() -> None:
     places = {name: tensor.data_ptr() for name, tensor in learner.weights().items()}
     learner.update(samples_of())
     assert {name: tensor.data_ptr() for name, tensor in learner.weights().items()} == places
-    for name, master in masters(learner).items():
+    for name, master in master_weights(learner).items():
         assert torch.equal(learner.weights()[name.removeprefix("master/")], master.bfloat16())
 
 

@@ -8,7 +8,7 @@ from typing import cast
 
 import msgspec
 
-from mage.credit.estimators.agent import AgentNormalised
+from mage.credit.estimators.agent_specific import AgentSpecific
 from mage.credit.estimators.base import Advantages, Estimator
 from mage.credit.estimators.cloning import Cloning
 from mage.credit.estimators.gigpo import Gigpo
@@ -17,12 +17,12 @@ from mage.credit.estimators.ppo import Ppo
 from mage.credit.estimators.reinforce import Reinforce
 from mage.credit.estimators.rloo import Rloo
 from mage.errors import ConfigError, pick
-from mage.plugins import Plugins
+from mage.registry import Registry
 
 __all__ = ["ALL", "ESTIMATORS", "Advantages", "Estimator", "make_estimator"]
 
 ESTIMATORS: Mapping[str, type[Estimator]] = {
-    "agent": AgentNormalised,
+    "agent-specific": AgentSpecific,
     "cloning": Cloning,
     "gigpo": Gigpo,
     "grpo": Grpo,
@@ -38,7 +38,7 @@ def _estimator(given: object) -> type[Estimator]:
     return cast(type[Estimator], given)
 
 
-ALL: Plugins[type[Estimator]] = Plugins("estimator", ESTIMATORS, _estimator, lambda _: False)
+ALL: Registry[type[Estimator]] = Registry("estimator", ESTIMATORS, _estimator, lambda _: False)
 """All estimators: ours, and those of plugins."""
 
 

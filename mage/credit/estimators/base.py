@@ -14,7 +14,7 @@ Advantages = tuple[TrialAdvantages, ...]
 
 
 class Estimator(Protocol):
-    """Says how much better each step was than expected. `mage.credit.check` has the contract as a check."""
+    """Says how much better each step was than expected. `mage.checks.estimators` has the contract as a check."""
 
     def estimate(self, groups: Sequence[CreditGroup], stats: Stats) -> tuple[Advantages, Stats]:
         """Advantages of one training step, and the statistics for the next; nothing is changed in place."""

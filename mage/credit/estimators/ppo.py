@@ -17,7 +17,7 @@ from mage.credit.steps import CreditGroup, Step
 TINY = 1e-6
 
 
-class Scale(StrEnum):
+class AdvantageScale(StrEnum):
     """What advantages are divided by."""
 
     NONE = "none"
@@ -46,13 +46,13 @@ class Ppo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     lam: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.95
     """0 trusts the value head alone, 1 the return alone."""
-    scale: Scale = Scale.NONE
+    scale: AdvantageScale = AdvantageScale.NONE
 
     def estimate(self, groups: Sequence[CreditGroup], stats: Stats) -> tuple[Advantages, Stats]:
-        raw = tuple(tuple(self._judged(trial) for trial in group.trials) for group in groups)
-        return (raw if self.scale is Scale.NONE else _whitened(groups, raw)), stats
+        raw = tuple(tuple(self._evaluated(trial) for trial in group.trials) for group in groups)
+        return (raw if self.scale is AdvantageScale.NONE else _whitened(groups, raw)), stats
 
-    def _judged(self, steps: Sequence[Step]) -> tuple[float, ...]:
+    def _evaluated(self, steps: Sequence[Step]) -> tuple[float, ...]:
         following = [step.value for step in steps[1:]] + [0.0]
         surprises = [
             step.reward + step.discount * value - step.value for step, value in zip(steps, following, strict=False)

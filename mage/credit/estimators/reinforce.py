@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from mage.credit.estimators.base import Advantages
-from mage.credit.stats import Key, Stats, merge, pooled
+from mage.credit.stats import StatKey, Stats, merge, pooled
 from mage.credit.steps import CreditGroup, Step
 
 
@@ -32,7 +32,7 @@ class Reinforce(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
         def advantage(group: CreditGroup, step: Step) -> float:
             key = _key(group, step)
-            return step.ret - baselines.get(key, pool.get((key.learner, key.episode, key.phase), 0.0))
+            return step.return_ - baselines.get(key, pool.get((key.learner, key.episode, key.phase), 0.0))
 
         advantages = tuple(
             tuple(tuple(advantage(group, step) if step.trained else 0.0 for step in trial) for trial in group.trials)
@@ -42,15 +42,15 @@ class Reinforce(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return advantages, merge(stats, observed, self.decay)
 
 
-def _key(group: CreditGroup, step: Step) -> Key:
-    return Key(group.learner, group.agent, group.seat, step.episode, step.phase)
+def _key(group: CreditGroup, step: Step) -> StatKey:
+    return StatKey(group.learner, group.opponent, group.seat, step.episode, step.phase)
 
 
-def _means(group: CreditGroup) -> Iterator[tuple[Key, float]]:
+def _means(group: CreditGroup) -> Iterator[tuple[StatKey, float]]:
     """The mean return of a group under each of its keys: a group counts once, however many turns it has."""
-    returns: dict[Key, list[float]] = {}
+    returns: dict[StatKey, list[float]] = {}
     for trial in group.trials:
         for step in trial:
             if step.trained:
-                returns.setdefault(_key(group, step), []).append(step.ret)
+                returns.setdefault(_key(group, step), []).append(step.return_)
     return ((key, sum(found) / len(found)) for key, found in returns.items())

@@ -25,8 +25,8 @@ class Rloo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """What siblings are compared by."""
 
     def estimate(self, groups: Sequence[CreditGroup], stats: Stats) -> tuple[Advantages, Stats]:
-        return tuple(compare(group, self.unit, _judge) for group in groups), stats
+        return tuple(compare(group, self.unit, _evaluate) for group in groups), stats
 
 
-def _judge(place: Place, returns: Sequence[float]) -> list[float]:
+def _evaluate(place: Place, returns: Sequence[float]) -> list[float]:
     return against_others(returns)

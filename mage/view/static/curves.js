@@ -134,7 +134,7 @@ export function splitBounds(bounds) {
 
 // What runs that differ only by their seed have in common.
 export function family(run) {
-  return run.recipe || parseSpec(run.game ?? run.name).name;
+  return run.recipe || parseSpec(run.world ?? run.name).name;
 }
 
 function mean(values) {

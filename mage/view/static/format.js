@@ -109,7 +109,7 @@ const GAMES = {
 };
 
 // A game as a title: "rock-paper-scissors, 3 rounds", "Kuhn poker".
-export function gameTitle(spec) {
+export function worldTitle(spec) {
   const { name, params } = parseSpec(spec);
   const title = GAMES[name] ?? name.replaceAll("_", " ");
   const rounds = params.rounds ? `, ${count(Number(params.rounds), "round")}` : "";

@@ -1,4 +1,4 @@
-// Any game: boards as grids, other facts by name, and what the game itself says.
+// Any world: boards as grids, other facts by name, and what the game itself says.
 import { h } from "../dom.js";
 
 export function drawFacts(scene) {

@@ -32,7 +32,7 @@ const DRAWINGS = {
 
 // The picture of a scene.
 export function draw(scene) {
-  return (hasDrawing(scene.game.name) ? DRAWINGS[scene.game.name](scene) : null) ?? drawFacts(scene);
+  return (hasDrawing(scene.world.name) ? DRAWINGS[scene.world.name](scene) : null) ?? drawFacts(scene);
 }
 
 // Whether somebody drew this game; of others the words of the game are shown.

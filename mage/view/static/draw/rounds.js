@@ -20,7 +20,7 @@ export function drawRounds(scene) {
 }
 
 function numRounds(scene) {
-  return Number(scene.game.params.rounds ?? USUAL[scene.game.name]) || 1;
+  return Number(scene.world.params.rounds ?? USUAL[scene.world.name]) || 1;
 }
 
 // Finished rounds as [move of seat 0, move of seat 1], by the facts of the mover or of the end.
@@ -71,7 +71,7 @@ function cell(scene, finished, round, seat, x, y) {
 // What a seat gained in a round; while somebody plays it is not told, but of rock-paper-scissors everybody knows.
 function gainOf(scene, moves, seat, move) {
   if (move?.reward !== undefined) return move.reward;
-  if (scene.game.name !== "rps") return 0;
+  if (scene.world.name !== "rps") return 0;
   return [0, 1, -1][(moves[seat] - moves[1 - seat] + 3) % 3] / numRounds(scene);
 }
 

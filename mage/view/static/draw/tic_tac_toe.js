@@ -23,7 +23,7 @@ export function drawTicTacToe(scene) {
   const chosen = scene.result ? null : (scene.move?.id ?? null);
   const size = EDGE + 3 * CELL + 4;
   const cells = marks.map((mark, index) => cell(scene, mark, index, index === chosen, line.includes(index)));
-  const isReworded = "reworded" in scene.game.params;
+  const isReworded = "reworded" in scene.world.params;
   const names = isReworded
     ? []
     : [0, 1, 2].flatMap((n) => [
@@ -40,7 +40,7 @@ function cell(scene, mark, index, isChosen, hasWon) {
   const shape = mark ?? (isChosen ? "xo"[scene.move.seat] : null);
   const name = scene.word(scene.mover ?? 0, index);
   const free =
-    shape === null && "reworded" in scene.game.params && name
+    shape === null && "reworded" in scene.world.params && name
       ? label(x + CELL / 2, y + CELL / 2 + 4, name, "quiet small")
       : null;
   const pick = mark === null && scene.pick ? () => scene.pick(index) : null;

@@ -1,7 +1,7 @@
 // Before and after: the same task, with the same seed, played by the weights of two steps.
 import { get, runPath } from "../data.js";
 import { h, renew, show } from "../dom.js";
-import { gameTitle, ordinal } from "../format.js";
+import { worldTitle, ordinal } from "../format.js";
 import { choice, scoreBox, select } from "../parts.js";
 import { replaceQuery, toHash } from "../route.js";
 import { COLOURS, legendOf, tokenHover } from "../trial/tokens.js";
@@ -129,8 +129,8 @@ function chosen(pairs, query) {
 }
 
 function taskName(pair, index) {
-  const { game, opponents, seat } = pair.task;
-  return `${index + 1}: ${gameTitle(game)}, in the ${ordinal(seat)} seat, against ${opponents.join(", ")}`;
+  const { world, opponents, seat } = pair.task;
+  return `${index + 1}: ${worldTitle(world)}, in the ${ordinal(seat)} seat, against ${opponents.join(", ")}`;
 }
 
 function head(run, trial, number, step) {

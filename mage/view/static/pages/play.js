@@ -1,7 +1,7 @@
 // Play: sit down yourself for a few episodes, or watch two agents, and look afterwards at what was remembered.
 import { DataError, get, isExport, post, watch } from "../data.js";
 import { h, renew, show } from "../dom.js";
-import { gameTitle } from "../format.js";
+import { worldTitle } from "../format.js";
 import { setKeys } from "../keys.js";
 import { playForm } from "../play/form.js";
 import { table } from "../play/table.js";
@@ -22,9 +22,9 @@ async function form(root) {
 }
 
 async function start(wish) {
-  const { game: name, player, episodes, seat, isHidden } = wish;
+  const { world: name, player, episodes, seat, isHidden } = wish;
   const state = await firstThatSits(wish.opponents, (opponent) =>
-    post("/api/play", { game: name, opponent, player, episodes, seat }),
+    post("/api/play", { world: name, opponent, player, episodes, seat }),
   );
   location.hash = toHash(["play", state.session], { hidden: isHidden ? 1 : null });
 }
@@ -91,7 +91,7 @@ async function game(root, session, isHidden) {
     again: () => (location.hash = "#/play"),
   };
   const first = await get(path);
-  show(root, h("h1", {}, gameTitle(first.game)), problem, place);
+  show(root, h("h1", {}, worldTitle(first.world)), problem, place);
   take(first);
   return { leave: watch({ session }, async () => take(await get(path))), keys: keysOf(state, does) };
 }

@@ -2,7 +2,7 @@
 import { gathered, inWords, newest, when } from "../alarms.js";
 import { get, runPath, watch } from "../data.js";
 import { h, show } from "../dom.js";
-import { ago, count, gameTitle } from "../format.js";
+import { ago, count, worldTitle } from "../format.js";
 import { lineChart } from "../chart/line.js";
 import { boundsOf, Curves, figureSelect, keyName, smooth } from "../curves.js";
 import { leagueSentence } from "../league/events.js";
@@ -111,7 +111,7 @@ function summary(run) {
     facts(
       [
         ["made by", `mage ${run.kind}`],
-        ["game", run.game ? gameTitle(run.game) : null],
+        ["world", run.world ? worldTitle(run.world) : null],
         ["model", config.agent?.model],
         ["memory", config.agent?.memory],
         [run.kind === "sweep" ? "runs" : "steps", progress],

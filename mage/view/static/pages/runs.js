@@ -2,7 +2,7 @@
 import { inWords } from "../alarms.js";
 import { get, isExport, watch } from "../data.js";
 import { h, show } from "../dom.js";
-import { ago, count, gameTitle, signed } from "../format.js";
+import { ago, count, worldTitle, signed } from "../format.js";
 import { spark } from "../chart/spark.js";
 import { alarmChip, statusChip } from "../parts.js";
 import { replaceQuery, toHash } from "../route.js";
@@ -49,7 +49,7 @@ export async function runsPage({ root, query }) {
   function fill() {
     const sought = words.value.toLowerCase().split(/\s+/).filter(Boolean);
     const rows = runs.filter((run) => {
-      const text = [run.name, run.recipe, run.game, run.kind, run.status].join(" ").toLowerCase();
+      const text = [run.name, run.recipe, run.world, run.kind, run.status].join(" ").toLowerCase();
       return (
         sought.every((word) => text.includes(word)) && (state.value === "any status" || run.status === state.value)
       );
@@ -159,7 +159,7 @@ function about(run) {
   const parts = [
     run.kind === "crossplay" ? "cross-play" : run.kind,
     run.recipe && run.recipe !== run.name ? run.recipe : null,
-    run.game ? gameTitle(run.game) : null,
+    run.world ? worldTitle(run.world) : null,
   ];
   return parts.filter(Boolean).join(" · ");
 }

@@ -1,7 +1,7 @@
 // One trial: what the agent saw, did, wrote and remembered, moment by moment.
 import { get, isExport, runPath } from "../data.js";
 import { h, renew, show } from "../dom.js";
-import { count, gameTitle } from "../format.js";
+import { count, worldTitle } from "../format.js";
 import { choice, facts, scoreBox, who } from "../parts.js";
 import { replaceQuery, toHash } from "../route.js";
 import { COLOURS, legendOf, tokenHover } from "../trial/tokens.js";
@@ -131,7 +131,7 @@ function head(trial, number, run) {
   return h(
     "section",
     { class: "card slim" },
-    h("h1", {}, `Trial ${number}`, h("span", { class: "quiet" }, ` · ${gameTitle(trial.task.game)}`)),
+    h("h1", {}, `Trial ${number}`, h("span", { class: "quiet" }, ` · ${worldTitle(trial.task.world)}`)),
     h(
       "div",
       { class: "versus" },
@@ -205,7 +205,7 @@ function failed(root, run, trial) {
       h("h1", {}, "This trial could not be played"),
       h("p", { class: "why" }, text),
       facts([
-        ["game", gameTitle(trial.task.game)],
+        ["world", worldTitle(trial.task.world)],
         ["opponents", trial.task.opponents.join(", ")],
         ["seed", trial.task.seed],
       ]),

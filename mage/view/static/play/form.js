@@ -1,6 +1,6 @@
 // Who plays what against whom.
 import { h, renew, show } from "../dom.js";
-import { gameTitle } from "../format.js";
+import { worldTitle } from "../format.js";
 import { select } from "../parts.js";
 
 const SURPRISE = "surprise";
@@ -9,10 +9,10 @@ const TRAINED = "agents trained here";
 const UNTRAINED =
   "No agent here was trained on this game, or its weights were not kept. One that was can be played too: mage train.";
 
-// A form whose answer goes to `start({game, opponents, player, episodes, seat, isHidden})`; of the opponents the first
+// A form whose answer goes to `start({world, opponents, player, episodes, seat, isHidden})`; of the opponents the first
 // that can play is meant.
 export function playForm(choices, start) {
-  const wish = { game: "rps", opponent: SURPRISE, player: "person", episodes: 3, seat: 0 };
+  const wish = { world: "rps", opponent: SURPRISE, player: "person", episodes: 3, seat: 0 };
   const fields = h("div", { class: "form" });
   const problem = h("p", { class: "bad", role: "alert" });
   const form = h(
@@ -22,12 +22,12 @@ export function playForm(choices, start) {
     h("p", {}, h("button", { class: "main", type: "submit" }, "Start")),
     problem,
   );
-  const gameText = text("game in full", (value) => (wish.game = value));
+  const gameText = text("game in full", (value) => (wish.world = value));
   const opponentText = text("opponent in full", (value) => (wish.opponent = value));
 
   function paint() {
-    const listed = choices.games.find((each) => each.spec === nameOf(wish.game));
-    const rivals = opponentsOf(choices, nameOf(wish.game));
+    const listed = choices.worlds.find((each) => each.spec === nameOf(wish.world));
+    const rivals = opponentsOf(choices, nameOf(wish.world));
     const named = rivals.map((each) => [each.spec, each.title, each.group]);
     const numSeats = listed?.seats ?? 2;
     const hasTrained = rivals.some((each) => each.group === TRAINED);
@@ -36,13 +36,13 @@ export function playForm(choices, start) {
       String(seat),
       seat === 0 ? "the first seat" : `seat ${seat + 1}`,
     ]);
-    gameText.value = wish.game;
+    gameText.value = wish.world;
     opponentText.value = wish.opponent === SURPRISE ? "" : wish.opponent;
     const known = rivals.find((each) => each.spec === nameOf(wish.opponent) || each.spec === wish.opponent);
     const hasSettings = known?.parameters && known.parameters !== "no parameters";
     renew(
       fields,
-      row(select("Game", gamesOf(choices), nameOf(wish.game), pickGame), inFull("with settings", gameText)),
+      row(select("Game", worldsOf(choices), nameOf(wish.world), pickGame), inFull("with settings", gameText)),
       about(listed ? `${listed.about} Settings: ${listed.parameters}.` : "One of OpenSpiel's games, in its own words."),
       row(
         select("Opponent", [[SURPRISE, "a surprise, told at the end"], ...named], wish.opponent, change("opponent")),
@@ -71,7 +71,7 @@ export function playForm(choices, start) {
   }
 
   function pickGame(value) {
-    Object.assign(wish, { game: value, opponent: SURPRISE, player: "person" });
+    Object.assign(wish, { world: value, opponent: SURPRISE, player: "person" });
     paint();
   }
 
@@ -88,7 +88,7 @@ export function playForm(choices, start) {
     const isHidden = wish.opponent === SURPRISE;
     const opponents = isHidden
       ? shuffled(
-          opponentsOf(choices, nameOf(wish.game))
+          opponentsOf(choices, nameOf(wish.world))
             .filter((each) => each.isScript)
             .map((each) => each.spec),
         )
@@ -131,18 +131,18 @@ function nameOf(spec) {
   return spec.split(/[(:]/)[0].trim();
 }
 
-function gamesOf(choices) {
+function worldsOf(choices) {
   return [
-    ...choices.games.map((each) => [each.spec, gameTitle(each.spec), "games with words of their own"]),
-    ...(choices.other_games ?? []).map((name) => [name, gameTitle(name), "all other games of OpenSpiel"]),
+    ...choices.worlds.map((each) => [each.spec, worldTitle(each.spec), "games with words of their own"]),
+    ...(choices.other_games ?? []).map((name) => [name, worldTitle(name), "all other games of OpenSpiel"]),
   ];
 }
 
 // Trained agents of this game first, then whoever else can play it.
 function opponentsOf(choices, game) {
-  const isListed = choices.games.some((each) => each.spec === game);
+  const isListed = choices.worlds.some((each) => each.spec === game);
   const trained = choices.checkpoints
-    .filter((each) => nameOf(each.game) === game)
+    .filter((each) => nameOf(each.world) === game)
     .map((each) => ({
       spec: each.spec,
       title: `${each.name} after ${each.step} steps`,
@@ -152,7 +152,7 @@ function opponentsOf(choices, game) {
       group: TRAINED,
     }));
   const others = choices.opponents
-    .filter((each) => (isListed ? each.fits.includes(game) : each.games === ANY))
+    .filter((each) => (isListed ? each.fits.includes(game) : each.worlds === ANY))
     .map((each) => ({ ...each, title: each.spec, isScript: !each.spec.startsWith("scripted:") }))
     .map((each) => ({ ...each, group: each.isScript ? "scripts, search and solvers" : "scripted models that keep notes" }));
   return [...(choices.can_play_models ? trained : []), ...others];

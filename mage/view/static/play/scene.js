@@ -17,7 +17,7 @@ function ownScene(state, names, pick) {
   const turns = state.turns.filter((turn) => turn.episode === state.episode);
   const offer = { seat: state.seat, actions: seen.actions, ids: seen.ids };
   return {
-    game: parseSpec(state.game),
+    world: parseSpec(state.world),
     names,
     agentSeat: state.seat,
     facts: seen.facts,
@@ -46,6 +46,6 @@ export function asTrial(state, names) {
     const turns = state.turns.filter((turn) => turn.episode === episode);
     return { turns, result: { forfeited_by: null, ...result }, isOver: Boolean(result.facts) };
   });
-  const task = { game: state.game, seat: state.seat ?? 0, episodes: state.episodes };
+  const task = { world: state.world, seat: state.seat ?? 0, episodes: state.episodes };
   return { task, names, episodes, reflections: [] };
 }

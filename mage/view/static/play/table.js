@@ -57,7 +57,7 @@ function move(state, names, does) {
     const key = index < 9 ? h("kbd", { "aria-hidden": "true" }, index + 1) : null;
     return h("button", { type: "button", dataset: { action }, onclick: () => does.move(action) }, key, action);
   });
-  const isDrawn = hasDrawing(parseSpec(state.game).name);
+  const isDrawn = hasDrawing(parseSpec(state.world).name);
   return [
     heading(state, "your move"),
     picture(state, names, pick),

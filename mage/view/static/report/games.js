@@ -1,7 +1,7 @@
-// Reports about a game: who scores what against whom, and how far an agent can be exploited.
+// Reports about a world: who scores what against whom, and how far an agent can be exploited.
 import { h } from "../dom.js";
 import { payoffMatrix } from "../chart/matrix.js";
-import { count, estimate, gameTitle, interval, plain } from "../format.js";
+import { count, estimate, worldTitle, interval, plain } from "../format.js";
 import { card, estimateCell, facts } from "../parts.js";
 import { table } from "./figures.js";
 
@@ -32,7 +32,7 @@ export function crossPlay(found) {
       h(
         "p",
         { class: "lead" },
-        `${gameTitle(found.game)}, ${count(found.episodes, "episode")} a trial, `,
+        `${worldTitle(found.world)}, ${count(found.episodes, "episode")} a trial, `,
         `${count(found.num_trials, "trial")} of each pair in each order. `,
         "Blue: the row wins, orange: it loses. Hover for intervals.",
       ),
@@ -77,7 +77,7 @@ export function nashConv(found) {
       h(
         "p",
         { class: "lead" },
-        `${found.agent} in ${gameTitle(found.game)}: what best replies to its play would gain, summed over the seats. `,
+        `${found.agent} in ${worldTitle(found.world)}: what best replies to its play would gain, summed over the seats. `,
         "0 is an equilibrium.",
       ),
       table(heads, rows),

@@ -7,8 +7,8 @@ export function provenance(report) {
   const versions = Object.entries(report.versions ?? {})
     .map(([name, version]) => `${name} ${version}`)
     .join(", ");
-  const subject = report.subject
-    ? Object.entries(report.subject)
+  const agent = report.eval_agent
+    ? Object.entries(report.eval_agent)
         .map(([name, value]) => `${name} ${value}`)
         .join(", ")
     : null;
@@ -18,7 +18,7 @@ export function provenance(report) {
     h("summary", {}, "How to make this report again"),
     facts([
       ["command", h("code", {}, report.command)],
-      ["who was judged", subject],
+      ["evaluated agent", agent],
       ["weights after", report.step === undefined ? null : `step ${report.step}`],
       ["seed of the tasks", report.seed],
       ["versions", versions],

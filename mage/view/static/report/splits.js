@@ -1,6 +1,6 @@
 // How an agent does on sets of opponents: with its memory and without, beside what is possible.
 import { h } from "../dom.js";
-import { count, estimate, gameTitle, interval, percent, plain, signed } from "../format.js";
+import { count, estimate, worldTitle, interval, percent, plain, signed } from "../format.js";
 import { card, estimateCell } from "../parts.js";
 import { barCell, overSeats, scoresByEpisode, table } from "./figures.js";
 
@@ -53,7 +53,7 @@ export function inShort(reports, more = null) {
       "td",
       { class: "wide" },
       h("strong", {}, found.split),
-      h("div", { class: "quiet" }, KINDS[found.kind] ?? gameTitle(found.game)),
+      h("div", { class: "quiet" }, KINDS[found.kind] ?? worldTitle(found.world)),
     ),
     estimateCell(found.agent.scores.at(-1), { class: "number strong" }),
     estimateCell(found.control.scores.at(-1)),
@@ -140,7 +140,7 @@ function health(found) {
     const figures = found[arm];
     const problems = [
       ["invalid", "invalid replies"],
-      ["cut", "cut replies"],
+      ["truncated", "truncated replies"],
       ["forfeits", "forfeits"],
       ["overflows", "full contexts"],
     ]
@@ -149,7 +149,7 @@ function health(found) {
     return h(
       "li",
       {},
-      `${name}: ${problems.join(", ") || "no invalid or cut reply, no forfeit, no full context"}; a trial has `,
+      `${name}: ${problems.join(", ") || "no invalid or truncated reply, no forfeit, no full context"}; a trial has `,
       `${plain(figures.tokens_sampled / found.num_trials, 0)} tokens written `,
       `and ${plain(figures.tokens_read / found.num_trials, 0)} in context`,
     );

@@ -37,7 +37,7 @@ export function sceneOf(trial, moment, seenBy) {
   const moves = turns.map(moveOf);
   const known = trial.names.map((_, seat) => turns.findLast((turn) => turn.seat === seat)?.facts ?? null);
   return {
-    game: parseSpec(trial.task.game),
+    world: parseSpec(trial.task.world),
     names: seatNames(trial, seenBy),
     agentSeat: trial.task.seat,
     facts: isOver ? null : moment.turn.facts,

@@ -33,7 +33,7 @@ function decision(trial, moment, options) {
   const turn = moment.turn;
   const isAgent = turn.seat === trial.task.seat;
   const likely = probabilityOf(turn);
-  const isSaid = options.layout !== "columns" && !hasDrawing(parseSpec(trial.task.game).name);
+  const isSaid = options.layout !== "columns" && !hasDrawing(parseSpec(trial.task.world).name);
   const isShown = turn.calls.length > 0 && isReadable(turn.calls);
   const said =
     turn.text && turn.text !== turn.action && !isShown

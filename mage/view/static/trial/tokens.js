@@ -15,7 +15,7 @@ const SURPRISE = 3;
 export function tokenStrip(calls, colour, scale) {
   const parts = calls.map((call, index) => {
     const spans = call.tokens.map((token) => tokenSpan(token, colour, scale));
-    const notes = [call.cut ? "cut short" : null, call.problem ? `cannot be used: ${call.problem}` : null].filter(
+    const notes = [call.truncated ? "cut short" : null, call.problem ? `cannot be used: ${call.problem}` : null].filter(
       Boolean,
     );
     const remark = notes.length ? h("span", { class: "problem" }, ` (${notes.join("; ")})`) : null;

@@ -1,0 +1,1 @@
+"""The language agent: context, chat format, parsing, messages and prompting methods."""

@@ -1,0 +1,255 @@
+"""The language model at the table: observations become prompts, sampled tokens become actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from functools import partial
+from math import exp
+from typing import ClassVar, Self
+
+import msgspec
+
+from mage.agents.context import Context, Note
+from mage.agents.messages import (
+    BEGUN_ANSWER,
+    episode_heading,
+    outcome_message,
+    reflect_message,
+    retry_message,
+    system_message,
+    tagged,
+    turn_message,
+)
+from mage.agents.parsing import Parsed, parse_action, parse_reflection
+from mage.errors import EngineError, PlayError
+from mage.protocols import ChatFormat, Engine, Sampling, ScoringEngine
+from mage.seeds import derive
+from mage.types import AgentInfo, Call, Completion, Memory, Observation, Reply, ReplyMode, Task, Thoughts
+
+Choices = Sequence[tuple[int, ...]]
+"""The ids of each legal action, in the order of the actions."""
+Rewrite = Callable[[Task, Observation, Reply], Reply | None]
+"""Takes a task, how an episode ended and the reflection on it; returns the one to remember, or None for none."""
+
+
+def as_written(task: Task, outcome: Observation, reflection: Reply) -> Reply | None:
+    """The usual memory: an agent remembers what it wrote."""
+    return reflection
+
+
+class AgentSettings(msgspec.Struct, frozen=True):
+    """How a model plays."""
+
+    name: str
+    memory: Memory
+    reply: ReplyMode
+    temperature: float
+    max_tokens: int
+    """Longest free-text answer."""
+    reflection_tokens: int
+    """Longest reflection."""
+    retries: int
+    """How often an answer that cannot be used is asked for again before it is a forfeit."""
+    context: int
+    """Most tokens that a prompt and its answer may have together."""
+    thoughts: Thoughts = Thoughts.KEEP
+    """Whether thoughts stay in the history of a trial."""
+    prefill: str = ""
+    """How its free-text answers begin: put before what it samples, and read with it."""
+    method: str = "plain"
+    """Which kind of agent it is, by its name in `mage.agents.methods.registry`."""
+
+
+class LanguageAgent:
+    """Plays one seat for one trial. Its memory is a `Context`; its engine knows nothing of games.
+
+    Methods of prompting are made of it (`mage.agents.methods`): they ask, recall or keep otherwise. What they remember
+    besides the context is replaced and never changed in place, so that a fork has its own.
+    """
+
+    method: ClassVar[str] = "plain"
+    memories: ClassVar[tuple[Memory, ...]] = (Memory.BOTH, Memory.HISTORY, Memory.REFLECTIONS, Memory.NONE)
+    """What `AgentSettings.memory` may be, the usual one first."""
+    thinks: ClassVar[bool] = False
+    """Whether it is asked for thoughts that stand beside its answers."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        chat_format: ChatFormat,
+        settings: AgentSettings,
+        rules: str,
+        task: Task,
+        sibling: int,
+        rewrite: Rewrite = as_written,
+    ) -> None:
+        self.info = AgentInfo(settings.name, settings.memory, settings.reply, self.method)
+        self._engine = engine
+        self._chat_format = chat_format
+        self._settings = settings
+        self._rewrite = partial(rewrite, task)
+        self._num_episodes = task.episodes
+        self._context = Context(chat_format, self._system(rules), settings.context, settings.thoughts)
+        self._seed = derive(task.seed, "sample", task.seat, sibling)
+        self._episode: int | None = None
+        self._heading = ""
+        """What the episode's first message starts with."""
+        self._shown: Callable[[str], str] = tagged if settings.prefill else str
+        """How it finds actions listed: an answer that is begun for it is easier to go on with where its end is seen."""
+        self._announced: tuple[str, ...] = ()
+        """Actions listed last in this episode; each episode lists its own, so that it can outlive the others."""
+
+    async def act(self, observation: Observation) -> Reply:
+        message = self._message(observation)
+        calls: list[Call] = []
+        said = ""
+        for number in range(1 + self._settings.retries):
+            seed = derive(self._seed, observation.episode, observation.turn, number)
+            asked, parsed = await self._decide(observation, message, seed)
+            calls += asked
+            said = self._settings.prefill + "\n".join(
+                self._chat_format.decode(call.completion.tokens) for call in asked
+            )
+            if parsed.problem is None:
+                return Reply(parsed.action, said, tuple(calls))
+            message = retry_message(parsed.problem, observation, self._shown)
+        return Reply(None, said, tuple(calls))
+
+    async def reflect(self, outcome: Observation) -> Reply | None:
+        memory, room = self._settings.memory, self._settings.reflection_tokens
+        self._enter(outcome.episode)
+        if memory is Memory.HISTORY:
+            self._context.tell(outcome_message(outcome) + "\n\n")
+        if memory in (Memory.NONE, Memory.HISTORY):
+            return None
+        seed = derive(self._seed, outcome.episode, "reflect")
+        call = await self._ask(outcome.episode, self._request(outcome), room, seed, None)
+        said = self._chat_format.decode(call.completion.tokens)
+        written = Reply(parse_reflection(said), said, (call,))
+        self._remember(outcome, written)
+        return written
+
+    def memory(self) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
+        return self._context.streams(), tuple(self._context.overflows)
+
+    def fork(self, number: int) -> Self:
+        """A copy with a memory of its own, which draws otherwise than this agent and than copies of other numbers."""
+        other = copy(self)
+        other._context = self._context.fork()
+        other._seed = derive(self._seed, "fork", number)
+        return other
+
+    async def odds(self, observation: Observation) -> tuple[float, ...] | None:
+        """The exact probability of each action, its memory left as it is; None where only sampling can tell."""
+        engine, temperature = self._engine, self._settings.temperature
+        if self._settings.reply is not ReplyMode.CHOICE or not isinstance(engine, ScoringEngine):
+            return None
+        asked = self.fork(0)
+        if temperature == 0:
+            certain = (await asked.act(observation)).action
+            return tuple(float(action == certain) for action in observation.actions)
+        choices = asked._choices(observation)
+        asked._context.say(observation.episode, asked._message(observation), max(map(len, choices)))
+        shares = list(map(exp, await engine.action_logprobs(asked._context.prompt, choices, temperature)))
+        return tuple(share / sum(shares) for share in shares)  # they are rounded like all that a model computes
+
+    def dictate(self, observation: Observation, action: str) -> None:
+        """Take an action that somebody else chose: it stands in the memory as if it had been sampled."""
+        message = self._message(observation)
+        if self._settings.reply is ReplyMode.TEXT:
+            ids, allowed = self._chat_format.answer(tagged(action).removeprefix(self._settings.prefill)), None
+            room = max(len(ids), self._settings.max_tokens) + 1
+        else:
+            choices = self._choices(observation)
+            ids = choices[observation.actions.index(action)]
+            allowed, room = tuple((token,) for token in ids), max(map(len, choices))
+        self._context.say(observation.episode, message, room, self._settings.prefill)
+        self._context.answer(observation.episode, Completion(ids, (0.0,) * len(ids), allowed, 0, False))
+
+    def _message(self, observation: Observation) -> str:
+        """What it is told when it must act, of which it is told once."""
+        if not observation.actions:
+            raise PlayError(f"seat {observation.seat} is asked to act but has no legal action")
+        self._enter(observation.episode)
+        self._recall(observation)
+        message = self._heading + turn_message(observation, self._announced, self._shown)
+        self._heading, self._announced = "", observation.actions
+        return message
+
+    def _choices(self, observation: Observation) -> list[tuple[int, ...]]:
+        return [self._chat_format.choice(action) for action in observation.actions]
+
+    def _system(self, rules: str) -> str:
+        """What every stream begins with."""
+        how, answer = self._settings, BEGUN_ANSWER if self._settings.prefill else ""
+        return system_message(rules, self._num_episodes, how.memory, how.reply, answer=answer)
+
+    def _recall(self, observation: Observation) -> None:
+        """Look for what to bring back before a decision; a plain agent has all its memory before it."""
+
+    def _request(self, outcome: Observation) -> str:
+        """How it is asked for a reflection."""
+        return reflect_message(outcome)
+
+    def _remember(self, outcome: Observation, written: Reply) -> None:
+        """Keep a reflection, or the one that takes its place, for the episodes that follow."""
+        kept = self._rewrite(outcome, written)
+        if kept is not None:
+            self._keep(outcome, kept.action or "")
+        if kept is not written and self._settings.memory is Memory.BOTH:
+            self._context.reword(None if kept is None else kept.calls[-1].completion, outcome_message(outcome) + "\n\n")
+
+    def _keep(self, outcome: Observation, note: str) -> None:
+        """Put a note where the episodes that follow find it."""
+        self._context.notes.append((outcome.episode, note))
+
+    def _carried(self) -> Sequence[Note] | None:
+        """The notes that an episode opens a new stream with; None where the stream goes on."""
+        return {Memory.NONE: (), Memory.REFLECTIONS: self._context.notes}.get(self._settings.memory)
+
+    def _enter(self, episode: int) -> None:
+        """Cross an episode boundary: rewrite the memory where the mode asks for it."""
+        if episode == self._episode:
+            return
+        self._episode = episode
+        self._announced = ()
+        self._heading = episode_heading(episode, self._num_episodes, self._settings.memory)
+        carried = self._carried()
+        if carried is not None:
+            self._context.forget(carried)
+
+    async def _decide(self, observation: Observation, message: str, seed: int) -> tuple[tuple[Call, ...], Parsed]:
+        """Ask once for an action: the calls it took, and what was answered."""
+        if self._settings.reply is ReplyMode.TEXT:
+            how = self._settings
+            call = await self._ask(observation.episode, message, how.max_tokens, seed, None, how.prefill)
+            parsed = parse_action(how.prefill + self._chat_format.decode(call.completion.tokens), observation.actions)
+            return (msgspec.structs.replace(call, problem=parsed.problem),), parsed
+        choices = self._choices(observation)
+        call = await self._ask(observation.episode, message, max(map(len, choices)), seed, choices)
+        return (call,), Parsed(observation.actions[choices.index(call.completion.tokens)], None)
+
+    async def _ask(
+        self, episode: int, message: str, max_tokens: int, seed: int, choices: Choices | None, begun: str = ""
+    ) -> Call:
+        """Say something to the model, begin its answer, and keep the rest of it in the stream."""
+        room = max_tokens if choices else max_tokens + 1  # a reply that is cut short gets its end as well
+        self._context.say(episode, message, room, begun)
+        prompt = tuple(self._context.prompt)
+        sampling = Sampling(self._settings.temperature, max_tokens, seed)
+        completion = await self._engine.complete(prompt, sampling, choices)
+        self._check(completion, max_tokens, choices)
+        self._context.answer(episode, completion)
+        return Call(self._context.stream, len(prompt), completion, None)
+
+    def _check(self, completion: Completion, max_tokens: int, choices: Choices | None) -> None:
+        """Refuse a reply that would spoil the stream it is appended to."""
+        if choices is not None and completion.tokens not in choices:
+            raise EngineError(
+                f"the engine answered {self._chat_format.decode(completion.tokens)!r}, which is not a choice"
+            )
+        if len(completion.tokens) > max_tokens:
+            raise EngineError(f"the engine sampled {len(completion.tokens)} tokens where {max_tokens} were allowed")
+        if completion.truncated == (completion.tokens[-1:] == (self._chat_format.end,)):
+            raise EngineError("a reply of the engine must either end its turn or be marked as cut short")

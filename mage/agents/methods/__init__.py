@@ -1,0 +1,1 @@
+"""Prompting methods: agents whose weights do not change, as baselines for training."""

@@ -1,0 +1,50 @@
+"""ReAct: a thought before each action (Yao et al. 2022, arXiv 2210.03629).
+
+The thought is asked for by itself where replies are choices, because a constrained answer has no room for one; in text
+it stands in the answer, before the action. Thoughts stay in the stream like anything else that was said, so the memory
+mode alone decides what crosses to the next episode.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from mage.agents.language import LanguageAgent
+from mage.agents.messages import system_message
+from mage.agents.parsing import Parsed
+from mage.seeds import derive
+from mage.types import Call, Observation, ReplyMode
+
+THOUGHT_REQUEST = "Thought: in a few words, what has happened, and what follows from it?"
+ACTION_REQUEST = "Action: answer with one of the actions and nothing else."
+_ANSWER = {
+    ReplyMode.CHOICE: f"Before each action you are asked for a thought.\n{ACTION_REQUEST}",
+    ReplyMode.TEXT: (
+        "First write Thought: and, in a few words, what has happened and what follows from it. "
+        "Then write Action: and your action as <action>NAME</action>."
+    ),
+}
+
+
+class ReactAgent(LanguageAgent):
+    """Thinks, then acts. A thought has as many tokens as a free answer may have."""
+
+    method: ClassVar[str] = "react"
+    thinks: ClassVar[bool] = True
+
+    async def odds(self, observation: Observation) -> tuple[float, ...] | None:
+        """None where a thought comes first: only sampling can tell what follows from it."""
+        return None
+
+    def _system(self, rules: str) -> str:
+        how = self._settings
+        return system_message(rules, self._num_episodes, how.memory, how.reply, answer=_ANSWER[how.reply])
+
+    async def _decide(self, observation: Observation, message: str, seed: int) -> tuple[tuple[Call, ...], Parsed]:
+        if self._settings.reply is ReplyMode.TEXT:
+            return await super()._decide(observation, message, seed)
+        asked = f"{message}\n{THOUGHT_REQUEST}"
+        room = self._settings.max_tokens
+        thought = await self._ask(observation.episode, asked, room, derive(seed, "thought"), None)
+        calls, parsed = await super()._decide(observation, ACTION_REQUEST, seed)
+        return (thought, *calls), parsed

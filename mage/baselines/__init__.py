@@ -1,1 +1,0 @@
-"""Methods of prompting: agents whose model learns nothing, to compare training with."""

@@ -1,0 +1,166 @@
+"""What any game must keep. `check_env` plays random games and raises `PlayError` at the first broken promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from mage.errors import PlayError
+from mage.protocols import Env
+from mage.seeds import uniform
+from mage.types import Ending, Observation, Result, Task
+from mage.worlds.openspiel.game import load_game
+from mage.worlds.openspiel.world import OpenSpielWorld
+
+NewEnv = Callable[[Task, int], Env]
+"""A fresh environment for an episode of a task."""
+
+_NO_ACTION = "no action has this name"
+
+
+class WorldClaims(NamedTuple):
+    """What a game says of itself."""
+
+    num_seats: int
+    lowest: float
+    """The least a seat can score, and what a forfeit costs."""
+    total: float | None
+    """What the returns of a finished episode add up to, where that is fixed."""
+    has_chance: bool
+    """Games with different seeds differ."""
+
+
+class PlayedEpisode(NamedTuple):
+    """An episode as it went: who saw what and did what, and what came of it."""
+
+    turns: tuple[tuple[Observation, str], ...]
+    result: Result
+
+
+def check_env(game: str, seeds: Iterable[int] = range(5), *, max_turns: int = 200, chance_shows: bool = True) -> None:
+    """Check a game that `load_game` knows. In a few of them chance decides hardly anything: `chance_shows=False`."""
+    loaded = load_game(game)
+    total = loaded.rules.utility_sum()
+    promises = WorldClaims(
+        loaded.num_seats,
+        loaded.lowest,
+        None if total is None else total / loaded.scale,
+        loaded.has_chance and chance_shows,
+    )
+    check_new_env(OpenSpielWorld().new_env, promises, game, seeds, max_turns=max_turns)
+
+
+def check_new_env(new_env: NewEnv, promises: WorldClaims, game: str, seeds: Iterable[int], *, max_turns: int) -> None:
+    """Check environments of any origin, over tasks that differ in their seeds alone."""
+    opponents = ("uniform",) * (promises.num_seats - 1)
+    tasks = [Task(game, opponents, 0, seed, 2, False, False, max_turns) for seed in seeds]
+    played = [_play(new_env(task, 0), promises, max_turns) for task in tasks]
+    for task, first in zip(tasks, played, strict=True):
+        _require(_play(new_env(task, 0), promises, max_turns) == first, game, "the same seed gives another game")
+        _check_replayed_deal(new_env, promises, task)
+        _check_early_ends(new_env, promises, task, first)
+    # The moves are the same for every seed wherever the choices are, so only chance can make a difference.
+    differs = any(other != played[0] for other in played)
+    _require(differs or not promises.has_chance or len(played) < 2, game, "chance is the same for every seed")
+
+
+def _play(env: Env, promises: WorldClaims, max_turns: int) -> PlayedEpisode:
+    """Play to the end and check every step on the way."""
+    turns: list[tuple[Observation, str]] = []
+    gained = [0.0] * promises.num_seats
+    decisions = [0] * promises.num_seats
+    while (mover := env.to_move()) is not None:
+        observation = _check_observations(env, mover, decisions)
+        _refuses(env.result, "result() answers before the end")
+        _refuses(lambda: env.step(_NO_ACTION), "an action that is not legal is played")
+        _require(env.observe(mover) == observation, observation.text, "a refused action changes the game")
+        action = _choice(observation, len(turns))
+        for seat, gain in enumerate(env.step(action)):
+            gained[seat] += gain
+        turns.append((observation, action))
+        decisions[mover] += 1
+        _require(len(turns) <= max_turns, observation.text, f"it does not end after {max_turns} turns")
+    _refuses(lambda: env.step(_NO_ACTION), "an action is played after the end")
+    _refuses(lambda: env.step(None), "an episode that is over is forfeited")
+    result = env.result()
+    _check_result(result, promises, gained)
+    return PlayedEpisode(tuple(turns), result)
+
+
+def _check_observations(env: Env, mover: int, decisions: list[int]) -> Observation:
+    """Every seat can look, only the mover can act, and looking changes nothing."""
+    for seat, turn in enumerate(decisions):
+        seen = env.observe(seat)
+        _require(env.observe(seat) == seen, seen.text, "looking twice shows two things")
+        _require((seen.seat, seen.turn) == (seat, turn), seen.text, f"seat or turn is wrong for seat {seat}")
+        _require(len(seen.actions) == len(seen.ids), seen.text, "actions and ids are not aligned")
+        _require(bool(seen.actions) == (seat == mover), seen.text, f"seat {seat} has actions {seen.actions}")
+    observation = env.observe(mover)
+    words, ids = observation.actions, observation.ids
+    _require(len(set(words)) == len(words), observation.text, f"two actions share a word: {words}")
+    _require(len(set(ids)) == len(ids), observation.text, f"two actions share an id: {ids}")
+    tidy = all(word and word == " ".join(word.split()) for word in words)
+    _require(tidy, observation.text, f"an action is empty or has untidy spaces: {words}")
+    _require(bool(observation.text.strip()), observation.key, "there is nothing to read")
+    return observation
+
+
+def _check_result(result: Result, promises: WorldClaims, gained: list[float]) -> None:
+    returns = result.returns
+    _require(len(returns) == len(result.outcomes) == promises.num_seats, str(result), "a seat has no result")
+    _require(_close(returns, gained), str(returns), f"gains along the way add up to {gained}")
+    _require(min(returns) >= promises.lowest - 1e-6, str(returns), f"a seat scores below {promises.lowest}")
+    if result.ending is Ending.FINISHED and promises.total is not None:
+        _require(_close([sum(returns)], [promises.total]), str(returns), f"returns do not add up to {promises.total}")
+
+
+def _check_replayed_deal(new_env: NewEnv, promises: WorldClaims, task: Task) -> None:
+    """With `replay_deal` every episode is dealt like the first."""
+    again = msgspec.structs.replace(task, replay_deal=True)
+    first, second = (_play(new_env(again, episode), promises, task.max_turns) for episode in (0, 1))
+    seen = [o for o, _ in second.turns]
+    _require(all(o.episode == 1 for o in seen), task.world, "the episode's number is wrong")
+    same = [msgspec.structs.replace(o, episode=0) for o in seen] == [o for o, _ in first.turns]
+    _require(same and first.result == second.result, task.world, "a replayed deal differs")
+
+
+def _check_early_ends(new_env: NewEnv, promises: WorldClaims, task: Task, played: PlayedEpisode) -> None:
+    """Stop or give up somewhere in the middle."""
+    moment = int(uniform(task.seed, "check", "moment") * len(played.turns))
+    env = new_env(task, 0)
+    for _, action in played.turns[:moment]:
+        env.step(action)
+    who = env.to_move()
+    assert who is not None
+    env.step(None)
+    result = env.result()
+    returns = tuple(promises.lowest if seat == who else 0.0 for seat in range(promises.num_seats))
+    right = (result.ending, result.forfeited_by, result.returns) == (Ending.FORFEITED, who, returns)
+    _require(right and env.to_move() is None, task.world, f"a forfeit ends as {result}")
+    _refuses(lambda: env.step(played.turns[moment][1]), "an action is played after a forfeit")
+    shorter = _play(new_env(msgspec.structs.replace(task, max_turns=moment), 0), promises, moment)
+    _require(shorter.turns == played.turns[:moment], task.world, "a limit on the turns changes the game")
+    _require(shorter.result.ending is Ending.TRUNCATED, task.world, f"a limit of {moment} turns does not stop it")
+
+
+def _choice(observation: Observation, turn: int) -> str:
+    return observation.actions[int(uniform(0, "check", turn) * len(observation.actions))]
+
+
+def _refuses(action: Callable[[], object], problem: str) -> None:
+    try:
+        action()
+    except PlayError:
+        return
+    raise PlayError(problem)
+
+
+def _require(holds: bool, where: str, problem: str) -> None:
+    if not holds:
+        raise PlayError(f"{problem} (at {where!r})")
+
+
+def _close(some: Iterable[float], others: Iterable[float]) -> bool:
+    return all(abs(a - b) <= 1e-6 * max(1.0, abs(a)) for a, b in zip(some, others, strict=True))

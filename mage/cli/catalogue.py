@@ -1,0 +1,107 @@
+"""What there is to choose from: games, opponents, recipes, models and splits, as tables."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from mage.cli.tables import ListEntry, entries
+
+
+def games(everything: bool) -> RenderableType:
+    """Games with words of their own; `everything` adds those that OpenSpiel's strings can tell."""
+    from mage.worlds.openspiel.game import WORDED, known_games
+
+    worded = [_game(name) for name in WORDED]
+    how = "Those that hide nothing and are played in turn also take opening=N: the first N moves are drawn at random."
+    table = Group(entries("Games with words of their own", worded), Text(), Text(how, "dim"))
+    others = [name for name in known_games() if name not in WORDED]
+    if not everything:
+        more = f"and {len(others)} more of OpenSpiel's, with generic words: mage list worlds --all"
+        return Group(table, Text(), Text(more, "dim"))
+    return Group(table, Text(), Text("OpenSpiel's games, with generic words", "bold blue"), Text(", ".join(others)))
+
+
+def opponents() -> RenderableType:
+    """Opponents by name, under the games they play."""
+    from mage.opponents.registry import describe_opponents
+
+    listed = describe_opponents()
+    parts: list[RenderableType] = []
+    for games_played in dict.fromkeys(o.games for o in listed):
+        fitting = [ListEntry(o.name, o.parameters, o.about) for o in listed if o.games == games_played]
+        parts += [entries(f"For {games_played}", fitting), Text()]
+    how = "Write name, name:value or name(key=value), as in mcts:100 or best-response:conservative."
+    return Group(*parts, Text(how, "dim"))
+
+
+def recipes() -> RenderableType:
+    """Shipped recipes by kind, with where they run and for how long where that was measured."""
+    from mage.config.compose import RecipeKind, shipped_recipes
+
+    shipped = shipped_recipes()
+    parts: list[RenderableType] = []
+    for kind in RecipeKind:
+        rows = [ListEntry(r.name, _where(r.device, r.minutes), r.description) for r in shipped if r.kind is kind]
+        parts += [entries(f"{kind.capitalize()}: {_KINDS[kind]}", rows), Text()]
+    how = "Compose with +, where later ones win: mage train rps-base+mage. Minutes are those of training, as measured."
+    return Group(*parts, Text(how, "dim"))
+
+
+_KINDS = {
+    "worlds": "game, population and splits; each runs as it is",
+    "models": "after a world",
+    "methods": "memory and credit; after a world or a tuned recipe",
+    "variants": "after a world or a tuned recipe",
+    "tuned": "combinations with numbers of their own; each runs as it is",
+}
+
+
+def _where(device: str, minutes: str) -> str:
+    """Where a recipe runs and how long.
+
+    >>> _where("CPU", "3 to 4"), _where("GPU", "")
+    ('CPU, 3 to 4 minutes', 'GPU')
+    """
+    return ", ".join(filter(None, (device, minutes and f"{minutes} minutes")))
+
+
+def _game(name: str) -> ListEntry:
+    """One game; of a plugin that cannot be loaded, why."""
+    from mage.spec import show_parameters
+    from mage.worlds.openspiel.game import WORDED
+
+    trouble = WORDED.trouble(name)
+    if trouble is not None:
+        return ListEntry(name, "", trouble)
+    return ListEntry(name, show_parameters(WORDED[name], 0), _first_line(WORDED[name]))
+
+
+def models() -> RenderableType:
+    """Models by name; whatever Hugging Face layout holds is a model too."""
+    from mage.engines.scripted import MODELS as SCRIPTED
+    from mage.models.load import MODELS
+    from mage.spec import show_parameters
+
+    ours = [ListEntry(name, show_parameters(make, 1), _first_line(make)) for name, make in sorted(MODELS.items())]
+    scripted = [ListEntry(f"scripted:{name}", "", _first_line(answer)) for name, answer in sorted(SCRIPTED.items())]
+    more = "and any causal language model in Hugging Face layout: the path of a directory, or a name on the hub"
+    return Group(
+        entries("Models that learn", ours), Text(more, "dim"), Text(), entries("Scripted, for mage trials", scripted)
+    )
+
+
+def splits() -> RenderableType:
+    """Shipped splits by name, under what they ask of an agent."""
+    from mage.evaluation.splits import SplitKind, load_split, split_names
+
+    shipped = [load_split(name) for name in split_names()]
+    parts: list[RenderableType] = []
+    for kind in SplitKind:
+        rows = [ListEntry(s.name, f"{len(s.members)} in {s.world}", s.description) for s in shipped if s.kind is kind]
+        parts += [entries(kind.value.capitalize(), rows), Text()]
+    return Group(*parts, Text("All but those that are seen are held out: training against them is refused.", "dim"))
+
+
+def _first_line(function: object) -> str:
+    return (function.__doc__ or "").split("\n")[0]

@@ -1,0 +1,130 @@
+"""Configuration: a recipe becomes a frozen value, of which parts take the sections they need.
+
+`compose.py` reads recipes, `schema.py` has their keys. Overrides are dotted keys: `learner.lr=1e-5`. Unknown keys are
+errors.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from mage.config.compose import resolved
+from mage.config.schema import Config
+from mage.errors import ConfigError, listing
+
+
+def load_config(recipe: str, overrides: Sequence[str] = ()) -> Config:
+    """The config of a recipe, or of several with `+` between their names, with dotted overrides applied.
+
+    >>> load_config("demo", ["trial.episodes=5"]).trial.episodes
+    5
+    """
+    values = resolved(recipe)
+    for key, value in map(parse_override, overrides):
+        _put(values, key, value)
+    return validated(values, recipe)
+
+
+def replaced(config: Config, values: Mapping[str, object], source: str) -> Config:
+    """The config with some values replaced, each named by its dotted key.
+
+    >>> replaced(Config(), {"learner.lr": 0.5, "steps": 3}, "here").learner.lr
+    0.5
+    """
+    plain = config.model_dump(mode="json")
+    for key, value in values.items():
+        _put(plain, key, value)
+    return validated(plain, source)
+
+
+def value_of(config: Config, key: str) -> Any:
+    """The value of a dotted key.
+
+    >>> value_of(Config(), "batch.size")
+    8
+    """
+    value: Any = config
+    for part in key.split("."):
+        if part not in getattr(type(value), "model_fields", {}):
+            raise ConfigError(f"there is no setting {key!r}")
+        value = getattr(value, part)
+    return value
+
+
+def parse_override(override: str) -> tuple[str, object]:
+    """The dotted key and the value of an override.
+
+    >>> parse_override("trial.episodes=5"), parse_override("agent.memory=none")
+    (('trial.episodes', 5), ('agent.memory', 'none'))
+    """
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"cannot read the override {override!r}; write key=value, as in trial.episodes=5")
+    return key.strip(), _literal(text.strip())
+
+
+def validated(values: Mapping[str, Any], source: str) -> Config:
+    """A config from plain values, or a one-line error that names the key."""
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{source}: {_first_problem(error)}") from None
+
+
+def to_toml(config: Config) -> str:
+    """The config as TOML that reads back equal: what `--dry-run` prints."""
+    values = config.model_dump(mode="json", exclude_none=True)
+    plain = {k: v for k, v in values.items() if not isinstance(v, dict)}
+    tables = {k: v for k, v in values.items() if isinstance(v, dict)}
+    lines = [f"{k} = {_toml(v)}" for k, v in plain.items()]
+    for name, table in tables.items():
+        lines += ["", f"[{name}]", *(f"{k} = {_toml(v)}" for k, v in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + "}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _put(values: dict[str, Any], key: str, value: object) -> None:
+    *tables, last = key.split(".")
+    for table in tables:
+        inner = values.setdefault(table, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{key!r}: {table!r} is a value, not a section")
+        values[table] = inner = dict(inner)
+        values = inner
+    values[last] = value
+
+
+def _literal(text: str) -> object:
+    """A TOML value, or the text itself where quotes were left out, as shells make people do."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _first_problem(error: ValidationError) -> str:
+    problem = error.errors(include_url=False)[0]
+    path = [str(part) for part in problem["loc"]]
+    where = ".".join(path)
+    if problem["type"] == "extra_forbidden":
+        return f"unknown key {where!r}; known: {listing(_keys(path[:-1]))}"
+    return f"{where} = {problem['input']!r}: {problem['msg'][0].lower()}{problem['msg'][1:]}"
+
+
+def _keys(path: Sequence[str]) -> list[str]:
+    model: Any = Config
+    for part in path:
+        model = model.model_fields[part].annotation
+    return list(model.model_fields)

@@ -1,0 +1,106 @@
+"""Agent-specific normalisation: siblings against each other, in units of what that agent usually moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from math import sqrt
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from mage.credit.estimators.base import Advantages
+from mage.credit.siblings import Place, TrialAdvantages, Unit, against_others, compare, variance_by_episode
+from mage.credit.stats import EMPTY, Pools, RunningMean, StatKey, Stats, merge, pooled
+from mage.credit.steps import CreditGroup
+
+
+class Scale(StrEnum):
+    """Over what the within-group variance is averaged."""
+
+    OPPONENT = "opponent"
+    """The agent's groups so far."""
+    GROUP = "group"
+    """This group alone."""
+    BATCH = "batch"
+    """The learner's groups of this step, whoever they played."""
+    NONE = "none"
+    """Nothing is divided."""
+
+
+class _History(NamedTuple):
+    """The variances known before this step, and those of this step's groups together."""
+
+    opponents: Mapping[StatKey, RunningMean]
+    pool: Pools
+    batch: Pools
+
+
+class AgentSpecific(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A = (return - mean of the other siblings) / max(s, s_min), where s belongs to the agent played.
+
+    Opponents pay on different scales, and one that pays in hundreds would drown one that pays in ones. Dividing
+    by the group's own spread, the obvious cure, blows up whatever little differs in a group that is nearly
+    decided. So s is remembered: the root of the running within-group variance for (learner, agent, seat,
+    episode), where a reflection counts to the episode that it looks back on. One group counts once, dead
+    groups too. All groups of a step use the statistics from before it; their own are merged in afterwards, in
+    the order given.
+
+    An agent met in n < `settled` groups has s = n/settled x its own + (1 - n/settled) x the pooled s, that of
+    all agents of this learner and episode. With no history at all the pool is this step's groups: the first
+    step scales as `batch` does.
+    """
+
+    scale: Scale = Scale.OPPONENT
+    decay: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.99
+    """How much of the past a group leaves standing."""
+    settled: Annotated[int, msgspec.Meta(ge=1)] = 5
+    """Groups after which an agent's own figure is trusted."""
+    s_min: Annotated[float, msgspec.Meta(gt=0)] = 0.1
+    """Smallest divisor, in units of return: rare slips against a beaten opponent stay small."""
+    unit: Unit = Unit.EPISODE
+    """What siblings are compared by."""
+
+    def estimate(self, groups: Sequence[CreditGroup], stats: Stats) -> tuple[Advantages, Stats]:
+        own = [_variances(group, self.unit) for group in groups]
+        observed = [item for variances in own for item in variances.items()]
+        batch = pooled(merge(EMPTY, observed, 1.0))
+        history = _History(stats.table(), {**batch, **pooled(stats)}, batch)
+        advantages = tuple(self._evaluated(g, found, history) for g, found in zip(groups, own, strict=True))
+        return advantages, merge(stats, observed, self.decay)
+
+    def _evaluated(self, group: CreditGroup, own: Mapping[StatKey, float], history: _History) -> TrialAdvantages:
+        # An episode that at most one sibling reached has no scale, and no differences to divide.
+        scales = {key.episode: self._scale(key, variance, history) for key, variance in own.items()}
+
+        def evaluate_split(place: Place, returns: Sequence[float]) -> list[float]:
+            return [difference / scales.get(place.episode, 1.0) for difference in against_others(returns)]
+
+        return compare(group, self.unit, evaluate_split)
+
+    def _scale(self, key: StatKey, own: float, history: _History) -> float:
+        """What differences are divided by in a group whose own variance is `own`."""
+        pool = (key.learner, key.episode, key.phase)
+        match self.scale:
+            case Scale.NONE:
+                return 1.0
+            case Scale.GROUP:
+                s = sqrt(own)
+            case Scale.BATCH:
+                s = sqrt(history.batch[pool])
+            case Scale.OPPONENT:
+                s = self._remembered(history.opponents.get(key), sqrt(history.pool[pool]))
+        return max(s, self.s_min)
+
+    def _remembered(self, past: RunningMean | None, pooled_s: float) -> float:
+        if past is None:
+            return pooled_s
+        trust = min(1.0, past.count / self.settled)
+        return trust * sqrt(past.mean) + (1.0 - trust) * pooled_s
+
+
+def _variances(group: CreditGroup, unit: Unit) -> dict[StatKey, float]:
+    found = variance_by_episode(group, unit)
+    return {
+        StatKey(group.learner, group.opponent, group.seat, episode, None): value for episode, value in found.items()
+    }

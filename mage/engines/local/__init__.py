@@ -1,0 +1,1 @@
+"""The in-process engine: continuous batching, prefix reuse, CUDA graphs and LoRA adapters."""

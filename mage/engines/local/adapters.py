@@ -1,0 +1,105 @@
+"""Several LoRA adapters in one pass: their matrices lie side by side, and each token sees those of its own.
+
+What adapters add to a projection is (x A) B. With the A of all adapters in one matrix and all B in another, a mask of
+zeros between the two products leaves every token its own adapter's share: exact, no gathering, one graph for any mix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from mage.errors import EngineError
+
+
+class AdapterCapacity(NamedTuple):
+    """How many adapters can be served at once, and of which rank at most."""
+
+    places: int
+    rank: int
+
+
+class LowRank(NamedTuple):
+    """What an adapter adds to the weight of one module: scaling x b_OR x a_RI."""
+
+    a_RI: Tensor
+    b_OR: Tensor
+    scaling: float
+
+
+class LowRanks(NamedTuple):
+    """The matrices of all adapters for one projection; one of several fused modules has columns of its own."""
+
+    a_KD: Tensor
+    b_FK: Tensor
+
+    def add_to(self, y_TF: Tensor, x_TD: Tensor, owned_TK: Tensor) -> Tensor:
+        """Add what each token's adapter makes of `x` to `y`, in place."""
+        times = self.a_KD.shape[0] // owned_TK.shape[1]
+        inner_TK = functional.linear(x_TD, self.a_KD) * owned_TK.repeat(1, times)
+        return y_TF.addmm_(inner_TK, self.b_FK.t())
+
+
+class _Place(NamedTuple):
+    """Where the matrices of one module lie."""
+
+    low: LowRanks
+    part: int
+    first: int
+    num_out: int
+
+
+class Adapters:
+    """The room for adapters in all projections of a model."""
+
+    def __init__(self, capacity: AdapterCapacity, like: Tensor) -> None:
+        self.capacity = capacity
+        self._like = like
+        self._owner_K = torch.arange(capacity.places, device=like.device).repeat_interleave(capacity.rank)
+        self._places: dict[str, _Place] = {}
+
+    def add(self, names: Sequence[str], num_in: int, nums_out: Sequence[int]) -> LowRanks:
+        """Make room in one projection of fused modules."""
+        width = self.capacity.places * self.capacity.rank * len(names)
+        low = LowRanks(self._like.new_zeros(width, num_in), self._like.new_zeros(sum(nums_out), width))
+        for part, (name, num_out) in enumerate(zip(names, nums_out, strict=True)):
+            self._places[name] = _Place(low, part, sum(nums_out[:part]), num_out)
+        return low
+
+    def owned(self, adapters_T: Tensor) -> Tensor:
+        """One where a column belongs to the token's adapter, else zero."""
+        return (adapters_T[:, None] == self._owner_K).to(self._like.dtype)
+
+    @torch.no_grad()
+    def load(self, number: int, factors: Mapping[str, LowRank]) -> None:
+        """Put an adapter into its place. Modules that it leaves out get nothing added."""
+        assert 0 <= number < self.capacity.places
+        self._check(factors)
+        for name, place in self._places.items():
+            found = factors.get(name)
+            start = (place.part * self.capacity.places + number) * self.capacity.rank
+            a_RD = place.low.a_KD[start : start + self.capacity.rank].zero_()
+            b_FR = place.low.b_FK[place.first : place.first + place.num_out, start : start + self.capacity.rank].zero_()
+            if found is not None:
+                a_RD[: len(found.a_RI)] = found.a_RI
+                b_FR[:, : len(found.a_RI)] = found.scaling * found.b_OR
+
+    def _check(self, factors: Mapping[str, LowRank]) -> None:
+        for name, (a_RI, b_OR, _) in factors.items():
+            if name not in self._places:
+                raise EngineError(f"the engine has no room for an adapter in the module {name!r}")
+            if len(a_RI) > self.capacity.rank:
+                raise EngineError(
+                    f"the adapter's rank is {len(a_RI)} in {name}; the engine has room for {self.capacity.rank}"
+                )
+            place = self._places[name]
+            found, needed = (a_RI.shape[1], len(b_OR)), (place.low.a_KD.shape[1], place.num_out)
+            if found != needed:
+                raise EngineError(f"the adapter goes from {found[0]} to {found[1]} numbers in {name}, not {needed}")
+        if factors and not torch.stack([t.isfinite().all() for f in factors.values() for t in f[:2]]).all():
+            # Masked by a product with zero, they would reach the rows of everybody else.
+            raise EngineError("the adapter's numbers are not all finite; its training may have diverged")

@@ -1,1 +1,0 @@
-"""Judging: figures with intervals, and exact references."""

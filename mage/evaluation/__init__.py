@@ -1,0 +1,1 @@
+"""Evaluation: splits, suites, exact references, exploitability and comparison."""

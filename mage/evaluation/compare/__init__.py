@@ -1,0 +1,1 @@
+"""Comparison of methods: tables, significance, cost and plots over runs, sweeps and reports."""

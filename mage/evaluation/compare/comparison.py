@@ -1,0 +1,277 @@
+"""Methods side by side: one table for each split, one row for each method, ties by paired intervals.
+
+Several training seeds of a method are one row: means over the seeds with Student's interval over them. One seed alone
+keeps its intervals over trials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+
+import msgspec
+
+from mage.errors import ConfigError, RecordError
+from mage.evaluation.compare.columns import Column, columns
+from mage.evaluation.compare.cost import History, Level, Reached, levels, reached
+from mage.evaluation.compare.significance import Mark, MetricSample, Rank, standings
+from mage.evaluation.suite.evaluate import SplitReport
+from mage.evaluation.suite.regret import over_seats
+from mage.stats import ROUNDING, Estimate, mean_of_few
+
+
+class EvaluatedSplit(msgspec.Struct, frozen=True):
+    """One agent on one split."""
+
+    report: SplitReport
+    task_seed: int
+    """Fixes the tasks: trials of two reports with the same one can be paired."""
+    seconds: float | None
+    """How long the agent's trials took by the clock, where somebody looked."""
+    path: str
+
+
+class MethodRun(msgspec.Struct, frozen=True):
+    """What there is about one method with one training seed."""
+
+    method: str
+    seed: int | None
+    """None for agents that were not trained."""
+    recipe: Hashable
+    """Equal for entries that differ by their seed alone."""
+    evaluated: tuple[EvaluatedSplit, ...]
+    history: History | None
+
+
+class ComparedMetric(msgspec.Struct, frozen=True):
+    """A figure of a method, and how it stands among the others."""
+
+    estimate: Estimate
+    standing: Rank = Rank(Mark.NONE)
+
+
+class MethodRow(msgspec.Struct, frozen=True):
+    """One method on one split."""
+
+    method: str
+    seeds: tuple[int, ...]
+    """Training seeds that its means are over; empty for an agent that was not trained."""
+    num_trials: int
+    """Of all seeds together."""
+    metrics: Mapping[str, ComparedMetric]
+    """By the key of a column; without those that are not known exactly."""
+    controls: tuple[Estimate, ...]
+    """Scores by episode without memory."""
+    ranges: tuple[tuple[float, float], ...]
+    """The lowest and the highest score of a seed, by episode."""
+    exploitation: Mapping[str, float | None]
+    """By opponent, averaged over seeds; None where nothing can be gained or an exact value is missing."""
+    tokens: float
+    """Of the streams of a trial, read and sampled."""
+    seconds: float | None
+    """By the clock, per trial; many are played at once."""
+
+    @property
+    def scores(self) -> tuple[Estimate, ...]:
+        """By episode."""
+        return tuple(self.metrics[f"score_{k + 1}"].estimate for k in range(len(self.controls)))
+
+
+class Costs(msgspec.Struct, frozen=True):
+    """What training a method cost, in all and until its last episode reached a level."""
+
+    method: str
+    num_seeds: int
+    tokens: Estimate
+    seconds: Estimate
+    reached: Mapping[Level, Reached]
+
+
+class SplitTable(msgspec.Struct, frozen=True):
+    """All methods on one split, over trials of one length from the same seats."""
+
+    name: str
+    """The split, and what sets it apart where it was judged in several ways."""
+    split: str
+    sha256: str
+    world: str
+    episodes: int
+    seats: tuple[int, ...]
+    memoryless: float | None
+    limit: float | None
+    rows: tuple[MethodRow, ...]
+    costs: tuple[Costs, ...]
+    """Of the methods whose training is known."""
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """All that was compared."""
+
+    tables: tuple[SplitTable, ...]
+    entries: tuple[MethodRun, ...]
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """In the order in which they were given."""
+        return tuple(dict.fromkeys(entry.method for entry in self.entries))
+
+
+_Way = tuple[str, int, tuple[int, ...]]
+"""Split, episodes and seats: what is judged alike can be compared."""
+
+
+def compare(entries: Sequence[MethodRun]) -> Comparison:
+    """One table for each way of judging; what is called alike and is not the same is refused."""
+    ways: dict[_Way, list[tuple[MethodRun, EvaluatedSplit]]] = {}
+    hashes: dict[str, EvaluatedSplit] = {}
+    for entry in entries:
+        for evaluated in entry.evaluated:
+            report = evaluated.report
+            first = hashes.setdefault(report.split, evaluated)
+            if (first.report.sha256, first.report.world) != (report.sha256, report.world):
+                raise RecordError(f"{first.path} and {evaluated.path} mean different splits by {report.split!r}")
+            ways.setdefault((report.split, report.episodes, report.seats), []).append((entry, evaluated))
+    comparison = Comparison(tuple(_table(way, found, list(ways)) for way, found in ways.items()), tuple(entries))
+    if entries and not comparison.tables:
+        raise ConfigError("nothing to compare: none of these was judged on a split")
+    if len(comparison.methods) > 1 and all(len(table.rows) == 1 for table in comparison.tables):
+        ways_of = "; ".join(f"{table.rows[0].method} on {_described(table)}" for table in comparison.tables)
+        raise ConfigError(f"nothing to compare: no two were judged alike: {ways_of}")
+    return comparison
+
+
+def _described(table: SplitTable) -> str:
+    return f"{table.split} ({table.episodes} episodes, seats {', '.join(map(str, table.seats))})"
+
+
+def _table(way: _Way, found: Sequence[tuple[MethodRun, EvaluatedSplit]], ways: Sequence[_Way]) -> SplitTable:
+    split, episodes, seats = way
+    methods: dict[str, list[tuple[MethodRun, EvaluatedSplit]]] = {}
+    for entry, evaluated in found:
+        _add(methods.setdefault(entry.method, []), entry, evaluated)
+    report = found[0][1].report
+    memoryless, limit = (_agreed(name, found) for name in ("memoryless", "bayes_last"))
+    rows = _marked([_row(name, mine) for name, mine in methods.items()], list(methods.values()), columns(episodes))
+    costs = (_costs(name, mine, way, levels(memoryless, limit)) for name, mine in methods.items())
+    return SplitTable(
+        name=_name(way, ways),
+        split=split,
+        sha256=report.sha256,
+        world=report.world,
+        episodes=episodes,
+        seats=seats,
+        memoryless=memoryless,
+        limit=limit,
+        rows=tuple(rows),
+        costs=tuple(cost for cost in costs if cost is not None),
+    )
+
+
+def _name(way: _Way, ways: Sequence[_Way]) -> str:
+    split, episodes, seats = way
+    alike = [other for other in ways if other[0] == split and other != way]
+    name = f"{split}, {episodes} episodes" if any(other[1] != episodes for other in alike) else split
+    is_by_seat = any(other[1] == episodes for other in alike)
+    return f"{name}, seats {' and '.join(map(str, seats))}" if is_by_seat else name
+
+
+def _add(mine: list[tuple[MethodRun, EvaluatedSplit]], entry: MethodRun, evaluated: EvaluatedSplit) -> None:
+    """Add a seed to a method; it must be the same recipe and another seed."""
+    how = "name one of them otherwise, as in NAME=PATH"
+    for other, theirs in mine:
+        both = f"{theirs.path} and {evaluated.path}"
+        if theirs.path == evaluated.path:
+            raise ConfigError(f"{evaluated.path} is given twice")
+        if other.recipe != entry.recipe:
+            raise ConfigError(f"{both} are both called {entry.method!r} and differ by more than their seed; {how}")
+        if other.seed == entry.seed:
+            seed = "" if entry.seed is None else f" with seed {entry.seed}"
+            raise ConfigError(f"{both} are both {entry.method!r}{seed} on {evaluated.report.split}; {how}")
+    mine.append((entry, evaluated))
+
+
+def _agreed(name: str, found: Sequence[tuple[MethodRun, EvaluatedSplit]]) -> float | None:
+    """An exact figure averaged over the seats; reports that know it must agree."""
+    known = [
+        (value, evaluated)
+        for _, evaluated in found
+        if (value := over_seats(evaluated.report.references, name)) is not None
+    ]
+    for value, evaluated in known:
+        first, theirs = known[0]
+        if abs(value - first) > ROUNDING:
+            raise RecordError(
+                f"{theirs.path} and {evaluated.path} have other exact references for {evaluated.report.split!r}"
+            )
+    return known[0][0] if known else None
+
+
+def _row(method: str, mine: Sequence[tuple[MethodRun, EvaluatedSplit]]) -> MethodRow:
+    reports = [evaluated.report for _, evaluated in mine]
+    opponents = [dict(report.exploitation_by_member) for report in reports]
+    by_episode = list(zip(*([score.value for score in report.agent.scores] for report in reports), strict=True))
+    timed = [evaluated.seconds / evaluated.report.num_trials for _, evaluated in mine if evaluated.seconds is not None]
+    return MethodRow(
+        method=method,
+        seeds=tuple(sorted(entry.seed for entry, _ in mine if entry.seed is not None)),
+        num_trials=sum(report.num_trials for report in reports),
+        metrics={},
+        controls=tuple(_pooled(list(scores)) for scores in zip(*(r.control.scores for r in reports), strict=True)),
+        ranges=tuple((min(scores), max(scores)) for scores in by_episode),
+        exploitation={member: _mean([found.get(member) for found in opponents]) for member in opponents[0]},
+        tokens=sum(report.agent.tokens_read / report.num_trials for report in reports) / len(reports),
+        seconds=sum(timed) / len(timed) if len(timed) == len(reports) else None,
+    )
+
+
+def _marked(
+    rows: Sequence[MethodRow], found: Sequence[Sequence[tuple[MethodRun, EvaluatedSplit]]], cols: Sequence[Column]
+) -> list[MethodRow]:
+    """Rows with their figures, each with its standing in its column."""
+    metrics: list[dict[str, ComparedMetric]] = [{} for _ in rows]
+    for column in cols:
+        samples = {place: sample for place, mine in enumerate(found) if (sample := _sample(column, mine)) is not None}
+        known = standings(list(samples.values()), is_low_best=column.is_low_best) if column.is_marked else []
+        for number, (place, sample) in enumerate(samples.items()):
+            standing = known[number] if known else Rank(Mark.NONE)
+            metrics[place][column.key] = ComparedMetric(sample.estimate, standing)
+    return [msgspec.structs.replace(row, metrics=mine) for row, mine in zip(rows, metrics, strict=True)]
+
+
+def _sample(column: Column, mine: Sequence[tuple[MethodRun, EvaluatedSplit]]) -> MetricSample | None:
+    estimates = [column.estimate(evaluated.report) for _, evaluated in mine]
+    known = [estimate for estimate in estimates if estimate is not None]
+    if len(known) < len(estimates):
+        return None
+    if len(mine) > 1:
+        by_seed = {str(entry.seed): estimate.value for (entry, _), estimate in zip(mine, known, strict=True)}
+        return MetricSample(_pooled(known), by_seed=by_seed)
+    report, task_seed = mine[0][1].report, mine[0][1].task_seed
+    tasks = ((task_seed, *task) for task in report.tasks)
+    return MetricSample(known[0], by_task=dict(zip(tasks, column.by_trial(report), strict=True)))
+
+
+def _pooled(estimates: Sequence[Estimate]) -> Estimate:
+    """The mean over seeds; one alone keeps its interval over trials."""
+    return estimates[0] if len(estimates) == 1 else mean_of_few([estimate.value for estimate in estimates])
+
+
+def _mean(estimates: Sequence[Estimate | None]) -> float | None:
+    known = [estimate.value for estimate in estimates if estimate is not None]
+    return sum(known) / len(known) if len(known) == len(estimates) else None
+
+
+def _costs(
+    method: str, mine: Sequence[tuple[MethodRun, EvaluatedSplit]], way: _Way, targets: Mapping[Level, float]
+) -> Costs | None:
+    histories = [entry.history for entry, _ in mine if entry.history is not None]
+    if not histories:
+        return None
+    split, episodes, _ = way
+    curves = [history.curve(split, episodes) for history in histories]
+    return Costs(
+        method=method,
+        num_seeds=len(histories),
+        tokens=mean_of_few([history.tokens for history in histories]),
+        seconds=mean_of_few([history.seconds for history in histories]),
+        reached={level: reached(curves, target) for level, target in targets.items()},
+    )

@@ -1,0 +1,178 @@
+"""Tables of marked figures for a terminal, for Markdown and for LaTeX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from mage.evaluation.compare.significance import Mark
+from mage.evaluation.suite.report_tables import interval
+from mage.runs.drawings import shown
+from mage.stats import Estimate
+
+_MARKDOWN = re.compile(r"([\\`*_\[\]<>|~#])")
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "±": r"$\pm$",
+    "–": "--",
+}
+_SIGNS = {Mark.NONE: "", Mark.BEST: "*", Mark.TIED: "="}
+_GAP = 2
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """One cell: its text, and how it stands in its column."""
+
+    text: str = ""
+    mark: Mark = Mark.NONE
+
+
+class Sheet(msgspec.Struct, frozen=True):
+    """One table: what it is about, the names of its columns, and rows that begin with a name."""
+
+    name: str
+    """For references in LaTeX."""
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    num_references: int = 0
+    """Rows at the end that are bounds to compare with, not methods."""
+
+
+def terminal(sheet: Sheet, width: int) -> RenderableType:
+    """As many tables as the columns need to fit; each begins with the names of the rows."""
+    parts: list[RenderableType] = [shown(sheet.title, "bold")]
+    widths = [_GAP + max(len(_signed(row[k])) for row in (_head(sheet), *sheet.rows)) for k in range(len(sheet.head))]
+    start = 1
+    while start < len(sheet.head):
+        stop, used = start, widths[0]
+        while stop < len(sheet.head) and (stop == start or used + widths[stop] <= width):
+            used += widths[stop]
+            stop += 1
+        parts.append(_part(sheet, (0, *range(start, stop))))
+        start = stop
+    return Group(*parts)
+
+
+def markdown(sheet: Sheet) -> str:
+    """A heading and a table; the best of a column is bold, what is tied with it has an equals sign."""
+
+    def line(cells: Sequence[str]) -> str:
+        return f"| {' | '.join(cells)} |"
+
+    wrap = {Mark.NONE: "{}", Mark.BEST: "**{}**", Mark.TIED: "{} ="}
+    lines = [f"## {plain_markdown(sheet.title)}", "", line([plain_markdown(name) for name in sheet.head])]
+    lines.append(line(["---", *("---:" for _ in sheet.head[1:])]))
+    lines += [line([wrap[cell.mark].format(plain_markdown(cell.text)) for cell in row]) for row in sheet.rows]
+    return "\n".join(lines) + "\n"
+
+
+def latex(sheet: Sheet) -> str:
+    """A table for the package booktabs; the best of a column is bold, what is tied with it has an equals sign."""
+
+    def line(cells: Sequence[str]) -> str:
+        return f"{' & '.join(cells)} \\\\"
+
+    wrap = {Mark.NONE: "%s", Mark.BEST: r"\textbf{%s}", Mark.TIED: r"%s$^{=}$"}
+    rows = [line([wrap[cell.mark] % escaped(cell.text) for cell in row]) for row in sheet.rows]
+    if sheet.num_references:
+        rows.insert(len(rows) - sheet.num_references, r"\midrule")
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{escaped(sheet.title)}}}",
+            rf"\label{{tab:{re.sub(r'[^A-Za-z0-9-]+', '-', sheet.name)}}}",
+            rf"\begin{{tabular}}{{l{'r' * (len(sheet.head) - 1)}}}",
+            r"\toprule",
+            line([escaped(name) for name in sheet.head]),
+            r"\midrule",
+            *rows,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def escaped(text: str) -> str:
+    """Text as LaTeX prints it; a hyphen before a number is a minus.
+
+    >>> escaped("50_% of {a&b} ±1, -0.5")
+    '50\\\\_\\\\% of \\\\{a\\\\&b\\\\} $\\\\pm$1, $-$0.5'
+    """
+    plain = "".join(_LATEX.get(char, char) for char in " ".join(text.split()))
+    return re.sub(r"(?<![\w)])-(?=\d)", "$-$", plain)
+
+
+def figure(estimate: Estimate | None, mark: Mark = Mark.NONE) -> Cell:
+    """A figure with its interval, or a dash, and how it stands."""
+    return Cell(interval(estimate), mark)
+
+
+def amount(value: float) -> str:
+    """A large number with three digits.
+
+    >>> amount(950), amount(12_345), amount(1_234_567), amount(2.5), amount(0.0421)
+    ('950', '12.3k', '1.23M', '2.50', '0.0421')
+    """
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{_three(value / size)}{unit}"
+    return _three(value)
+
+
+def _three(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:#.3g}" if value else "0"
+
+
+def _part(sheet: Sheet, columns: Sequence[int]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+    for place in columns:
+        table.add_column(shown(sheet.head[place]), justify="right" if place else "left", no_wrap=True)
+    first_reference = len(sheet.rows) - sheet.num_references
+    for number, row in enumerate(sheet.rows):
+        cells = [shown(_signed(row[k]), "bold" if row[k].mark is Mark.BEST else "") for k in columns]
+        table.add_row(*cells, style="dim" if number >= first_reference else "")
+    return table
+
+
+def _signed(cell: Cell) -> str:
+    """A cell with the sign of its mark; cells of figures keep room for one, so that they stand below each other."""
+    return cell.text + (_SIGNS[cell.mark] or (" " if "±" in cell.text else ""))
+
+
+def _head(sheet: Sheet) -> tuple[Cell, ...]:
+    return tuple(Cell(name) for name in sheet.head)
+
+
+def plain_markdown(text: str) -> str:
+    """Text as Markdown shows it.
+
+    >>> plain_markdown("a|b *c*")
+    'a\\\\|b \\\\*c\\\\*'
+    """
+    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
+
+
+def note(text: str) -> Text:
+    """A remark below tables."""
+    return shown(text, "italic dim")

@@ -1,0 +1,127 @@
+"""Who is best, and who cannot be told apart from the best: differences with the pairing that the figures allow.
+
+Two methods with one report each on the same tasks are paired by trial: the verdict is about these weights. Two methods
+with the same training seeds are paired by seed: the verdict is about the methods. Whatever else is compared (other
+seeds, a trained method against a fixed player) keeps its own error on each side (Welch). Beyond three methods the
+differences from the best are Holm-corrected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from enum import StrEnum
+from math import inf, sqrt
+
+import msgspec
+
+from mage.stats import (
+    ROUNDING,
+    Z95,
+    Difference,
+    Estimate,
+    holm,
+    paired_difference,
+    paired_difference_of_few,
+)
+
+LEVEL = 0.05
+MOST_UNCORRECTED = 3
+"""Methods that are compared without a correction."""
+SHARED = 0.9
+"""The share of tasks that two reports must have in common to be paired; those that failed are in one alone."""
+
+
+class Pairing(StrEnum):
+    """What a difference is taken over."""
+
+    TRIAL = "paired by trial"
+    SEED = "paired by seed"
+    NONE = "unpaired"
+
+
+class Mark(StrEnum):
+    """Where a figure stands in its column."""
+
+    NONE = ""
+    """Significantly worse than the best, or not compared."""
+    BEST = "best"
+    TIED = "tied"
+    """Not significantly worse than the best."""
+
+
+class MetricSample(msgspec.Struct, frozen=True):
+    """What one figure of one method is the mean of."""
+
+    estimate: Estimate
+    by_task: Mapping[Hashable, float] = {}
+    """By task, where the figure is that of one report alone; equal keys are the same task."""
+    by_seed: Mapping[str, float] = {}
+    """By training seed, where the figure is a mean over several."""
+
+
+class Rank(msgspec.Struct, frozen=True):
+    """How a figure compares with the best of its column."""
+
+    mark: Mark
+    behind: Difference | None = None
+    """The best minus this one; None for the best itself and where nothing is compared."""
+    pairing: Pairing = Pairing.NONE
+
+
+def standings(samples: Sequence[MetricSample], *, is_low_best: bool = False) -> list[Rank]:
+    """Mark the best figure and all that are not significantly worse; one figure alone has no mark."""
+    if len(samples) < 2:
+        return [Rank(Mark.NONE)] * len(samples)
+    pick = min if is_low_best else max
+    best = pick(range(len(samples)), key=lambda i: samples[i].estimate.value)
+    others = [i for i in range(len(samples)) if i != best]
+    found = [difference(samples[best], samples[i]) for i in others]
+    p_values = [behind.p_value for behind, _ in found]
+    is_corrected = len(samples) > MOST_UNCORRECTED
+    worse = holm(p_values, LEVEL) if is_corrected else [p_value <= LEVEL for p_value in p_values]
+    result = [Rank(Mark.BEST)] * len(samples)
+    for place, (behind, pairing), is_worse in zip(others, found, worse, strict=True):
+        result[place] = Rank(Mark.NONE if is_worse else Mark.TIED, behind, pairing)
+    return result
+
+
+def difference(a: MetricSample, b: MetricSample) -> tuple[Difference, Pairing]:
+    """The mean of a - b, with the pairing that there is."""
+    common = [task for task in a.by_task if task in b.by_task]
+    if common and len(common) >= SHARED * max(len(a.by_task), len(b.by_task)):
+        return paired_difference(*([sample.by_task[task] for task in common] for sample in (a, b))), Pairing.TRIAL
+    seeds = sorted(a.by_seed)
+    if len(seeds) > 1 and seeds == sorted(b.by_seed):
+        values = ([sample.by_seed[seed] for seed in seeds] for sample in (a, b))
+        return paired_difference_of_few(*values), Pairing.SEED
+    return _unpaired(a, b), Pairing.NONE
+
+
+def _unpaired(a: MetricSample, b: MetricSample) -> Difference:
+    """The difference of two means that are not about the same things (Welch 1947); a mean without error proves none."""
+    from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]  # slow to import, needed here alone
+
+    value = a.estimate.value - b.estimate.value
+    errors = [_error(sample) for sample in (a, b)]
+    if None in errors:
+        return Difference(Estimate(value, None, None), 1.0)
+    squares = [(error**2, freedom) for error, freedom in filter(None, errors)]
+    total = sum(square for square, _ in squares)
+    if total < ROUNDING**2:
+        return Difference(Estimate(value, value, value), float(abs(value) < ROUNDING))
+    lost = sum(square**2 / freedom for square, freedom in squares)
+    freedom, error = total**2 / lost if lost else inf, sqrt(total)
+    reach = float(stdtrit(freedom, 1 - LEVEL / 2)) * error
+    return Difference(Estimate(value, value - reach, value + reach), 2 * float(stdtr(freedom, -abs(value) / error)))
+
+
+def _error(sample: MetricSample) -> tuple[float, float] | None:
+    """The standard error of a mean and its degrees of freedom; those of many trials are as good as infinite."""
+    from scipy.special import stdtrit
+
+    low, high = sample.estimate.low, sample.estimate.high
+    if low is None or high is None:
+        return None
+    freedom = float(len(sample.by_seed) - 1) if len(sample.by_seed) > 1 else inf
+    num_errors = Z95 if freedom == inf else float(stdtrit(freedom, 1 - LEVEL / 2))
+    return (high - low) / 2 / num_errors, freedom

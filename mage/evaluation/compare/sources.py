@@ -1,0 +1,275 @@
+"""What is compared, read from files: train runs, sweeps, evaluations and reports."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mage.config.schema import Config
+from mage.errors import ConfigError, RecordError
+from mage.evaluation.compare.comparison import EvaluatedSplit, MethodRun
+from mage.evaluation.compare.cost import read_history
+from mage.evaluation.crossplay import CrossPlayReport
+from mage.evaluation.suite.evaluate import SplitReport
+from mage.evaluation.suite.report import CROSS_PLAY, REPORT, EvaluationReport, GameReport, read_game_report, read_report
+from mage.runs.store import RUN, RunInfo, read_info
+from mage.runs.sweep_plan import SWEEP, read_plan
+
+_EVALUATIONS = "evaluations"
+_LABELLED = re.compile(r"([^=/]+)=(.+)", re.DOTALL)
+_STAMP = re.compile(r"^\d{8}-\d{6}-(?:train|evaluate)-")
+_SEED = re.compile(r"-seed\d+(?=/|$)")
+_FREE = {"seed", "description", "world", "trial", "evaluation", "checkpoint", "alarms", "trackers"}
+_FREE |= {"threads", "device", "dtype"}
+"""Keys of a config that may differ within one method: what it is judged on, how it is kept and watched, and where."""
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Where figures come from: all that is needed to find them again."""
+
+    path: str
+    sha256: str
+    """Of the file."""
+    method: str
+    seed: int | None
+    """Of training; null for agents that were not trained."""
+    step: int
+    task_seed: int
+    """Of the evaluation."""
+    splits: Mapping[str, str]
+    """The hash of each."""
+    command: str
+    versions: Mapping[str, str]
+    machine: str
+
+
+class ComparisonInputs(msgspec.Struct, frozen=True):
+    """All that was given."""
+
+    entries: tuple[MethodRun, ...]
+    sources: tuple[Source, ...]
+    crossplays: tuple[CrossPlayReport, ...]
+    left_out: tuple[str, ...]
+    """Runs of sweeps that nobody has judged yet."""
+
+
+class _Found(msgspec.Struct, frozen=True):
+    entry: MethodRun
+    sources: tuple[Source, ...]
+    is_named: bool
+    """Whether somebody chose the name of the method."""
+
+
+def read_inputs(arguments: Sequence[str]) -> ComparisonInputs:
+    """Read all inputs, each a `PATH` or `NAME=PATH`; runs that differ by their seed alone get one name."""
+    if not arguments:
+        raise ConfigError("name something to compare: a train run, a sweep, an evaluation or a report")
+    left_out: list[str] = []
+    crossplays: list[CrossPlayReport] = []
+    sources: list[Source] = []
+    found: list[_Found] = []
+    for label, path in map(_labelled, arguments):
+        if (file := _cross_play_file(path)) is not None:
+            report = read_game_report(file, CrossPlayReport)
+            crossplays.append(report.found)
+            sources.append(_source(file, report, ", ".join(report.found.agents), None))
+        else:
+            found += _read(label, path, left_out)
+    names: dict[Hashable, str] = {}
+    for one in found:
+        if not one.is_named:
+            names.setdefault(one.entry.recipe, one.entry.method)
+    entries: list[MethodRun] = []
+    for one in found:
+        method = one.entry.method if one.is_named else names[one.entry.recipe]
+        entries.append(msgspec.structs.replace(one.entry, method=method))
+        sources += [msgspec.structs.replace(source, method=method) for source in one.sources]
+    return ComparisonInputs(tuple(entries), tuple(sources), tuple(crossplays), tuple(left_out))
+
+
+def method_name(name: str) -> str:
+    """What the runs of one recipe have in common in their names.
+
+    >>> method_name("20260131-235959-train-rps"), method_name("rps-seed3"), method_name("rps-seed3/step-000100")
+    ('rps', 'rps', 'rps/step-000100')
+    """
+    return _SEED.sub("", _STAMP.sub("", name))
+
+
+def _labelled(argument: str) -> tuple[str, Path]:
+    """The name that was chosen, empty where there is none, and the path."""
+    match = _LABELLED.fullmatch(argument)
+    if match is None or Path(argument).exists():
+        return "", Path(argument)
+    return match[1].strip(), Path(match[2])
+
+
+def _read(label: str, path: Path, left_out: list[str]) -> Iterator[_Found]:
+    if (path / SWEEP).is_file():
+        yield from _of_sweep(label, path, left_out)
+    elif (path / RUN).is_file():
+        info = read_info(path)
+        if info.kind == "train":
+            yield _of_run(label or method_name(path.resolve().name), path, info, is_named=bool(label))
+        elif (path / REPORT).is_file():
+            yield _of_report(label, path / REPORT)
+        else:
+            raise RecordError(
+                f"{path} is a {info.kind} run without a {REPORT}; train runs and evaluations are compared"
+            )
+    elif path.is_file():
+        yield _of_report(label, path)
+    else:
+        what = "is no train run, sweep, evaluation or report" if path.exists() else "does not exist"
+        raise RecordError(f"{path} {what}")
+
+
+def _cross_play_file(path: Path) -> Path | None:
+    """The pay-off matrix that is meant, if it is one."""
+    file = path / CROSS_PLAY if path.is_dir() else path
+    if not file.is_file():
+        return None
+    try:
+        content = msgspec.json.decode(file.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        raise RecordError(f"{file} cannot be read: {error}") from None
+    return file if isinstance(content, dict) and "found" in content else None
+
+
+def _of_sweep(label: str, folder: Path, left_out: list[str]) -> Iterator[_Found]:
+    """All runs that were judged, by recipe; one name for a sweep of several recipes stands before theirs."""
+    plan = read_plan(folder)
+    is_one = len({planned.recipe for planned in plan.runs}) == 1
+    for planned in plan.runs:
+        path = folder / planned.name
+        if any((path / _EVALUATIONS).glob("*.json")):
+            method = label if label and is_one else f"{label} {planned.recipe}".strip()
+            yield _of_run(method, path, read_info(path), is_named=True)
+        else:
+            left_out.append(str(path))
+
+
+def _of_run(method: str, folder: Path, info: RunInfo, *, is_named: bool) -> _Found:
+    """A train run: the evaluations of its newest weights as it plays itself, and how it went while it trained."""
+    recipe = _recipe(info.config)
+    reports = [(path, _read_checked(path)) for path in _report_files(folder)]
+    own = [(path, report) for path, report in reports if report.reports and _recipe(report.config) == recipe]
+    if not own:
+        raise RecordError(f"{folder} was not judged yet; mage evaluate {folder} does it")
+    newest = max(report.step for _, report in own)
+    best: dict[tuple[str, int, tuple[int, ...]], EvaluatedSplit] = {}
+    for path, report in own:
+        for evaluated in _evaluated(path, report) if report.step == newest else ():
+            way = (evaluated.report.split, evaluated.report.episodes, evaluated.report.seats)
+            if way not in best or evaluated.report.num_trials > best[way].report.num_trials:
+                best[way] = evaluated
+    kept = {evaluated.path for evaluated in best.values()}
+    sources = [_source(path, report, method, info.seed) for path, report in own if str(path) in kept]
+    history = read_history(folder, trained_on=_trained_on(info.config), pool=_pool(info.config))
+    entry = MethodRun(method, info.seed, (None, recipe), tuple(best.values()), history)
+    return _Found(entry, tuple(sources), is_named)
+
+
+def _report_files(folder: Path) -> list[Path]:
+    """All evaluations of a run that are about scores, whatever they are called."""
+    named = (folder / _EVALUATIONS).glob("*.json")
+    own = [path for path in named if not path.name.startswith("reflections")]
+    return sorted([*own, *(folder / _EVALUATIONS).glob(f"*/{REPORT}")])
+
+
+def _of_report(label: str, path: Path) -> _Found:
+    report = _read_checked(path)
+    kind, name = report.eval_agent.get("kind"), str(report.eval_agent["name"])
+    is_trained = kind in (None, "run")  # a run does not describe itself
+    seed = int(report.config["seed"]) if is_trained else None
+    method = label or _called(path, report)
+    checkpoint = name.partition("/")[2] if kind == "run" else ""
+    who = checkpoint or (None if is_trained else name)  # a checkpoint is somebody else than its run
+    entry = MethodRun(method, seed, (who, _recipe(report.config)), tuple(_evaluated(path, report)), None)
+    return _Found(entry, (_source(path, report, method, seed),), bool(label))
+
+
+def _read_checked(path: Path) -> EvaluationReport[SplitReport]:
+    """A report that can be relied on, or one line on why it is none."""
+    report = read_report(path, SplitReport)
+    if not isinstance(report.config.get("population"), dict) or not isinstance(report.config.get("seed"), int):
+        raise RecordError(f"{path} is not a report that can be read: its config has no seed or no population")
+    if "name" not in report.eval_agent:
+        raise RecordError(f"{path} is not a report that can be read: it does not say who was judged")
+    for split in report.reports:
+        both = (split.agent, split.control)
+        nums = {split.num_trials, len(split.tasks), *(len(metrics.scores_by_trial) for metrics in both)}
+        lengths = {len(scores) for metrics in both for scores in (metrics.scores, *metrics.scores_by_trial)}
+        if len(nums) > 1 or 0 in nums or lengths != {split.episodes}:
+            raise RecordError(f"{path} is not a report that can be read: its trials on {split.split!r} do not add up")
+    return report
+
+
+def _called(path: Path, report: EvaluationReport[SplitReport]) -> str:
+    """What whoever was judged is called: a run by its directory, a model with how it was prompted."""
+    eval_agent = report.eval_agent
+    run = path.resolve().parent.parent
+    if "kind" not in eval_agent and (run / RUN).is_file():
+        return method_name(run.name)
+    if eval_agent.get("kind") in ("model", "scripted", "remote"):
+        how = (eval_agent[key] for key in ("method", "memory") if key in eval_agent)
+        return ", ".join([str(eval_agent["name"]), *map(str, how)])
+    return method_name(str(eval_agent["name"]))
+
+
+def _evaluated(path: Path, report: EvaluationReport[SplitReport]) -> list[EvaluatedSplit]:
+    return [
+        EvaluatedSplit(split, report.seed, report.seconds.get(split.split, {}).get("agent"), str(path))
+        for split in report.reports
+    ]
+
+
+def _source(
+    path: Path, report: EvaluationReport[SplitReport] | GameReport[CrossPlayReport], method: str, seed: int | None
+) -> Source:
+    step, reports = (report.step, report.reports) if isinstance(report, EvaluationReport) else (0, ())
+    return Source(
+        path=str(path),
+        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+        method=method,
+        seed=seed,
+        step=step,
+        task_seed=report.seed,
+        splits={split.split: split.sha256 for split in reports},
+        command=report.command,
+        versions=report.versions,
+        machine=report.machine,
+    )
+
+
+def _recipe(config: Mapping[str, Any]) -> str:
+    """Equal for configs that differ only where one method may; what a version did not know is what it is by default."""
+    usual = Config().model_dump(mode="json")
+    sections = {key: {**value, **config.get(key, {})} for key, value in usual.items() if isinstance(value, dict)}
+    kept = {key: value for key, value in {**usual, **config, **sections}.items() if key not in _FREE}
+    kept["population"]["split"] = _trained_split(config)
+    del kept["agent"]["slots"]  # how it is run, not who it is
+    return msgspec.json.encode(kept, order="sorted").decode()
+
+
+def _trained_split(config: Mapping[str, Any]) -> str:
+    """The name of a run's own split, wherever its file lies."""
+    return Path(config["population"]["split"]).stem
+
+
+def _trained_on(config: Mapping[str, Any]) -> str:
+    """The split that a run drew all its opponents from, each as often as the others; empty where there is none."""
+    population = config["population"]
+    return "" if population["members"] or population["weights"] else _trained_split(config)
+
+
+def _pool(config: Mapping[str, Any]) -> str:
+    """The game and the opponents of training, in words that are equal where they are."""
+    population = config["population"]
+    words = [_trained_split(config), *population["members"], *map(str, population["weights"])]
+    return f"{config['world']} against {', '.join(filter(None, words))}"

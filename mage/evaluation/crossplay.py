@@ -1,0 +1,299 @@
+"""Cross-play: every agent meets every other in both seats; a pay-off matrix with intervals, and ratings made from it.
+
+Axes of arrays: T trials, N agents as rows and again as columns, S seats of the row, K episodes. What was not played out
+is not a number there: a forfeit says nothing about the other's skill, and is counted apart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from mage.errors import ConfigError, PlayError
+from mage.evaluation.agent_world import AgentWorld
+from mage.evaluation.exploitability.nashconv import Named
+from mage.evaluation.ratings import NO_ALPHA_RANK, Matrix, alpha_rank, can_alpha_rank, elo, nash_average
+from mage.evaluation.suite.evaluate import Play, play_all
+from mage.protocols import World
+from mage.seeds import derive, stream
+from mage.spec import whole
+from mage.stats import Estimate, Verdict, clustered_proportion, mean, verdict
+from mage.types import Ending, Failure, Task, Trial
+from mage.worlds.openspiel.game import Game, load_game
+
+_SEATS = 2
+_RATINGS = ("elo", "nash_share", "nash_score", "alpha_rank")
+_RESAMPLES = 200
+"""How often trials are drawn anew to see how far ratings scatter."""
+
+
+class PairResult(msgspec.Struct, frozen=True):
+    """How one agent does against another; figures are None where no episode was played out in each seat."""
+
+    row: str
+    column: str
+    score: Estimate | None
+    """The row's score in an episode; both seats weigh the same."""
+    by_seat: tuple[Estimate | None, ...]
+    by_episode: tuple[Estimate | None, ...]
+    wins: Estimate | None
+    draws: Estimate | None
+    losses: Estimate | None
+    num_episodes: int
+    """Episodes that were played out."""
+
+
+class AgentStanding(msgspec.Struct, frozen=True):
+    """One agent among all; a figure is None where it does not exist, and the report says why."""
+
+    agent: str
+    score: Estimate | None
+    """The mean of its scores against the others."""
+    elo: Estimate | None
+    """Bradley-Terry on the Elo scale, by wins, draws as half a win; the mean of all agents is 0."""
+    nash_share: Estimate | None
+    """Its part of the equilibrium of highest entropy among the agents."""
+    nash_score: Estimate | None
+    """Nash averaging: what it scores against that equilibrium."""
+    alpha_rank: Estimate | None
+    """Its share of time in alpha-rank."""
+    forfeits: int
+    """Episodes that it gave up."""
+
+
+class CrossPlayReport(msgspec.Struct, frozen=True):
+    """The pay-off matrix of some agents, and how they stand."""
+
+    world: str
+    episodes: int
+    num_trials: int
+    """In each order of each pair; the same deals for all."""
+    agents: tuple[str, ...]
+    cells: tuple[PairResult, ...]
+    """All pairs, row by row; a zero-sum game has none of an agent with itself, which is 0."""
+    standings: tuple[AgentStanding, ...]
+    missing: Mapping[str, str]
+    """Why some ratings are not there."""
+    failures: int
+    """Trials that could not be played."""
+    truncations: int
+    """Episodes that were stopped because they were too long."""
+
+
+class _Results:
+    """Everything that was played, as arrays."""
+
+    def __init__(self, num_trials: int, num_agents: int, episodes: int) -> None:
+        shape = (num_trials, num_agents, num_agents, _SEATS, episodes)
+        self.scores_TNNSK = np.full(shape, np.nan)
+        self.won_TNNSK = np.zeros(shape, np.bool_)
+        self.drew_TNNSK = np.zeros(shape, np.bool_)
+        self.forfeits: Counter[int] = Counter()
+        self.failures: list[Failure] = []
+        self.truncations = 0
+
+    def add(self, number: int, agents: tuple[int, int], outcome: Trial | Failure) -> None:
+        """Count a trial; `agents` are in the order of their seats."""
+        if isinstance(outcome, Failure):
+            self.failures.append(outcome)
+            return
+        for k, episode in enumerate(outcome.episodes):
+            result = episode.result
+            if result.ending is Ending.FINISHED:
+                for seat in range(_SEATS):
+                    place = (number, agents[seat], agents[1 - seat], seat, k)
+                    self.scores_TNNSK[place] = result.returns[seat]
+                    self.won_TNNSK[place] = verdict(result.returns, seat) is Verdict.WIN
+                    self.drew_TNNSK[place] = verdict(result.returns, seat) is Verdict.DRAW
+            elif result.forfeited_by is not None:
+                self.forfeits[agents[result.forfeited_by]] += 1
+            else:
+                self.truncations += 1
+
+    def payoffs(self) -> Matrix:
+        """The row's score by trial, row and column, both seats weighing the same."""
+        return np.asarray(_mean(self.scores_TNNSK, 4).mean(axis=3))
+
+
+async def cross_play(
+    world: World,
+    agents: Sequence[Named],
+    game: str,
+    *,
+    episodes: int,
+    trials: int,
+    seed: int = 0,
+    max_turns: int = 1000,
+    play: Play = play_all,
+) -> CrossPlayReport:
+    """Let every agent meet every other in both seats, `trials` times each; trials of one number are dealt alike."""
+    loaded = load_game(game)
+    names = tuple(name for name, _ in agents)
+    check_meeting(loaded, names)
+    whole("trials", trials, 1)
+    whole("episodes", episodes, 1)
+    results = _Results(trials, len(agents), episodes)
+    meeting = AgentWorld(world, dict(agents))
+    pairs = _pairs(loaded, len(agents))
+    seeds = [derive(seed, "cross-play", number) for number in range(trials)]
+    for first, second in pairs:
+        tasks = [Task(loaded.spec, (names[second],), 0, s, episodes, False, False, max_turns) for s in seeds]
+        arm = f"{names[first]} and {names[second]}"
+        outcomes = await play(arm, meeting, [(task, 0) for task in tasks], agents[first][1])
+        for number, outcome in enumerate(outcomes):
+            results.add(number, (first, second), outcome)
+    if len(results.failures) == trials * len(pairs):
+        why = results.failures[0]
+        raise PlayError(f"none of {len(results.failures)} trials could be played: {why.error}: {why.message}")
+    return _report(loaded, names, results, seed)
+
+
+def check_meeting(game: Game, names: Sequence[str]) -> None:
+    """Fail now, with one line, where these agents cannot meet."""
+    if game.num_seats != _SEATS:
+        raise ConfigError(f"cross-play is for games with two seats; {game.spec} has {game.num_seats}")
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise ConfigError(f"cross-play needs two or more agents with different names, not {', '.join(names) or 'none'}")
+
+
+def _pairs(game: Game, num: int) -> list[tuple[int, int]]:
+    """Who meets whom; in a zero-sum game nobody meets itself, because nothing would come of it."""
+    return [(i, j) for i, j in product(range(num), repeat=2) if i != j or not game.zero_sum]
+
+
+def _report(game: Game, names: Sequence[str], results: _Results, seed: int) -> CrossPlayReport:
+    standings, missing = _standings(game, names, results, seed)
+    num_trials, *_, episodes = results.scores_TNNSK.shape
+    return CrossPlayReport(
+        world=game.spec,
+        episodes=episodes,
+        num_trials=num_trials,
+        agents=tuple(names),
+        cells=tuple(_cell(names, results, i, j) for i, j in _pairs(game, len(names))),
+        standings=standings,
+        missing=missing,
+        failures=len(results.failures),
+        truncations=results.truncations,
+    )
+
+
+def _cell(names: Sequence[str], results: _Results, i: int, j: int) -> PairResult:
+    scores_TSK = results.scores_TNNSK[:, i, j]
+    played_TSK = ~np.isnan(scores_TSK)
+    won_TSK, drew_TSK = results.won_TNNSK[:, i, j], results.drew_TNNSK[:, i, j]
+    lost_TSK = played_TSK & ~won_TSK & ~drew_TSK
+    wins, draws, losses = (_rate(those, played_TSK) for those in (won_TSK, drew_TSK, lost_TSK))
+    return PairResult(
+        row=names[i],
+        column=names[j],
+        score=_estimate(_mean(scores_TSK, 2).mean(axis=1)),
+        by_seat=tuple(_estimate(_mean(scores_TSK[:, seat], 1)) for seat in range(_SEATS)),
+        by_episode=tuple(_estimate(of_episode_TS.mean(axis=1)) for of_episode_TS in np.moveaxis(scores_TSK, 2, 0)),
+        wins=wins,
+        draws=draws,
+        losses=losses,
+        num_episodes=int(played_TSK.sum()),
+    )
+
+
+def _standings(
+    game: Game, names: Sequence[str], results: _Results, seed: int
+) -> tuple[tuple[AgentStanding, ...], Mapping[str, str]]:
+    payoffs_TNN = results.payoffs()
+    others_NN = ~np.eye(len(names), dtype=np.bool_)
+    rated, missing = _ratings(game, names, results, payoffs_TNN, seed)
+    means_TN = [
+        [float(row[others].mean()) for row, others in zip(trial, others_NN, strict=True)] for trial in payoffs_TNN
+    ]
+    scores = [_estimate(np.array(column)) for column in zip(*means_TN, strict=True)]
+    nobody: list[Estimate | None] = [None] * len(names)
+    standings = [
+        AgentStanding(
+            agent=name,
+            score=scores[agent],
+            **{rating: rated.get(rating, nobody)[agent] for rating in _RATINGS},
+            forfeits=results.forfeits[agent],
+        )
+        for agent, name in enumerate(names)
+    ]
+    return tuple(standings), missing
+
+
+def _ratings(
+    game: Game, names: Sequence[str], results: _Results, payoffs_TNN: Matrix, seed: int
+) -> tuple[Mapping[str, Sequence[Estimate | None]], Mapping[str, str]]:
+    """Every rating by agent, and why some are missing."""
+    wins_TNN, draws_TNN = results.won_TNNSK.sum(axis=(3, 4)), results.drew_TNNSK.sum(axis=(3, 4))
+
+    def payoffs(drawn: Sequence[int]) -> Matrix:
+        found_NN = _mean(payoffs_TNN[drawn], 0)
+        return (found_NN - found_NN.T) / 2 if game.zero_sum else found_NN
+
+    if game.zero_sum:
+        payoffs_TNN[:, range(len(names)), range(len(names))] = 0.0
+    everything = range(len(payoffs_TNN))
+    unmet = np.argwhere(np.isnan(payoffs(everything)))
+    if len(unmet):
+        pair = " and ".join(names[int(agent)] for agent in unmet[0])
+        return {}, {"ratings": f"{pair} played no episode out in each seat"}
+    rng = stream(seed, "resample")
+    again = [rng.choices(everything, k=len(everything)) for _ in range(_RESAMPLES if len(everything) > 1 else 0)]
+    drawn = [everything, *(some for some in again if not np.isnan(payoffs(some)).any())]
+    found = {"elo": _scattered([elo(_count(wins_TNN[some]), _count(draws_TNN[some])) for some in drawn])}
+    missing = {}
+    if game.zero_sum:
+        averages = {found_NN.tobytes(): nash_average(found_NN) for found_NN in _distinct(map(payoffs, drawn))}
+        shares, scores = zip(*(averages[payoffs(some).tobytes()] for some in drawn), strict=True)
+        found |= {"nash_share": _scattered(shares), "nash_score": _scattered(scores)}
+    else:
+        missing["nash"] = "Nash averaging is for games in which what one wins the other loses"
+    if can_alpha_rank():
+        found["alpha_rank"] = _scattered([alpha_rank(payoffs(some)) for some in drawn])
+    else:
+        missing["alpha_rank"] = NO_ALPHA_RANK
+    return found, missing
+
+
+def _distinct(matrices: Iterable[Matrix]) -> list[Matrix]:
+    """Each once: few trials, or trials without luck, are drawn alike again and again."""
+    return list({matrix.tobytes(): matrix for matrix in matrices}.values())
+
+
+def _scattered(found: Sequence[Matrix]) -> list[Estimate]:
+    """Figures with their bootstrap intervals: found first for all trials, then for trials drawn anew from those."""
+    values, *again = found
+    if not again:
+        return [Estimate(float(value), None, None) for value in values]
+    low, high = np.percentile(again, (2.5, 97.5), axis=0)
+    return [Estimate(*map(float, three)) for three in zip(values, low, high, strict=True)]
+
+
+def _count(some_TNN: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of all trials, but for those of an agent with itself."""
+    counts = some_TNN.sum(axis=0)
+    np.fill_diagonal(counts, 0)
+    return np.asarray(counts)
+
+
+def _mean(values: Matrix, axis: int) -> Matrix:
+    """The mean of what is there; not a number where nothing is."""
+    there = ~np.isnan(values)
+    num = there.sum(axis=axis)
+    total = np.where(there, values, 0.0).sum(axis=axis)
+    return np.asarray(np.divide(total, num, out=np.full(total.shape, np.nan), where=num > 0))
+
+
+def _estimate(values_T: Matrix) -> Estimate | None:
+    there = [float(value) for value in values_T if not np.isnan(value)]
+    return mean(there) if there else None
+
+
+def _rate(those_TSK: NDArray[np.bool_], played_TSK: NDArray[np.bool_]) -> Estimate | None:
+    """A share of the episodes that were played out, with trials as clusters."""
+    shares = [float(t[p].mean()) for t, p in zip(those_TSK, played_TSK, strict=True) if p.any()]
+    return clustered_proportion(shares, int(played_TSK.sum())) if shares else None

@@ -1,0 +1,285 @@
+"""Who is judged: a run, a checkpoint, a model, a scripted model, a remote one, or any player.
+
+runs/rps                            a train run: its newest weights
+runs/rps/checkpoints/step-000100    the weights of one checkpoint
+nano, smollm2, my-model, org/name   one of our models, a directory in Hugging Face layout, a name on the hub
+scripted:counter                    a scripted model
+remote:URL#model                    a model on an OpenAI-compatible server
+cfr, best-response:copy             an opponent spec, in the agent's place
+bayes-optimal(objective=sum)        exact Bayes-optimal play against a pool that it knows
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mage.agents.byte_format import ByteFormat
+from mage.agents.language import AgentSettings, Rewrite, as_written
+from mage.agents.methods.registry import agent_class
+from mage.aio import run_sync
+from mage.config.load import replaced
+from mage.config.schema import Config
+from mage.engines.remote import CONCURRENCY, RemoteEngine, RetryPolicy
+from mage.errors import ConfigError
+from mage.evaluation.exact import BayesAgentFactory, MemorylessAgentFactory, PlanObjective
+from mage.evaluation.splits import Split, load_split, pool_of
+from mage.extras import require
+from mage.models.address import PREFIX, read_address
+from mage.opponents.policy import PolicyAgent, PolicyPlayer
+from mage.opponents.registry import OPPONENTS, TALKERS
+from mage.opponents.remote import CONTEXT, MAX_TOKENS, REFLECTION_TOKENS
+from mage.protocols import Agent, AgentFactory, ChatFormat, Engine, World
+from mage.runs.store import RUN
+from mage.spec import call_with, parse_spec
+from mage.training.build import check_agent, language_agent_factory, scripted_engine, settings
+from mage.types import Memory, ReplyMode, Task
+from mage.worlds.openspiel.world import opponent
+
+BAYES = "bayes-optimal"
+_OURS = ("nano", "smollm2")
+_NAME_LENGTH = 60
+_PLAIN = "plain"
+"""The method that takes every memory."""
+_KNOWN = (
+    "a train run, one of its checkpoints, a model directory, a name on the hub such as org/name, nano, smollm2, "
+    "scripted:NAME, remote:URL#model, bayes-optimal or an opponent (mage list opponents)"
+)
+
+
+async def _nothing() -> None:
+    """There is nothing to forget."""
+
+
+@dataclass(frozen=True)
+class EvalAgent(ABC):
+    """Somebody who can be judged."""
+
+    name: str
+    agent: str
+    """What names the same later on: a run's newest weights go by their checkpoint."""
+    config: Config
+    """How it plays, and the game, trials and seed where nothing else is said."""
+    kind: str = "player"
+    """run, model, scripted, remote or player."""
+    engine: Engine | None = None
+    chat_format: ChatFormat | None = None
+    refresh: Callable[[], Awaitable[None]] = _nothing
+    """Begin anew: what follows does not depend on what was played before."""
+    run: Path | None = None
+    """The train run that it comes from."""
+    step: int = 0
+    """Updates that its weights have behind them."""
+    keep_tokenizer: Callable[[Path], object] | None = None
+    """Writes down what reads its tokens, into a new directory; None where they need nothing to be read."""
+
+    @property
+    def file_name(self) -> str:
+        """A part for names of files."""
+        return (Path(self.name).name if self.kind == "model" else self.name)[:_NAME_LENGTH]
+
+    @property
+    def is_model(self) -> bool:
+        """Whether a language model plays."""
+        return self.engine is not None
+
+    @property
+    def settings(self) -> AgentSettings | None:
+        """How a model plays."""
+        return settings(self.config.agent) if self.is_model else None
+
+    @abstractmethod
+    def make_agent(self, world: World, memory: Memory | None = None, rewrite: Rewrite = as_written) -> AgentFactory:
+        """Brings it to the table with its own memory, or with another one, and with its reflections rewritten."""
+
+    def expecting(self, split: Split) -> EvalAgent:
+        """The same, told whom it may meet; only those listen who play against a pool that they know."""
+        return self
+
+    def describe(self) -> Mapping[str, Any]:
+        """Who it is, for reports."""
+        return {"name": self.name, "kind": self.kind}
+
+
+class ModelEvalAgent(EvalAgent):
+    """A language model. Where its method cannot do with another memory, it is prompted plainly there."""
+
+    def make_agent(self, world: World, memory: Memory | None = None, rewrite: Rewrite = as_written) -> AgentFactory:
+        assert self.engine is not None
+        assert self.chat_format is not None
+        how = settings(self.config.agent)
+        if memory is not None:
+            method = how.method if memory in agent_class(how.method).memories else _PLAIN
+            how = msgspec.structs.replace(how, memory=memory, method=method)
+        return language_agent_factory(world, self.engine, self.chat_format, how, rewrite)
+
+    def describe(self) -> Mapping[str, Any]:
+        how = self.config.agent.model_dump(mode="json")
+        shown = ("model", "method", "memory", "reply", "temperature", "context")
+        return {**super().describe(), **{key: how[key] for key in shown}}
+
+
+class OpponentEvalAgent(EvalAgent):
+    """A player without a model. It plays each episode for itself, so without memory it is the same."""
+
+    def make_agent(self, world: World, memory: Memory | None = None, rewrite: Rewrite = as_written) -> AgentFactory:
+        _refuse_memory(self.name, memory, rewrite)
+
+        def seat(task: Task, sibling: int) -> Agent:
+            player = opponent(self.name, task, task.seat)
+            assert isinstance(player, PolicyPlayer)
+            return PolicyAgent(player, self.name)
+
+        return seat
+
+
+@dataclass(frozen=True)
+class BayesEvalAgent(EvalAgent):
+    """Bayes-optimal play against members that it knows; without memory it is the best memoryless play."""
+
+    objective: PlanObjective = PlanObjective.LAST
+    pool: str = ""
+    """The split whose members it expects; empty for the one that it is judged on."""
+    members: tuple[str, ...] = ()
+
+    def make_agent(self, world: World, memory: Memory | None = None, rewrite: Rewrite = as_written) -> AgentFactory:
+        _refuse_memory(self.name, memory, rewrite)
+        if not self.members:
+            raise ConfigError(f"{self.name} must know whom it may meet; name a split, as in {BAYES}(pool=rps-seven)")
+        expected = [(member, 1.0) for member in self.members]
+        return (
+            MemorylessAgentFactory(expected) if memory is Memory.NONE else BayesAgentFactory(expected, self.objective)
+        )
+
+    def expecting(self, split: Split) -> EvalAgent:
+        return self if self.pool else replace(self, members=pool_of(split).members)
+
+    def describe(self) -> Mapping[str, Any]:
+        return {**super().describe(), "objective": self.objective.value, "pool": self.pool}
+
+
+def subject_of(
+    text: str,
+    overrides: Mapping[str, object] | None = None,
+    *,
+    patience: RetryPolicy | None = None,
+    concurrency: int = CONCURRENCY,
+) -> EvalAgent:
+    """Who `text` names, with some settings replaced by their dotted keys, such as agent.memory or trial.episodes.
+
+    `patience` and `concurrency` are for remote models: how long they are waited for, and how many requests at once.
+    """
+    given = dict(overrides or {})
+    path, word = Path(text), re.split(r"[(:]", text.strip(), maxsplit=1)[0]
+    if (path / RUN).is_file():
+        return _of_run(path, None, given)
+    if (path / "state.json").is_file() and (path.parent.parent / RUN).is_file():
+        return _of_run(path.parent.parent, path, given)
+    if text.startswith("scripted:"):
+        engine, chat_format = scripted_engine(text)
+        return ModelEvalAgent(text, text, _config(text, given), "scripted", engine, chat_format)
+    if text.startswith(PREFIX) or word in TALKERS:
+        return _of_remote(text, given, patience, concurrency)
+    if (path / "config.json").is_file() or word in _OURS or _is_on_hub(text):
+        return _of_model(text, given)
+    if word == BAYES or word in OPPONENTS:
+        return _of_player(text, given)
+    if (path / "adapter_config.json").is_file():
+        raise ConfigError(
+            f"{text!r} holds an adapter and no model; judge its run, or what mage export-model --merge wrote"
+        )
+    if path.exists():
+        raise ConfigError(f"{text!r} holds no run, no checkpoint and no model, so there is nobody to judge")
+    raise ConfigError(f"{text!r} is nobody who can be judged; name {_KNOWN}")
+
+
+def _of_run(folder: Path, checkpoint: Path | None, given: Mapping[str, object]) -> EvalAgent:
+    require("train", f"{str(folder)!r} needs")
+    from mage.training.checkpoint import checkpoint_path
+    from mage.training.parts import played_by
+    from mage.training.run import weights_of
+
+    config, parts, step = weights_of(folder, checkpoint, given)
+
+    async def publish() -> None:
+        await parts.publish(step)
+
+    run_sync(publish())  # whoever is seated before the first refresh plays with these weights too
+    pinned = str(checkpoint_path(folder / "checkpoints", step))
+    engine = played_by(parts.engine)
+    name = folder.resolve().name if checkpoint is None else f"{folder.resolve().name}/{checkpoint.resolve().name}"
+    keep, chat_format = parts.loaded.tokenizer.save_pretrained, parts.loaded.chat_format
+    return ModelEvalAgent(name, pinned, config, "run", engine, chat_format, publish, folder, step, keep)
+
+
+def _of_model(text: str, given: Mapping[str, object]) -> EvalAgent:
+    require("train", f"{text!r} needs")
+    from mage.training.model_cache import served
+
+    config = _config(text, given)
+    loaded, engine = served(config)
+    if config.agent.context > engine.length:
+        if "agent.context" in given:
+            raise ConfigError(f"agent.context = {config.agent.context}: {text} has room for {engine.length} tokens")
+        config = _config(text, {**given, "agent.context": engine.length})
+
+    async def reset() -> None:
+        engine.reset_cache()
+
+    keep = loaded.tokenizer.save_pretrained
+    return ModelEvalAgent(text, text, config, "model", engine, loaded.chat_format, reset, keep_tokenizer=keep)
+
+
+def _of_remote(text: str, given: Mapping[str, object], patience: RetryPolicy | None, concurrency: int) -> EvalAgent:
+    address = read_address(text)
+    sizes = {"max_tokens": MAX_TOKENS, "reflection_tokens": REFLECTION_TOKENS, "context": CONTEXT}
+    usual = {"agent.reply": ReplyMode.TEXT.value, **{f"agent.{key}": size for key, size in sizes.items()}}
+    config = _config(str(address), {**usual, **given})
+    if config.agent.reply is not ReplyMode.TEXT:
+        raise ConfigError(f"agent.reply = {config.agent.reply}: a remote model cannot be held to a choice; use text")
+    engine = RemoteEngine(address, patience=patience, concurrency=concurrency)
+    return ModelEvalAgent(str(address), str(address), config, "remote", engine, ByteFormat())
+
+
+def _of_player(text: str, given: Mapping[str, object]) -> EvalAgent:
+    spec = parse_spec(text)
+    for key in given:
+        if key.startswith("agent."):
+            raise ConfigError(f"{key} is for models; {str(spec)!r} is a player without one")
+    name, config = str(spec), _config(str(spec), given)
+    if spec.name != BAYES:
+        return OpponentEvalAgent(name, name, config)
+    objective, pool = call_with("player", spec, _bayes)
+    return BayesEvalAgent(name, name, config, objective=objective, pool=pool, members=_members(pool))
+
+
+def _bayes(objective: Any = PlanObjective.LAST.value, pool: Any = "") -> tuple[PlanObjective, str]:
+    if str(objective) not in tuple(PlanObjective):
+        raise ConfigError(f"objective of {BAYES} must be last or sum, not {str(objective)!r}")
+    return PlanObjective(str(objective)), str(pool)
+
+
+def _members(pool: str) -> tuple[str, ...]:
+    return load_split(pool).members if pool else ()
+
+
+def _config(model: str, given: Mapping[str, object]) -> Config:
+    config = replaced(Config(), {**given, "agent.model": model}, model)
+    check_agent(config.agent)
+    return config
+
+
+def _refuse_memory(name: str, memory: Memory | None, rewrite: Rewrite) -> None:
+    if memory not in (None, Memory.NONE) or rewrite is not as_written:
+        raise ConfigError(f"{name} is a player without a model: it has no {memory or 'reflections'} to remember")
+
+
+def _is_on_hub(text: str) -> bool:
+    """Whether it looks like a name on the hub, and like nothing on this disk: runs/typo is beside other runs."""
+    return re.fullmatch(r"[\w.-]+/[\w.-]+", text) is not None and not Path(text).parent.exists()

@@ -1,0 +1,31 @@
+"""Exact references: best response, equilibrium, best memoryless and Bayes-optimal play, for games small enough.
+
+No sampling: every figure is a finite sum over the ways an episode can go, in floating point.
+"""
+
+from mage.evaluation.exact.planner import Planner, PlanObjective
+from mage.evaluation.exact.player import BayesAgentFactory, BayesPlayer, MemorylessAgentFactory
+from mage.evaluation.exact.references import (
+    References,
+    bayes_optimal,
+    best_memoryless,
+    best_response,
+    references,
+    shown,
+)
+from mage.evaluation.exact.security import security_value
+
+__all__ = [
+    "BayesAgentFactory",
+    "BayesPlayer",
+    "MemorylessAgentFactory",
+    "PlanObjective",
+    "Planner",
+    "References",
+    "bayes_optimal",
+    "best_memoryless",
+    "best_response",
+    "references",
+    "security_value",
+    "shown",
+]

@@ -1,0 +1,48 @@
+"""Who an opponent can turn out to be: every realisation of what a spec draws once per trial, and who plays when."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from mage.opponents.draws import InexactError, every_way
+from mage.opponents.policy import Policy
+from mage.opponents.registry import make_policy
+from mage.spec import Spec, parse_spec
+from mage.worlds.openspiel.game import Game
+
+
+def realisations(spec: str, game: Game, seat: int) -> list[tuple[float, Policy]]:
+    """All players that `spec` can become in `seat` for one trial, each with its probability.
+
+    An `InexactError` where they cannot be listed.
+    """
+    parsed = parse_spec(spec)
+    try:
+        return every_way(lambda rng: make_policy(parsed, game, seat, rng))
+    except InexactError as error:
+        raise InexactError(f"opponent {spec!r} cannot be enumerated: {error}") from None
+
+
+def present(spec: Spec, episode: int) -> Spec:
+    """Who plays in an episode, counted from 0: a switch is one of its members at a time.
+
+    >>> str(present(parse_spec("switch(copy,always:rock,at=2)"), 2))
+    'always(rock)'
+    """
+    if spec.name != "switch":
+        return spec
+    at = spec.named.get("at", 1)
+    place = sum(start <= episode for start in (at if isinstance(at, tuple) else (at,)))
+    return present(spec.args[place], episode)
+
+
+@lru_cache(maxsize=4096)
+def switches(spec: str, episodes: int) -> tuple[int, ...]:
+    """The episodes of a trial, counted from 0, that begin with another opponent than the one before ended with.
+
+    >>> switches("switch(copy,always:rock,cycle,at=[2,3])", 6), switches("copy", 6)
+    ((2, 3), ())
+    """
+    parsed = parse_spec(spec)
+    players = [present(parsed, episode) for episode in range(episodes)]
+    return tuple(k for k in range(1, episodes) if players[k] != players[k - 1])

@@ -1,0 +1,50 @@
+"""A small cache on disk for what takes seconds to plan.
+
+Entries are named by a hash of the numbers that were planned with, not of the specs they came from: a changed
+script or a custom opponent can never meet a stale entry. Anything wrong with the cache only costs time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+
+from mage.cache import cache_directory
+from mage.evaluation.exact.tree import Leaf, Node, Tree
+from mage.files import write_atomically
+
+VERSION = 1
+"""Of the planning code: raise it when the same numbers would give other values."""
+
+
+def fingerprint(*parts: object) -> str:
+    """A name for values that are equal number by number; their `repr` must be exact and stable."""
+    return hashlib.sha256(repr((VERSION, *parts)).encode()).hexdigest()[:32]
+
+
+def numbers(tree: Tree) -> tuple[object, ...]:
+    """All of a tree that planning depends on; words do not matter."""
+    return tuple(_numbers(node) for node in tree.values())
+
+
+def _numbers(node: Node) -> object:
+    if isinstance(node, Leaf):
+        return sorted(node.reach.items()), sorted(node.gain.items())
+    return node.ids, tuple(numbers(branch) for branch in node.branches)
+
+
+def remembered(name: str, length: int, compute: Callable[[], tuple[float, ...]]) -> tuple[float, ...]:
+    """The `length` values stored under `name`, or computed and stored; an unreadable entry is written anew."""
+    path = cache_directory() / "exact" / f"{name}.json"
+    with suppress(OSError, msgspec.DecodeError):
+        stored = msgspec.json.decode(path.read_bytes(), type=tuple[float, ...])
+        if len(stored) == length:
+            return stored
+    values = compute()
+    with suppress(OSError):  # a read-only home is no reason to fail
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, msgspec.json.encode(values))
+    return values

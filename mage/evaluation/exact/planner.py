@@ -1,0 +1,139 @@
+"""Planning against a hidden member: dynamic programming over beliefs, exact up to rounding.
+
+One recursion gives every figure. A belief over members goes down an episode's tree; each end turns it into the
+posterior that the next episode starts from. Best response: one member, one episode. Best memoryless: the
+prior, one episode. Bayes-optimal: the prior, all episodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import TypeAlias
+
+from mage.evaluation.exact.tree import Decision, Leaf, Node, Tree
+from mage.opponents.draws import InexactError
+
+MAX_WORK = 10_000_000
+"""Most (end, member) pairs that are looked at: about a minute on a slow core."""
+MAX_FRAMES = 700
+"""Deepest recursion, four frames to a decision; Python stops at 1000."""
+
+Belief: TypeAlias = Mapping[int, float]
+"""Probability by member; members ruled out are left out."""
+ActionProbs: TypeAlias = tuple[tuple[int, float], ...]
+"""A belief as a key: rounded, so that different ways to the same posterior meet."""
+Split: TypeAlias = tuple[float, ...]
+"""Expected score by episode, from the one at hand to the last."""
+
+
+class PlanObjective(StrEnum):
+    """What Bayes-optimal play maximises over a trial."""
+
+    LAST = "last"
+    SUM = "sum"
+
+    def weights(self, episodes: int) -> tuple[float, ...]:
+        """How much each episode counts.
+
+        >>> PlanObjective.LAST.weights(3), PlanObjective.SUM.weights(3)
+        ((0.0, 0.0, 1.0), (1.0, 1.0, 1.0))
+        """
+        early = 0.0 if self is PlanObjective.LAST else 1.0
+        return (early,) * (episodes - 1) + (1.0,)
+
+
+class Planner:
+    """Plays to maximise the scores of the episodes weighted by `objective`, one weight per episode.
+
+    Among plays that are equal in this, the one with the larger plain sum is taken, then the first legal action:
+    so `value` is one example where several plays are optimal, and always the same one.
+    """
+
+    def __init__(self, trees: Sequence[Tree], prior: Belief, objective: Sequence[float]) -> None:
+        self._trees = trees
+        self._objective = tuple(objective)
+        self._values: dict[tuple[int, ActionProbs], Split] = {}
+        self._choices: dict[tuple[int, ActionProbs, int], int] = {}
+        self._work = 0
+        self.prior = normalised(prior)
+        if len(objective) * (4 * max(map(_depth, trees)) + 1) > MAX_FRAMES:
+            raise InexactError(f"{len(objective)} episodes of this length are too long a trial to plan exactly")
+
+    def start(self) -> Split:
+        """Expected scores of a whole trial."""
+        return self.value(0, self.prior)
+
+    def value(self, episode: int, belief: Belief) -> Split:
+        """Expected scores from the start of `episode` on, under optimal play."""
+        if episode == len(self._objective):
+            return ()
+        key = (episode, _odds(belief))
+        if key not in self._values:
+            self._values[key] = self._sum(episode, self._trees[episode], belief)
+        return self._values[key]
+
+    def choose(self, episode: int, node: Decision, belief: Belief) -> int:
+        """The place, among the legal actions of a decision, of the best one."""
+        key = (episode, _odds(belief), id(node))  # nodes live as long as the trees, so their ids are their own
+        if key not in self._choices:
+            ranks = [self._rank(episode, self._sum(episode, seen, belief)) for seen in node.branches]
+            self._choices[key] = ranks.index(max(ranks))
+        return self._choices[key]
+
+    def _sum(self, episode: int, branches: Tree, belief: Belief) -> Split:
+        splits = [self._look(episode, node, belief) for node in branches.values()]
+        return tuple([sum(values) for values in zip(*splits, strict=True)])
+
+    def _look(self, episode: int, node: Node, belief: Belief) -> Split:
+        """Scores from `node` on, times the probability of coming here under `belief`."""
+        if isinstance(node, Leaf):
+            return self._end(episode, node, belief)
+        within = {m: p for m, p in belief.items() if m in node.members}
+        if not within:
+            return (0.0,) * (len(self._objective) - episode)
+        return max(
+            (self._sum(episode, seen, within) for seen in node.branches), key=lambda split: self._rank(episode, split)
+        )
+
+    def _end(self, episode: int, leaf: Leaf, belief: Belief) -> Split:
+        self._work += len(belief)
+        if self._work > MAX_WORK:
+            raise InexactError(f"planning {len(self._objective)} episodes against this pool takes too long")
+        score = sum([p * leaf.gain[m] for m, p in belief.items() if m in leaf.gain])
+        after = posterior(leaf, belief)
+        mass = sum(after.values())
+        if mass == 0:
+            return (0.0,) * (len(self._objective) - episode)
+        rest = self.value(episode + 1, normalised(after))
+        return (score, *[mass * later for later in rest])
+
+    def _rank(self, episode: int, split: Split) -> tuple[float, float]:
+        weighted = sum([w * s for w, s in zip(self._objective[episode:], split, strict=True)])
+        return round(weighted, 10), round(sum(split), 10)
+
+
+def posterior(leaf: Leaf, belief: Belief) -> dict[int, float]:
+    """Prior times likelihood, not normalised."""
+    return {m: p * leaf.reach[m] for m, p in belief.items() if m in leaf.reach}
+
+
+def best_value(tree: Tree, belief: Belief) -> float:
+    """The most that one episode alone can give against `belief`: best response, or best memoryless play."""
+    return Planner([tree], belief, [1.0]).start()[0]
+
+
+def normalised(belief: Belief) -> Belief:
+    """The same odds, adding up to one."""
+    total = sum(belief.values())
+    return {m: p / total for m, p in belief.items()}
+
+
+def _odds(belief: Belief) -> ActionProbs:
+    return tuple([(m, round(belief[m], 12)) for m in sorted(belief)])
+
+
+def _depth(tree: Tree) -> int:
+    """One more than the most decisions that an episode can ask for."""
+    inner = [branch for node in tree.values() if not isinstance(node, Leaf) for branch in node.branches]
+    return 1 + max(map(_depth, inner), default=0)

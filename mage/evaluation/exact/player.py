@@ -1,0 +1,109 @@
+"""The Bayes-optimal player: it knows the pool, watches the opponent, and plays the exact plan; and one who forgets.
+
+It learns from the keys of its own decisions and from what its seat is told after an episode, compared as whole
+values with those the rules can produce: nothing is parsed, and nothing is seen that an agent would not see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mage.errors import ConfigError, PlayError
+from mage.evaluation.exact.planner import Belief, Planner, PlanObjective, normalised, posterior
+from mage.evaluation.exact.pool import checked, load_pool
+from mage.evaluation.exact.tree import Decision, Leaf, Node, Tree
+from mage.types import AgentInfo, Observation, Reply, Task
+
+
+class BayesPlayer:
+    """An agent for one trial. Planners may be shared: they hold no state of a trial."""
+
+    def __init__(self, planner: Planner, trees: Sequence[Tree], name: str) -> None:
+        self.info = AgentInfo(name, None, None)
+        self._planner = planner
+        self._trees = trees
+        self._belief = planner.prior
+        self._next: Tree = trees[0]
+        """What may be seen next."""
+
+    async def act(self, observation: Observation) -> Reply:
+        node = self._see(False, observation.key)
+        assert isinstance(node, Decision)
+        place = self._choose(observation.episode, node)
+        self._next = node.branches[place]
+        return Reply(observation.actions[observation.ids.index(node.ids[place])], "", ())
+
+    async def reflect(self, outcome: Observation) -> Reply | None:
+        leaf = self._see(True, outcome.text)
+        assert isinstance(leaf, Leaf)
+        self._belief = self._learned(leaf)
+        self._next = self._trees[outcome.episode + 1]
+        return None
+
+    def memory(self) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
+        return (), ()
+
+    def _choose(self, episode: int, node: Decision) -> int:
+        return self._planner.choose(episode, node, self._belief)
+
+    def _learned(self, leaf: Leaf) -> Belief:
+        return normalised(posterior(leaf, self._belief))
+
+    def _see(self, over: bool, what: str) -> Node:
+        node = self._next.get((over, what))
+        expected = () if node is None else node.reach if isinstance(node, Leaf) else node.members
+        if node is None or not any(member in expected for member in self._belief):
+            raise PlayError(f"the opponent is nobody of the pool that {self.info.name} knows: {what!r} cannot happen")
+        return node
+
+
+class MemorylessPlayer(BayesPlayer):
+    """Plays every episode as if there were no other: the best memoryless play, and the control of the Bayes player."""
+
+    def __init__(self, planners: Sequence[Planner], trees: Sequence[Tree], name: str) -> None:
+        super().__init__(planners[0], trees, name)
+        self._planners = planners
+
+    def _choose(self, episode: int, node: Decision) -> int:
+        return self._planners[episode].choose(0, node, self._belief)
+
+    def _learned(self, leaf: Leaf) -> Belief:
+        return self._planner.prior
+
+
+class BayesAgentFactory:
+    """Seats Bayes-optimal players who know `opponents` and their weights; one plan serves all trials alike."""
+
+    def __init__(self, opponents: Sequence[tuple[str, float]], objective: PlanObjective) -> None:
+        self._opponents = tuple(opponents)
+        self._objective = objective
+        self._plans: dict[tuple[str, int, int], tuple[Planner, tuple[Tree, ...]]] = {}
+
+    def __call__(self, task: Task, sibling: int) -> BayesPlayer:
+        if task.replay_deal or task.early_stop:
+            raise ConfigError("Bayes-optimal play needs fresh deals and whole trials: no replay_deal, no early_stop")
+        key = (task.world, task.seat, task.episodes)
+        if key not in self._plans:
+            self._plans[key] = self._plan(*key)
+        return BayesPlayer(*self._plans[key], f"bayes-{self._objective}")
+
+    def _plan(self, game: str, seat: int, episodes: int) -> tuple[Planner, tuple[Tree, ...]]:
+        pool = load_pool(game, checked(game, self._opponents, seat, episodes), seat)
+        trees = pool.trees(episodes)
+        return Planner(trees, pool.prior, self._objective.weights(episodes)), trees
+
+
+class MemorylessAgentFactory:
+    """Seats players who know `opponents` and their weights and remember no other episode; plans are shared."""
+
+    def __init__(self, opponents: Sequence[tuple[str, float]]) -> None:
+        self._opponents = tuple(opponents)
+        self._plans: dict[tuple[str, int, int], tuple[tuple[Planner, ...], tuple[Tree, ...]]] = {}
+
+    def __call__(self, task: Task, sibling: int) -> MemorylessPlayer:
+        key = (task.world, task.seat, task.episodes)
+        if key not in self._plans:
+            pool = load_pool(task.world, checked(task.world, self._opponents, task.seat, task.episodes), task.seat)
+            trees = pool.trees(task.episodes)
+            self._plans[key] = tuple(Planner([tree], pool.prior, [1.0]) for tree in trees), trees
+        return MemorylessPlayer(*self._plans[key], "best-memoryless")

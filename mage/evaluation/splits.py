@@ -1,0 +1,279 @@
+"""Splits: named, hashed sets of opponents, shipped or a user's own. What is held out is refused in training.
+
+A split is a JSON file with its game, its members and the SHA-256 of both. Reports carry the hash, so that two
+figures on "the same" split can be told apart when they are not. Shipped ones lie in `mage/splits` and go by their
+name, a user's own by the path of its file, which `write_split` makes; a file is called as its split is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from functools import cache
+from importlib import resources
+from inspect import signature
+from pathlib import Path
+
+import msgspec
+
+from mage.errors import ConfigError, RecordError, listing
+from mage.files import write_atomically
+from mage.opponents.registry import check_opponent
+from mage.opponents.scripts import MixtureScope
+from mage.spec import Spec, parse_spec, whole
+from mage.worlds.openspiel.game import load_game
+from mage.worlds.openspiel.openings import without_opening
+from mage.worlds.openspiel.worded import GAMES
+
+_ENDING = ".json"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+"""Names are parts of file names and of the keys of metrics."""
+
+
+class SplitKind(StrEnum):
+    """What a split asks of an agent."""
+
+    SEEN = "seen"
+    """Nothing new: free to be trained against, and met in training where a recipe names them."""
+    PARAMETERS = "unseen parameters"
+    """Other members of a family that is trained against."""
+    FAMILIES = "unseen families"
+    """Players of kinds that no shipped recipe for the game's usual population trains against."""
+    HARDER = "harder"
+    """Players who are harder to read or to beat: noise, longer memory, more search."""
+    REWORDED = "reworded"
+    """Players trained against, in the same game with other names for everything."""
+    SWITCHING = "switching"
+    """Players trained against who turn into another one at an episode that nobody announces."""
+
+
+class Split(msgspec.Struct, frozen=True):
+    """A set of opponents to judge by."""
+
+    name: str
+    description: str
+    world: str
+    members: tuple[str, ...]
+    held_out: bool
+    """Training against a member is refused."""
+    pool: str
+    """The split whose members a player may expect: exact references are against it. Its own name, as a rule."""
+    sha256: str
+    kind: SplitKind = SplitKind.SEEN
+    episodes: int | None = None
+    """How many episodes a trial has; None leaves it to whoever judges."""
+
+
+def fingerprint(game: str, members: tuple[str, ...], episodes: int | None = None) -> str:
+    """The hash of what a split is made of.
+
+    >>> fingerprint("rps", ("uniform",)) == fingerprint("rps", ("uniform",))
+    True
+    """
+    parts = [game, members] if episodes is None else [game, members, episodes]
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+
+
+def make_split(
+    name: str,
+    description: str,
+    world: str,
+    members: tuple[str, ...],
+    *,
+    held_out: bool,
+    pool: str = "",
+    kind: SplitKind | None = None,
+    episodes: int | None = None,
+) -> Split:
+    """A split with canonical member specs and its hash; whom one holds out is of an unseen family unless told."""
+    canonical = tuple(str(parse_spec(m)) for m in members)
+    world = str(parse_spec(world))
+    return Split(
+        name=name,
+        description=description,
+        world=world,
+        members=canonical,
+        held_out=held_out,
+        pool=pool or name,
+        sha256=fingerprint(world, canonical, episodes),
+        kind=kind or (SplitKind.FAMILIES if held_out else SplitKind.SEEN),
+        episodes=episodes,
+    )
+
+
+def split_names() -> list[str]:
+    """Names of the shipped splits."""
+    folder = resources.files("mage") / "splits"
+    return sorted(f.name.removesuffix(_ENDING) for f in folder.iterdir() if f.name.endswith(_ENDING))
+
+
+def is_path(name: str) -> bool:
+    """Whether a split is named by the path of a file; shipped ones go by a name alone."""
+    return name.endswith(_ENDING)
+
+
+def load_split(name: str) -> Split:
+    """A shipped split by its name or a user's own by its path, checked against its hash."""
+    return _own(Path(name)) if is_path(name) else shipped_split(name)
+
+
+@cache
+def shipped_split(name: str) -> Split:
+    """A shipped split, checked against its hash."""
+    if name not in split_names():
+        raise ConfigError(f"unknown split {name!r}; known: {listing(split_names())}; or a path{_ENDING}")
+    return _decoded((resources.files("mage") / "splits" / f"{name}{_ENDING}").read_bytes(), name)
+
+
+def pool_of(split: Split) -> Split:
+    """The split whose members a player may expect."""
+    return split if split.pool == split.name else load_split(split.pool)
+
+
+def write_split(
+    path: str | Path,
+    world: str,
+    members: Sequence[str],
+    *,
+    description: str = "",
+    held_out: bool = False,
+    pool: str = "",
+    kind: str = "",
+    episodes: int | None = None,
+) -> Split:
+    """Write a split of one's own, checked and hashed; a file that holds another split already is left alone."""
+    path = Path(path)
+    _check_name(path)
+    split = make_split(
+        path.stem,
+        description,
+        world,
+        tuple(members),
+        held_out=held_out,
+        pool=pool,
+        kind=_kind(kind) if kind else None,
+        episodes=None if episodes is None else whole("episodes", episodes, 1),
+    )
+    check_split(_located(split, path), range(load_game(split.world).num_seats))
+    content = to_json(split)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.read_bytes() != content:
+            raise RecordError(f"{path} holds something else already; delete it or give the split another name")
+        write_atomically(path, content)
+    except OSError as error:
+        raise RecordError(f"cannot write {path}: {error.strerror or error}") from None
+    return split
+
+
+def to_json(split: Split) -> bytes:
+    """The split as it is written to a file."""
+    return msgspec.json.format(msgspec.json.encode(split), indent=1) + b"\n"
+
+
+def files_of(names: Iterable[str]) -> dict[str, bytes]:
+    """What the files of a user's own splits, and of their pools, hold, by file name."""
+    found: dict[str, bytes] = {}
+    for name in filter(is_path, names):
+        for path in filter(is_path, (name, load_split(name).pool)):
+            content = Path(path).read_bytes()
+            if found.setdefault(Path(path).name, content) != content:
+                raise ConfigError(f"there are two splits called {Path(path).stem!r}; give one of them another name")
+    return found
+
+
+def check_split(split: Split, seats: Sequence[int]) -> None:
+    """Fail now, with one line, on a split that the given seats could not be judged by."""
+    game, pool = load_game(split.world), pool_of(split)
+    if not split.members or len(set(split.members)) < len(split.members):
+        raise ConfigError(f"the split {split.name!r} needs at least one member, and each of them once")
+    if pool.world != split.world or not set(split.members) <= set(pool.members):
+        raise ConfigError(f"the split {split.name!r}: its pool {pool.name!r} has another game or lacks some members")
+    for seat in seats:
+        if seat >= game.num_seats:
+            raise ConfigError(f"the split {split.name!r}: {game.spec} has seats 0 to {game.num_seats - 1}, not {seat}")
+        for other in set(range(game.num_seats)) - {seat}:
+            for member in split.members:
+                check_opponent(member, game, other)
+
+
+def refuse_held_out(game: str, members: tuple[str, ...], named: Sequence[Split] = ()) -> None:
+    """Fail when a member to train against in `game`, whatever its parameters, is held out, or the game's words are.
+
+    Asked are the shipped splits and those that a recipe has `named`; files that it does not name are not known.
+    """
+    training = {str(spec) for member in members for spec in _everyone(parse_spec(member))}
+    for split in (*map(load_split, split_names()), *named):
+        if not split.held_out or parse_spec(split.world).name != parse_spec(game).name:
+            continue
+        if split.kind is SplitKind.REWORDED:  # its players are not held out, its words are
+            if _wording(split.world) == _wording(game):
+                raise ConfigError(
+                    f"game = {game}: its words are held out by the split {split.name!r}; train with others"
+                )
+            continue
+        caught = sorted(training & {str(parse_spec(member)) for member in split.members})
+        if caught:
+            raise ConfigError(
+                f"population.members: {caught[0]!r} is held out by the split {split.name!r}; train without it"
+            )
+
+
+def _everyone(spec: Spec) -> list[Spec]:
+    """A member, and who is met on the way: a switch is each of its members for whole episodes, as a mixture may be."""
+    is_whole = spec.name == "mixture" and str(spec.named.get("each", MixtureScope.MOVE)) != MixtureScope.MOVE
+    inner = spec.args if spec.name == "switch" or is_whole else ()
+    return [spec, *(other for member in inner if isinstance(member, Spec) for other in _everyone(member))]
+
+
+def _wording(game: str) -> object:
+    """The seed of a game's words; None where they are the usual ones."""
+    spec = without_opening(parse_spec(game))
+    if spec.name not in GAMES:
+        return spec.named.get("reworded")
+    return signature(GAMES[spec.name]).bind(*spec.args, **spec.named).arguments.get("reworded")
+
+
+def _kind(word: str) -> SplitKind:
+    if word not in list(SplitKind):
+        raise ConfigError(f"unknown kind of split {word!r}; known: {listing(list(SplitKind))}")
+    return SplitKind(word)
+
+
+def _own(path: Path) -> Split:
+    """Read anew each time: a file may change while a process lives."""
+    _check_name(path)
+    try:
+        split = _decoded(path.read_bytes(), str(path))
+    except OSError as error:
+        raise ConfigError(f"the split {str(path)!r} cannot be read: {error.strerror or error}") from None
+    if split.name != path.stem:
+        raise ConfigError(f"the split in {path} is called {split.name!r}; a file is called as its split is")
+    return _located(split, path)
+
+
+def _located(split: Split, path: Path) -> Split:
+    """A split whose pool can be loaded from anywhere: one beside its file goes by its path."""
+    beside = path.with_name(f"{split.pool}{_ENDING}")
+    is_beside = split.pool != split.name and beside.is_file()
+    return msgspec.structs.replace(split, pool=str(beside)) if is_beside else split
+
+
+def _check_name(path: Path) -> None:
+    if path.suffix != _ENDING or not _NAME.fullmatch(path.stem) or path.stem in split_names():
+        raise ConfigError(
+            f"{str(path)!r} cannot be the file of a split; it ends in {_ENDING}, and its name has letters, digits, '-' "
+            "and '_' and is not that of a shipped split"
+        )
+
+
+def _decoded(content: bytes, name: str) -> Split:
+    try:
+        split = msgspec.json.decode(content, type=Split)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RecordError(f"the split {name!r} cannot be read: {error}") from None
+    if fingerprint(split.world, split.members, split.episodes) != split.sha256:
+        raise RecordError(f"the split {name!r} was changed: its members do not have the hash {split.sha256[:12]}…")
+    return split

@@ -1,0 +1,165 @@
+"""Judging an agent on a split: the same tasks with its memory and without, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from mage.errors import PlayError
+from mage.evaluation.exact import References, references
+from mage.evaluation.splits import Split, SplitKind, pool_of
+from mage.evaluation.suite.metrics import TrialMetrics, gained, mean_scores, metrics
+from mage.evaluation.suite.regret import exploitation, regret
+from mage.protocols import AgentFactory, World
+from mage.rollout.group import Job, play_trials
+from mage.seeds import derive
+from mage.stats import Estimate, mean
+from mage.types import Failure, Task, Trial
+from mage.worlds.openspiel.game import load_game
+
+CONCURRENCY = 4096
+"""Most trials under way at once, unless a `Play` says otherwise."""
+
+
+class Play(Protocol):
+    """Plays the jobs of one arm of a comparison and returns their outcomes in the order of the jobs."""
+
+    async def __call__(
+        self, arm: str, world: World, jobs: Sequence[Job], make_agent: AgentFactory
+    ) -> list[Trial | Failure]:
+        """`arm` names the way in which the jobs are played, such as `agent` or `control`."""
+
+
+async def play_all(arm: str, world: World, jobs: Sequence[Job], make_agent: AgentFactory) -> list[Trial | Failure]:
+    """The usual `Play`: all at once, in memory."""
+    return [outcome async for outcome in play_trials(world, jobs, make_agent, concurrency=CONCURRENCY)]
+
+
+class SplitReport(msgspec.Struct, frozen=True):
+    """An agent judged on a split, beside its control and the exact references."""
+
+    split: str
+    kind: SplitKind
+    sha256: str
+    world: str
+    members: tuple[str, ...]
+    episodes: int
+    seats: tuple[int, ...]
+    num_trials: int
+    tasks: tuple[tuple[int, int, int], ...]
+    """By trial: the place of its opponent in `members`, its seat, and its number among those that share both. Trials
+    of two agents with the same key, split and seed are the same task."""
+    failures: int
+    """Trials that could not be played, with memory or without; they are left out on both sides."""
+    agent: TrialMetrics
+    control: TrialMetrics
+    """The same weights and tasks with memory `none`: what a second chance alone gives."""
+    over_control: Estimate
+    """Adaptation minus the control's, paired by trial: the evidence of adaptation."""
+    by_member: tuple[tuple[str, tuple[Estimate, ...]], ...]
+    """score@k against each member; one trial alone has no interval."""
+    exploitation: Estimate | None
+    """The share of what could be gained over equilibrium that was gained in the last episode."""
+    exploitation_by_member: tuple[tuple[str, Estimate | None], ...]
+    """The same against each member; None where nothing can be gained, or an exact value is missing."""
+    regret: Estimate | None
+    """The limit minus the last score."""
+    references: tuple[tuple[int, References], ...]
+    """Exact values by seat."""
+
+
+def evaluation_tasks(split: Split, *, episodes: int, seats: Sequence[int], trials: int, seed: int) -> list[Task]:
+    """The tasks of a split: every member, every seat, `trials` times; the same whenever the arguments are.
+
+    A seat that training takes more often counts once: to play the same tasks again would prove nothing more.
+    """
+    num_others = load_game(split.world).num_seats - 1
+    return [
+        Task(
+            world=split.world,
+            opponents=(member,) * num_others,
+            seat=seat,
+            seed=derive(seed, split.name, member, seat, trial),
+            episodes=episodes,
+            replay_deal=False,
+            early_stop=False,
+            max_turns=1000,
+        )
+        for member in split.members
+        for seat in dict.fromkeys(seats)
+        for trial in range(trials)
+    ]
+
+
+async def evaluate_split(
+    world: World,
+    agent: AgentFactory,
+    control: AgentFactory,
+    split: Split,
+    tasks: Sequence[Task],
+    *,
+    play: Play = play_all,
+) -> SplitReport:
+    """Play the tasks twice, with memory and without, and report both; the arms are `agent` and `control`."""
+    jobs = [(task, 0) for task in tasks]
+    with_memory = await play("agent", world, jobs, agent)
+    trials, controls = complete(with_memory, await play("control", world, jobs, control))
+    seats = tuple(sorted({task.seat for task in tasks}))
+    exact = references_of(split, seats, tasks[0].episodes)
+    by_member = [(member, found) for member in split.members if (found := against(member, trials))]
+    return SplitReport(
+        split=split.name,
+        kind=split.kind,
+        sha256=split.sha256,
+        world=split.world,
+        members=split.members,
+        episodes=tasks[0].episodes,
+        seats=seats,
+        num_trials=len(trials),
+        tasks=keys(split, tasks, trials),
+        failures=len(tasks) - len(trials),
+        agent=metrics(trials),
+        control=metrics(controls),
+        over_control=mean([gained(t) - gained(c) for t, c in zip(trials, controls, strict=True)]),
+        by_member=tuple((member, mean_scores(found)) for member, found in by_member),
+        exploitation=exploitation(trials, dict(exact)),
+        exploitation_by_member=tuple((member, exploitation(found, dict(exact))) for member, found in by_member),
+        regret=regret(trials, dict(exact)),
+        references=exact,
+    )
+
+
+def complete(*arms: Sequence[Trial | Failure]) -> list[list[Trial]]:
+    """The trials of each arm, without the tasks that failed in any: what is left is paired."""
+    failures = [o for arm in arms for o in arm if isinstance(o, Failure)]
+    rows = [row for row in zip(*arms, strict=True) if not any(isinstance(o, Failure) for o in row)]
+    if not rows:
+        why = f"; the first failure is {failures[0].error}: {failures[0].message}" if failures else ""
+        raise PlayError(f"none of {len(arms[0])} tasks could be played{why}")
+    return [[o for o in arm if isinstance(o, Trial)] for arm in zip(*rows, strict=True)]
+
+
+def keys(split: Split, tasks: Sequence[Task], trials: Sequence[Trial]) -> tuple[tuple[int, int, int], ...]:
+    """By trial: the place of its opponent among the members, its seat, and its number among the tasks with both."""
+    places = {member: place for place, member in enumerate(split.members)}
+    numbers: dict[tuple[int, int], int] = {}
+    found: dict[Task, tuple[int, int, int]] = {}
+    for task in tasks:
+        cell = (places[task.opponents[0]] if task.opponents else 0, task.seat)
+        numbers[cell] = number = numbers.get(cell, -1) + 1
+        found[task] = (*cell, number)
+    return tuple(found[trial.task] for trial in trials)
+
+
+def against(member: str, trials: Sequence[Trial]) -> list[Trial]:
+    """The trials in which a member sat opposite."""
+    return [t for t in trials if member in t.task.opponents]
+
+
+def references_of(split: Split, seats: Sequence[int], episodes: int) -> tuple[tuple[int, References], ...]:
+    """The exact values for each seat against whom a player may expect in this split."""
+    members = pool_of(split).members
+    pool = [(member, 1.0 / len(members)) for member in members]
+    return tuple((seat, references(split.world, pool, seat, episodes)) for seat in seats)

@@ -1,0 +1,158 @@
+"""What is measured on a set of trials: scores, results, second chances, cost and health."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import comb
+
+import msgspec
+
+from mage.credit.steps import agent_turns
+from mage.evaluation.suite.recovery import Recovery, recovery
+from mage.stats import Estimate, Verdict, mean, proportion, verdict
+from mage.types import Ending, Trial
+
+
+class OutcomeRates(msgspec.Struct, frozen=True):
+    """How the trials ended in one episode."""
+
+    win: Estimate
+    draw: Estimate
+    loss: Estimate
+
+
+class PassAtK(msgspec.Struct, frozen=True):
+    """pass@k: how many trials are won at least once in their first k episodes, beside what luck alone gives."""
+
+    solved: Estimate
+    independent: Estimate | None
+    """The same if every episode were an independent repetition of the first; None where a member was met from a seat
+    in fewer than k trials."""
+    over_independent: Estimate | None
+    """The difference, paired by trial."""
+
+
+class TrialMetrics(msgspec.Struct, frozen=True):
+    """What one agent did on one set of tasks."""
+
+    scores: tuple[Estimate, ...]
+    """score@k: the mean score of episode k, for every k, no early stop."""
+    scores_by_trial: tuple[tuple[float, ...], ...]
+    """The scores themselves, in the order of the report's `tasks`: what paired differences are taken of."""
+    adaptation: Estimate
+    """score@N - score@1, paired by trial."""
+    rates: tuple[OutcomeRates, ...]
+    """Wins, draws and losses by episode."""
+    passes: tuple[PassAtK, ...]
+    """pass@k for every k."""
+    recovery: Recovery | None
+    """How scores come back after the opponent changed; None where none does."""
+    replies: int
+    """What the agent's model said, tries that could not be used included."""
+    invalid: int
+    """Replies that could not be used."""
+    truncated: int
+    """Replies that were cut short."""
+    forfeits: int
+    overflows: int
+    tokens_sampled: int
+    tokens_read: int
+    """Length of all token streams: what was read at least once."""
+
+
+def metrics(trials: Sequence[Trial]) -> TrialMetrics:
+    """Everything that is measured on a set of trials."""
+    calls = [c for t in trials for turn in agent_turns(t) for c in turn.calls]
+    return TrialMetrics(
+        scores=mean_scores(trials),
+        scores_by_trial=tuple(t.scores for t in trials),
+        adaptation=mean([gained(t) for t in trials]),
+        rates=rates(trials),
+        passes=passes(trials),
+        recovery=recovery(trials),
+        replies=len(calls),
+        invalid=sum(c.problem is not None for c in calls),
+        truncated=sum(c.completion.truncated for c in calls),
+        forfeits=sum(e.result.ending is Ending.FORFEITED for t in trials for e in t.episodes),
+        overflows=sum(len(t.overflows) for t in trials),
+        tokens_sampled=sum(len(c.completion.tokens) for c in calls),
+        tokens_read=sum(len(s) for t in trials for s in t.streams),
+    )
+
+
+def mean_scores(trials: Sequence[Trial]) -> tuple[Estimate, ...]:
+    """score@k, for every k."""
+    return tuple(mean(scores) for scores in zip(*(t.scores for t in trials), strict=True))
+
+
+def gained(trial: Trial) -> float:
+    """Adaptation in one trial: the last score minus the first."""
+    return trial.scores[-1] - trial.scores[0]
+
+
+def verdicts(trial: Trial) -> tuple[Verdict, ...]:
+    """How each episode ended for the task's seat."""
+    return tuple(verdict(episode.result.returns, trial.task.seat) for episode in trial.episodes)
+
+
+def rates(trials: Sequence[Trial]) -> tuple[OutcomeRates, ...]:
+    """Shares of wins, draws and losses in every episode."""
+
+    def share(of: Verdict, ended: Sequence[Verdict]) -> Estimate:
+        return proportion(ended.count(of), len(ended))
+
+    by_episode = zip(*map(verdicts, trials), strict=True)
+    return tuple(
+        OutcomeRates(*(share(of, ended) for of in (Verdict.WIN, Verdict.DRAW, Verdict.LOSS))) for ended in by_episode
+    )
+
+
+def passes(trials: Sequence[Trial]) -> tuple[PassAtK, ...]:
+    """pass@k for every k, beside its value if every episode were an independent repetition of the first.
+
+    Repetition is taken member by member and seat by seat, then averaged over the trials: against some opponents the
+    first episode is always won, against others never, and repeating either changes nothing. One win rate for all of
+    them would promise repetition more than it gives.
+    """
+    wins = [[v is Verdict.WIN for v in verdicts(trial)] for trial in trials]
+    by_cell: dict[tuple[tuple[str, ...], int], list[int]] = {}
+    for place, trial in enumerate(trials):
+        by_cell.setdefault((trial.task.opponents, trial.task.seat), []).append(place)
+    found: list[PassAtK] = []
+    for k in range(1, len(wins[0]) + 1):
+        solved = [float(any(won[:k])) for won in wins]
+        estimate = proportion(sum(solved), len(solved))
+        if min(map(len, by_cell.values())) < k:
+            found.append(PassAtK(estimate, None, None))
+            continue
+        repeated = [0.0] * len(trials)
+        for places in by_cell.values():
+            for place, value in zip(places, in_k_draws([wins[place][0] for place in places], k), strict=True):
+                repeated[place] = value
+        over = mean([a - b for a, b in zip(solved, repeated, strict=True)])
+        found.append(PassAtK(estimate, _share(mean(repeated)), over))
+    return tuple(found)
+
+
+def in_k_draws(wins: Sequence[bool], k: int) -> list[float]:
+    """Per trial a value; their mean is the chance of a win in k independent draws, their scatter that of the mean.
+
+    The mean is the unbiased estimate of Chen et al. (2021), the share of the sets of k trials that hold a win; putting
+    the observed rate into 1 - (1 - p)^k would be too low. Each value is its first-order (Hájek) projection.
+
+    >>> in_k_draws([True, True, False, False], 1)
+    [1.0, 1.0, 0.0, 0.0]
+    >>> [round(value, 4) for value in in_k_draws([True, True, False, False], 2)]
+    [1.1667, 1.1667, 0.5, 0.5]
+    """
+    num, num_lost = len(wins), len(wins) - sum(wins)
+    whole = 1 - comb(num_lost, k) / comb(num, k)
+    if_lost = 1 - comb(max(num_lost - 1, 0), k - 1) / comb(num - 1, k - 1)
+    return [whole + k * ((1.0 if won else if_lost) - whole) for won in wins]
+
+
+def _share(estimate: Estimate) -> Estimate:
+    """An estimate of a share, its interval held within 0 and 1."""
+    if estimate.low is None or estimate.high is None:
+        return estimate
+    return Estimate(estimate.value, max(0.0, estimate.low), min(1.0, estimate.high))

@@ -1,0 +1,135 @@
+"""Does a reflection say what kind of player sits opposite? A plain matcher of words, held against chance.
+
+Each family of opponents has phrases by which people call it; a reflection names the family if one of them is in it,
+whatever else it says. That is crude on purpose: anyone can check a verdict by reading. A note that mentions everything
+names every family, so the share is held against the same notes and the opponents of the other trials.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from mage.evaluation.exact.enumerate import present
+from mage.spec import parse_spec
+from mage.stats import Estimate, clustered_proportion, mean
+from mage.types import Task, Trial
+
+_LAST = r"(?:my|your|the|its|their|our|own) (?:own )?(?:last|previous)"
+_CELLS = r"(?:cent\w+|corner\w*|edge\w*|diagonal\w*)"
+
+PHRASES: Mapping[str, tuple[str, ...]] = {
+    "aggressive": (r"aggressive\w*", r"reckless\w*", r"loose", r"bluff\w*", r"bets? (?:a lot|often|with any\w*)"),
+    "always": (
+        *(r"always", r"constant\w*", r"every (?:time|round|turn)", r"never changes?", r"fixed"),
+        *(r"(?:only|just|keeps?) (?:play|choos|bet|pass|us)\w*", r"the same (?:move|action|choice|thing)"),
+    ),
+    "automaton": (r"automat\w*", r"machine", r"states?"),
+    "beat-last": (rf"(?:beats?|counters?|defeats?) {_LAST}", r"(?:beats?|counters?) what (?:i|you) (?:just )?played"),
+    "cfr": (r"equilibrium", r"nash", r"gto", r"unexploitable", r"balanced", r"optimal\w*"),
+    "conservative": (
+        *(r"conservative\w*", r"cautious\w*", r"careful\w*", r"passive\w*", r"tight", r"timid\w*"),
+        *(r"only bets? (?:with|when|if)", r"folds? (?:a lot|often|unless|almost)"),
+    ),
+    "copy": (
+        *(r"cop(?:y|ies|ied|ying)", r"mimic\w*", r"mirror\w*", r"imitat\w*", r"tit.for.tat"),
+        rf"(?:plays?|repeats?|follows?) {_LAST} (?:move|action|choice|play)",
+    ),
+    "cycle": (r"cycl\w*", r"rotat\w*", r"in (?:order|turn|sequence)", r"sequence", r"one after (?:the|an)other"),
+    "intermediate": (r"intermediate", r"moderate\w*", r"medium", r"in between", r"average"),
+    "lose-to-last": (rf"loses? (?:to|against) {_LAST}", r"loses? to what (?:i|you) (?:just )?played"),
+    "mcts": (r"search\w*", r"looks? ahead", r"monte carlo", r"plans? ahead"),
+    "memory-one": (
+        rf"(?:react|respond|repl|answer|depend|base)\w* (?:to|on) {_LAST}",
+        r"(?:react|respond)s? to (?:me|my|you|your)",
+    ),
+    "minimax": (r"perfect\w*", r"optimal\w*", r"unbeatable", r"never (?:loses?|errs?)", r"minimax"),
+    "mixture": (r"mix\w*", r"sometimes", r"varies", r"now and then"),
+    "preferred": (
+        rf"(?:prefers?|likes?|favou?rs?|takes?|goes for|starts? (?:in|with)) (?:the )?{_CELLS}",
+        *(r"fixed order", r"first (?:free|empty|open) (?:cell|square|place)"),
+    ),
+    "uniform": (r"random\w*", r"unpredictable", r"uniform\w*", r"no (?:clear )?pattern"),
+    "win-stay-lose-shift": (
+        *(r"win.stay\w*", r"(?:stays?|repeats?|keeps?)\b.{0,30} (?:after|when|if)\b.{0,15} w[io]ns?"),
+        r"(?:changes?|shifts?|switch\w*|moves? on)\b.{0,30} (?:after|when|if)\b.{0,15} los\w+",
+    ),
+}
+"""By family, regular expressions for whole words in lower case; families without any cannot be named."""
+
+
+class Naming(msgspec.Struct, frozen=True):
+    """How often reflections name the family of the opponent that they are about."""
+
+    num_reflections: int
+    """Those after episodes against opponents whose family has phrases."""
+    named: Estimate
+    """The share of them that name it."""
+    by_chance: Estimate
+    """The share of pairs of a reflection and another trial's opponent at the same episode that match."""
+    over_chance: Estimate
+    """The difference, paired by trial."""
+
+
+def names(text: str, family: str) -> bool:
+    """Whether a text has one of a family's phrases.
+
+    >>> names("They ALWAYS play rock.", "always"), names("They copied me.", "cycle")
+    (True, False)
+    """
+    return _pattern(family).search(" ".join(text.lower().split())) is not None
+
+
+def family_of(task: Task, episode: int) -> str | None:
+    """The family of the opponent in an episode, as it is named; None where it has no phrases or there are several."""
+    if len(task.opponents) != 1:
+        return None
+    name = _name(task.opponents[0], episode)
+    return name if name in PHRASES else None
+
+
+def naming(trials: Sequence[Trial]) -> Naming | None:
+    """How often reflections name the true family; None where fewer than two trials have one that can be named."""
+    shares: list[tuple[float, float]] = []
+    num_reflections = 0
+    counts: dict[int, Counter[str]] = {}
+    for episode in range(max((len(t.reflections) for t in trials), default=0)):
+        counts[episode] = Counter(f for t in trials if (f := family_of(t.task, episode)) is not None)
+    for trial in trials:
+        pairs = [
+            _matched(turn.action or "", family, counts[episode])
+            for episode, turn in enumerate(trial.reflections)
+            if (family := family_of(trial.task, episode)) is not None and counts[episode].total() > 1
+        ]
+        if pairs:
+            num_reflections += len(pairs)
+            shares.append((sum(hit for hit, _ in pairs) / len(pairs), sum(luck for _, luck in pairs) / len(pairs)))
+    if len(shares) < 2:
+        return None
+    return Naming(
+        num_reflections=num_reflections,
+        named=clustered_proportion([hit for hit, _ in shares], num_reflections),
+        by_chance=mean([luck for _, luck in shares]),
+        over_chance=mean([hit - luck for hit, luck in shares]),
+    )
+
+
+def _matched(text: str, family: str, counts: Counter[str]) -> tuple[float, float]:
+    """Whether a text names its own family, and the share of the other trials whose family it names."""
+    own = float(names(text, family))
+    everyone = sum(count for other, count in counts.items() if names(text, other))
+    return own, (everyone - own) / (counts.total() - 1)
+
+
+@lru_cache(maxsize=4096)
+def _name(spec: str, episode: int) -> str:
+    return present(parse_spec(spec), episode).name
+
+
+@lru_cache(maxsize=64)
+def _pattern(family: str) -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{'|'.join(PHRASES[family])})\b")

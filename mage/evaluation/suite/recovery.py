@@ -1,0 +1,72 @@
+"""How long an agent takes to come back after its opponent changed without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import copysign
+
+import msgspec
+
+from mage.evaluation.exact.enumerate import switches
+from mage.stats import ROUNDING, Estimate, mean
+from mage.types import Trial
+
+SHARE = 0.9
+"""How much of the score before the switch must be there again."""
+
+
+class Recovery(msgspec.Struct, frozen=True):
+    """Scores around the first switch of each trial.
+
+    The score has recovered in the first episode with the new opponent whose mean score is at least 90 % of the mean
+    score in the last episode with the old one (110 % of it where it is negative). A player who never adapts has
+    nothing to lose and "recovers" at once: read it beside `before`.
+    """
+
+    before: Estimate
+    """Mean score in the last episode before the switch."""
+    after: tuple[Estimate, ...]
+    """Mean score in each episode after it, up to the fewest that any trial has before it ends or switches again."""
+    recovered: int | None
+    """Episodes with the new opponent that pass before the score has recovered; None if it never does."""
+    recovered_earliest: int | None
+    """The same where the 95 % interval of the difference, paired by trial, does not rule recovery out."""
+    recovered_latest: int | None
+    """The same where the interval leaves no doubt."""
+
+
+def recovery(trials: Sequence[Trial]) -> Recovery | None:
+    """Scores around the switch in the trials whose opponent changes; None where there are none."""
+    rows = [row for trial in trials if (row := _around(trial)) is not None]
+    if not rows:
+        return None
+    num_after = min(len(after) for _, after in rows)
+    before = mean([score for score, _ in rows])
+    factor = 1 - copysign(1 - SHARE, before.value)
+    gaps = [mean([after[k] - factor * score for score, after in rows]) for k in range(num_after)]
+    return Recovery(
+        before=before,
+        after=tuple(mean([after[k] for _, after in rows]) for k in range(num_after)),
+        recovered=_first([gap.value >= -ROUNDING for gap in gaps]),
+        recovered_earliest=_first([_end(gap.high, gap) >= -ROUNDING for gap in gaps]),
+        recovered_latest=_first([_end(gap.low, gap) >= -ROUNDING for gap in gaps]),
+    )
+
+
+def _around(trial: Trial) -> tuple[float, tuple[float, ...]] | None:
+    """The score before the first switch of a trial, and those from it to the next; None where there is no switch."""
+    num = len(trial.scores)
+    changes = sorted({episode for spec in trial.task.opponents for episode in switches(spec, num)})
+    if not changes:
+        return None
+    start, stop = (*changes, num)[:2]
+    return trial.scores[start - 1], trial.scores[start:stop]
+
+
+def _first(reached: Sequence[bool]) -> int | None:
+    return reached.index(True) if True in reached else None
+
+
+def _end(end: float | None, gap: Estimate) -> float:
+    """One end of an interval; one trial alone has none and is taken as it is."""
+    return gap.value if end is None else end

@@ -1,0 +1,275 @@
+"""An evaluation as tables: scores by episode beside their control, bounds and limits; results, cost and health."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from mage.evaluation.exact import shown
+from mage.evaluation.suite.evaluate import SplitReport
+from mage.evaluation.suite.metrics import OutcomeRates
+from mage.evaluation.suite.recovery import Recovery
+from mage.evaluation.suite.reflections import ReflectionReport
+from mage.evaluation.suite.regret import over_seats
+from mage.stats import Estimate
+
+_SCORES = (
+    "Fixed tasks, 95 % intervals over trials. Without memory: the control, the same player on the same tasks with "
+    "memory off. Adaptation: last minus first score; over control: minus that of the control. "
+    "Best memoryless and limit: exact, for a player who knows the pool and does not, or does, remember. Regret: limit "
+    "minus last score. Exploitation: the share gained of what the best response has over equilibrium."
+)
+_RESULTS = (
+    "Shares with 95 % intervals. pass@k: won at least once in the first k episodes. If independent: as many "
+    "repetitions of the first episode, opponent by opponent; it needs k trials of each in each seat. Without memory: "
+    "what second chances alone gave."
+)
+_SWITCHED = (
+    "Opponents change at an episode that nobody announces. Recovery: episodes lost until the mean score is back at "
+    "90 % of what it was, and the interval of that; one who never adapts has nothing to lose."
+)
+_COST = "Per trial, with memory; tokens read are counted once. Health: counts over all trials with memory."
+_REFLECTIONS = (
+    "The same tasks and seeds played four times, 95 % intervals over trials, differences paired. Removed: the agent "
+    "remembers none of its notes. Swapped: it remembers those of a trial against another opponent. History: it writes "
+    "nothing and remembers what happened. Next: in all episodes but the first. Named: notes that name the opponent's "
+    "family; by chance, that of another trial's opponent."
+)
+WIDTH = 80
+"""Of a terminal: splits that do not fit beside each other are put below."""
+_NAMES, _CELLS, _GAP = 25, 16, 2
+_MOST_EPISODES = 8
+"""Longer trials are shown by their first episodes and a few others."""
+
+Rows = Sequence[tuple[str, Sequence[str]]]
+"""The name of each row and its cells, one for each split."""
+Seconds = Mapping[str, Mapping[str, float]]
+"""By split, how long each arm took."""
+
+
+def evaluation_table(reports: Sequence[SplitReport], seconds: Seconds | None = None) -> Group:
+    """All figures in a few small tables, one column for each split: scores, results, recovery, cost and health."""
+    sections = [summary_table(reports), _results(reports)]
+    if any(report.agent.recovery for report in reports):
+        sections.append(_recoveries([report for report in reports if report.agent.recovery]))
+    sections.append(_costs(reports, seconds or {}))
+    return Group(*(part for section in sections for part in (section, Text())))
+
+
+def summary_table(reports: Sequence[SplitReport]) -> Group:
+    """Scores by episode beside their control, the bounds and the limit."""
+    rows = [
+        ("trials", [str(report.num_trials) for report in reports]),
+        *((f"score, episode {k + 1}", [_nth(report.agent.scores, k) for report in reports]) for k in _chosen(reports)),
+        ("adaptation", [interval(report.agent.adaptation) for report in reports]),
+        ("last score without memory", [interval(report.control.scores[-1]) for report in reports]),
+        ("adaptation over control", [interval(report.over_control) for report in reports]),
+        ("equilibrium", [exact(over_seats(report.references, "equilibrium")) for report in reports]),
+        ("best memoryless", [exact(over_seats(report.references, "memoryless")) for report in reports]),
+        ("limit", [exact(over_seats(report.references, "bayes_last")) for report in reports]),
+        ("best response", [exact(over_seats(report.references, "best_response_mean")) for report in reports]),
+        ("regret", [interval(report.regret) for report in reports]),
+        ("exploitation", [interval(report.exploitation) for report in reports]),
+    ]
+    return _tables("Scores", _SCORES, [report.split for report in reports], rows)
+
+
+def _results(reports: Sequence[SplitReport]) -> Group:
+    episodes = _chosen(reports)
+    rows: list[tuple[str, list[str]]] = [
+        (f"win/draw/loss, episode {k + 1}", [_nth_rates(report.agent.rates, k) for report in reports]) for k in episodes
+    ]
+    for k in sorted({1, 2, *_lasts(reports)} & set(episodes)):  # pass@1 is the share of wins
+        played = [report if k < report.episodes else None for report in reports]
+        rows += [
+            (f"pass@{k + 1} (%)", [percent(r.agent.passes[k].solved) if r else "" for r in played]),
+            ("  if independent", [percent(r.agent.passes[k].independent) if r else "" for r in played]),
+            ("  without memory", [percent(r.control.passes[k].solved) if r else "" for r in played]),
+        ]
+    return _tables("Results and second chances", _RESULTS, [report.split for report in reports], rows)
+
+
+def _recoveries(reports: Sequence[SplitReport]) -> Group:
+    found = [(report.agent.recovery, report.split) for report in reports]
+    known = [recovery for recovery, _ in found if recovery is not None]
+    rows = [
+        ("last score before", [interval(recovery.before) for recovery in known]),
+        *(
+            (f"episode {k + 1} after", [_nth(recovery.after, k) for recovery in known])
+            for k in range(max(len(recovery.after) for recovery in known))
+        ),
+        ("recovery", [_recovered(recovery) for recovery in known]),
+    ]
+    return _tables("After a switch", _SWITCHED, [split for _, split in found], rows)
+
+
+def _costs(reports: Sequence[SplitReport], seconds: Seconds) -> Group:
+    agents = [report.agent for report in reports]
+    is_model = any(agent.replies for agent in agents)
+    tokens = [
+        ("tokens sampled", [_per(r.agent.tokens_sampled, r) for r in reports]),
+        ("tokens read", [_per(r.agent.tokens_read, r) for r in reports]),
+    ]
+    replies = [
+        ("invalid/cut replies", [f"{a.invalid}/{a.truncated} of {a.replies}" for a in agents]),
+        ("forfeits/full contexts", [f"{a.forfeits}/{a.overflows}" for a in agents]),
+    ]
+    rows = [
+        *(tokens if is_model else ()),
+        ("seconds", [_seconds(r, seconds) for r in reports]),
+        *(replies if is_model else ()),
+        ("failed trials", [str(report.failures) for report in reports]),
+    ]
+    return _tables("Cost and health", _COST, [report.split for report in reports], rows)
+
+
+def reflections_table(reports: Sequence[ReflectionReport]) -> Group:
+    """The last score with an agent's own reflections, without any, with another trial's and with history instead."""
+    rows = [
+        ("trials", [str(report.num_trials) for report in reports]),
+        ("last score, own notes", [interval(report.kept[-1]) for report in reports]),
+        ("notes removed", [interval(report.removed[-1]) for report in reports]),
+        ("notes swapped", [interval(report.swapped[-1]) for report in reports]),
+        ("history instead", [interval(report.history[-1]) for report in reports]),
+        ("own over removed", [interval(report.over_removed[-1]) for report in reports]),
+        ("own over swapped", [interval(report.over_swapped[-1]) for report in reports]),
+        ("own over history", [interval(report.over_history[-1]) for report in reports]),
+        ("next, own over removed", [interval(report.next_over_removed) for report in reports]),
+        ("next, own over swapped", [interval(report.next_over_swapped) for report in reports]),
+        ("next, own over history", [interval(report.next_over_history) for report in reports]),
+        ("opponent named (%)", [percent(report.naming.named) if report.naming else "–" for report in reports]),
+        ("  by chance", [percent(report.naming.by_chance) if report.naming else "–" for report in reports]),
+        ("best memoryless", [exact(over_seats(report.references, "memoryless")) for report in reports]),
+        ("limit", [exact(over_seats(report.references, "bayes_last")) for report in reports]),
+    ]
+    return _tables("What reflections do", _REFLECTIONS, [report.split for report in reports], rows)
+
+
+def _tables(title: str, caption: str, splits: Sequence[str], rows: Rows) -> Group:
+    """As many tables as the splits need to fit the width."""
+    tables: list[Table] = []
+    start = 0
+    while start < len(splits):
+        stop, width = start, _NAMES
+        while stop < len(splits) and (stop == start or width + _column(splits[stop]) <= WIDTH):
+            width += _column(splits[stop])
+            stop += 1
+        tables.append(_table(title if not start else None, splits[start:stop], [(n, c[start:stop]) for n, c in rows]))
+        start = stop
+    return Group(*tables, Text(caption, "italic dim"))
+
+
+def _table(title: str | None, splits: Sequence[str], rows: Rows) -> Table:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+    table.add_column("", no_wrap=True, min_width=_NAMES)
+    for split in splits:
+        table.add_column(split, justify="right", no_wrap=True)
+    for name, cells in rows:
+        if any(cells):
+            table.add_row(name, *cells)
+    return table
+
+
+def _column(split: str) -> int:
+    """The width of a split's column and the gap before it."""
+    return max(len(split), _CELLS) + _GAP
+
+
+def _nth(scores: Sequence[Estimate], k: int) -> str:
+    return interval(scores[k]) if k < len(scores) else ""
+
+
+def _chosen(reports: Sequence[SplitReport]) -> list[int]:
+    """The episodes that are shown, from 0: all of a short trial, some of a long one, and every last one."""
+    num = max(report.episodes for report in reports)
+    if num <= _MOST_EPISODES:
+        return list(range(num))
+    return sorted({0, 1, 2, *(num * part // 5 - 1 for part in range(1, 6)), *_lasts(reports)})
+
+
+def _lasts(reports: Sequence[SplitReport]) -> set[int]:
+    return {report.episodes - 1 for report in reports}
+
+
+def _nth_rates(rates: Sequence[OutcomeRates], k: int) -> str:
+    if k >= len(rates):
+        return ""
+    shares = (rates[k].win, rates[k].draw, rates[k].loss)
+    return "/".join(f"{100 * share.value:.0f}" for share in shares) + " %"
+
+
+def _per(total: float, report: SplitReport) -> str:
+    """A total per trial, in as many digits as say something."""
+    share = total / report.num_trials
+    return f"{share:,.0f}" if share >= 100 else f"{share:.3g}"
+
+
+def _seconds(report: SplitReport, seconds: Seconds) -> str:
+    taken = seconds.get(report.split, {}).get("agent")
+    return "–" if taken is None else _per(taken, report)
+
+
+def _recovered(recovery: Recovery) -> str:
+    """Episodes lost, with the interval of that.
+
+    >>> half = Estimate(0.5, 0.4, 0.6)
+    >>> _recovered(Recovery(half, (half,), 0, 0, None))
+    '0 (0 to >0)'
+    """
+    earliest, num, latest = (
+        f">{len(recovery.after) - 1}" if episodes is None else str(episodes)
+        for episodes in (recovery.recovered_earliest, recovery.recovered, recovery.recovered_latest)
+    )
+    return f"{num} ({earliest} to {latest})"
+
+
+def percent(estimate: Estimate | None) -> str:
+    """A share in percent and the ends of its interval, which near 0 and 100 reaches further to one side.
+
+    >>> percent(Estimate(1.0, 0.912, 1.0)), percent(Estimate(1.0, None, None)), percent(None)
+    ('100 (91.2–100)', '100 (n/a)', '–')
+    """
+    if estimate is None:
+        return "–"
+    known = [value for value in (estimate.value, estimate.low, estimate.high) if value is not None]
+    share, *ends = (f"{100 * value:.1f}".replace("100.0", "100") for value in known)
+    return f"{share} ({'–'.join(ends) or 'n/a'})"
+
+
+def interval(estimate: Estimate | None) -> str:
+    """A figure and its reach to either side, which one trial alone does not have; a dash where it is not known.
+
+    >>> interval(Estimate(0.5, 0.4, 0.6)), interval(Estimate(0.5, None, None)), interval(None)
+    ('+0.500 ±0.100', '+0.500 ±n/a', '–')
+    """
+    if estimate is None:
+        return "–"
+    value = round(estimate.value, 3) + 0.0  # no minus before zero
+    if estimate.low is None or estimate.high is None:
+        return f"{value:+.3f} ±n/a"
+    return f"{value:+.3f} ±{(estimate.high - estimate.low) / 2:.3f}"
+
+
+def setting(game: str, episodes: int, seats: Sequence[int]) -> str:
+    """What was played, in a few words.
+
+    >>> setting("kuhn_poker", 3, (0, 1)), setting("rps", 1, (0,))
+    ('kuhn_poker, 3 episodes, seats 0, 1', 'rps, 1 episode, seat 0')
+    """
+    length = "1 episode" if episodes == 1 else f"{episodes} episodes"
+    return f"{game}, {length}, seat{'s' if len(seats) > 1 else ''} {', '.join(map(str, seats))}"
+
+
+def exact(value: float | None) -> str:
+    """An exact figure, as a fraction where it is one; a dash where it is not known.
+
+    >>> exact(1 / 9), exact(1.0), exact(None)
+    ('1/9 = 0.111', '1', '–')
+    """
+    if value is None:
+        return "–"
+    written = shown(value)
+    return f"{written} = {value:.3f}" if "/" in written else written

@@ -1,1 +1,0 @@
-"""Games: OpenSpiel's rules, our words."""

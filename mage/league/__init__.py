@@ -1,0 +1,1 @@
+"""Leagues: members, pay-offs, samplers, matches, exploration and reports."""

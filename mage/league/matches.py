@@ -1,0 +1,122 @@
+"""Matches of a league: a learner against a member. Where two learners meet, one game is a trial for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from mage.config.schema import Config
+from mage.league.members import SPEC_PREFIX, Member, MemberKind
+from mage.league.samplers import draw_member
+from mage.protocols import AgentFactory, Player
+from mage.rollout.group import outcomes_of
+from mage.rollout.tasks import task_of
+from mage.rollout.trial import play_seats, seen_from
+from mage.seeds import derive, uniform
+from mage.types import Ending, Failure, Group, Task, Trial
+from mage.worlds.openspiel.game import load_game
+from mage.worlds.openspiel.world import OpenSpielWorld, opponent, other_seats
+
+Outcome = tuple[Trial, ...] | Failure
+"""The trials of one game, one for each seat that learns."""
+
+
+class Match(NamedTuple):
+    """What is played: a learner's task, and the seats whose trials are learned from, its own first."""
+
+    learner: str
+    task: Task
+    seats: tuple[int, ...]
+
+
+class PlayedMatch(NamedTuple):
+    """Sibling trials of one learner."""
+
+    learner: str
+    opponents: tuple[str, ...]
+    """Ids of the members that it met, by seat."""
+    group: Group
+    is_drawn: bool
+    """Whether the learner drew the task, and not whoever it met."""
+
+    @property
+    def score(self) -> float | None:
+        """The mean score of the last episode; None where nothing but forfeits is left, for they show no skill."""
+        seat = self.group.task.seat
+        finished = [trial.episodes[-1].result for trial in self.group.trials if len(trial.episodes) > 0]
+        scores = [result.returns[seat] for result in finished if result.ending is not Ending.FORFEITED]
+        return sum(scores) / len(scores) if scores else None
+
+
+class LeagueWorld(OpenSpielWorld):
+    """The world in which members that have weights can sit opposite, as a sibling of a trial meets them."""
+
+    def __init__(self, agent_factories: Mapping[str, AgentFactory], sibling: int, name: str) -> None:
+        self._seatings = agent_factories
+        self._sibling = sibling
+        self._name = name
+
+    def opponents(self, task: Task) -> Mapping[int, Player]:
+        others = other_seats(task)
+        return {seat: self._player(spec, task, seat) for seat, spec in zip(others, task.opponents, strict=True)}
+
+    def _player(self, spec: str, task: Task, seat: int) -> Player:
+        if not spec.startswith(SPEC_PREFIX):
+            return opponent(spec, task, seat)
+        return self._seatings[spec.removeprefix(SPEC_PREFIX)](seen_from(task, seat, self._name), self._sibling)
+
+
+def draw_matches(
+    config: Config, learner: str, members: Sequence[Member], odds: Mapping[str, float], num: int, *path: str | int
+) -> Iterator[Match]:
+    """A learner's matches from the stream called `path`; it takes its seats in turn."""
+    known = {member.id: member for member in members}
+    seats = range(load_game(config.world).num_seats)
+    for index in range(num):
+        seed = derive(config.seed, *path, learner, index)
+        drawn = [known[draw_member(odds, uniform(seed, "member", other))] for other in seats[1:]]
+        task = task_of(config, tuple(member.spec for member in drawn), index, seed)
+        others = [seat for seat in seats if seat != task.seat]
+        live = [seat for seat, member in zip(others, drawn, strict=True) if member.kind is MemberKind.LEARNER]
+        yield Match(learner, task, (task.seat, *(live if config.league.both else ())))
+
+
+async def play_matches(
+    matches: Sequence[Match], size: int, agent_factories: Mapping[str, AgentFactory], concurrency: int
+) -> list[PlayedMatch]:
+    """Play siblings of every match together; the groups of each match, its learner's own first."""
+    games = (
+        ((match.task, sibling), _game(match, sibling, agent_factories)) for match in matches for sibling in range(size)
+    )
+    outcomes = [outcome async for outcome in outcomes_of(games, concurrency)]
+    return [
+        played
+        for number, match in enumerate(matches)
+        for played in _groups(match, outcomes[number * size : (number + 1) * size])
+    ]
+
+
+def _game(
+    match: Match, sibling: int, agent_factories: Mapping[str, AgentFactory]
+) -> Callable[[], Awaitable[tuple[Trial, ...]]]:
+    """Siblings meet the same opponents in the same way, unless these learn too and must differ themselves."""
+    name = SPEC_PREFIX + match.learner
+    world = LeagueWorld(agent_factories, sibling if len(match.seats) > 1 else 0, name)
+    return partial(play_seats, world, match.task, sibling, agent_factories[match.learner], match.seats, name)
+
+
+def _groups(match: Match, outcomes: Sequence[Outcome]) -> Iterator[PlayedMatch]:
+    """A group for each seat that learns. Failures are the drawing learner's."""
+    failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Failure))
+    tables = [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
+    for place, seat in enumerate(match.seats):
+        task = seen_from(match.task, seat, SPEC_PREFIX + match.learner)
+        learner = match.learner if place == 0 else _id(match.task.opponents[seat - (seat > match.task.seat)])
+        group = Group(task, tuple(trials[place] for trials in tables), failures if place == 0 else ())
+        yield PlayedMatch(learner, tuple(map(_id, task.opponents)), group, is_drawn=place == 0)
+
+
+def _id(spec: str) -> str:
+    """The id of the member that a spec names: anchors go by their specs."""
+    return spec.removeprefix(SPEC_PREFIX)

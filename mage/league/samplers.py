@@ -1,0 +1,280 @@
+"""Who meets whom: samplers turn a league into the odds with which a learner draws each opponent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from functools import lru_cache
+from math import fsum
+from typing import Annotated, Protocol, TypeVar, cast
+
+import msgspec
+
+from mage.errors import ConfigError, pick
+from mage.league.members import Member, MemberKind
+from mage.league.state import League
+from mage.seeds import pick_index
+
+S = TypeVar("S", bound=msgspec.Struct)
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+ActionProbs = dict[str, float]
+"""By member id: not negative, and 1 in all."""
+
+
+class Sampler(Protocol):
+    """Says how often a learner meets each of its opponents."""
+
+    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> ActionProbs:
+        """The odds of all `opponents`, in their order."""
+        ...
+
+
+class Uniform(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All opponents alike.
+
+    When to use: as the control, and for a small pool in which everybody still teaches something. A growing list of
+    snapshots dilutes it: after n of them the newest is met once in n.
+    """
+
+    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> ActionProbs:
+        return _shares([(m.id, 1.0) for m in opponents], learner)
+
+
+class Weighted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """By the weights of the config; learners and snapshots weigh 1.
+
+    When to use: when it is known beforehand who matters, as where the members one will be judged by should make up half
+    of the practice.
+    """
+
+    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> ActionProbs:
+        return _shares([(m.id, m.weight) for m in opponents], learner)
+
+
+class Priority(StrEnum):
+    """Which opponents come first."""
+
+    HARD = "hard"
+    """Those that win: (1 - p) ** power."""
+    EVEN = "even"
+    """Those that win about half: p (1 - p)."""
+
+
+class Prioritised(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """By what there is to learn, where p is the share of the score range that the learner wins (Vinyals et al. 2019).
+
+    When to use: the first choice for a large or growing pool. `hard` drives a learner at what still beats it, and is
+    for the end of training and for strong learners; `even` is a curriculum for young ones, who learn little from those
+    who always win.
+
+    An opponent counts as if `prior` observations had shown the p of highest priority (0 for hard, 1/2 for even), so
+    that who was never met comes first and a single lucky result does not settle anything. `floor` is spread evenly:
+    nobody is forgotten.
+    """
+
+    kind: Priority = Priority.HARD
+    power: Annotated[float, msgspec.Meta(ge=0)] = 2.0
+    """How sharply hard ones are preferred; 0 is uniform. Of no effect on even."""
+    floor: Share = 0.1
+    """The share that is spread evenly."""
+    prior: Annotated[float, msgspec.Meta(gt=0)] = 1.0
+    """Observations that the first guess is worth."""
+    lowest: float = -1.0
+    """The score of which p is 0."""
+    highest: float = 1.0
+    """The score of which p is 1."""
+
+    def __post_init__(self) -> None:
+        _refuse_range(self.lowest, self.highest)
+
+    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> ActionProbs:
+        wanted = {m.id: self._priority(self.won(league, learner, m.id)) for m in opponents}
+        if not any(wanted.values()):
+            wanted = dict.fromkeys(wanted, 1.0)
+        return _mixed(_shares(list(wanted.items()), learner), self.floor)
+
+    def won(self, league: League, learner: str, opponent: str) -> float:
+        """The share of the score range that a learner wins, drawn towards the first guess; 1/2 against itself."""
+        if opponent == learner:
+            return 0.5
+        guess = 0.0 if self.kind is Priority.HARD else 0.5
+        cell = league.payoffs.cell(learner, opponent)
+        if cell is None:
+            return guess
+        seen = min(1.0, max(0.0, (cell.mean - self.lowest) / (self.highest - self.lowest)))
+        return (cell.weight * seen + self.prior * guess) / (cell.weight + self.prior)
+
+    def _priority(self, won: float) -> float:
+        return float((1.0 - won) ** self.power) if self.kind is Priority.HARD else won * (1.0 - won)
+
+
+class Psro(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The opponents' side of an equilibrium of the game learners x opponents (Lanctot et al. 2017).
+
+    Learners pick a row, opponents a column, and the columns pay as little as they can: OpenSpiel's CFR+ on the table of
+    mean scores. `floor` is spread evenly. When to use: where moves beat each other in circles, so that no single
+    hardest opponent exists and a learner that chases one forgets another; it wants few learners and full cells.
+
+    It plays nothing that has not been measured: an opponent that some learner has not met keeps the odds of the uniform
+    sampler, and the equilibrium divides what is left among the others. A learner against itself counts as the middle of
+    the score range.
+    """
+
+    floor: Share = 0.2
+    """The share that is spread evenly."""
+    iterations: Annotated[int, msgspec.Meta(ge=1)] = 200
+    """Of CFR+."""
+    lowest: float = -1.0
+    highest: float = 1.0
+
+    def __post_init__(self) -> None:
+        _refuse_range(self.lowest, self.highest)
+
+    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> ActionProbs:
+        evenly = Uniform().odds(league, learner, opponents)
+        columns = {m.id: self._column(league, m.id) for m in opponents}
+        known = {name: column for name, column in columns.items() if None not in column}
+        if not known or not league.learners:
+            return evenly
+        rows = tuple(zip(*cast(list[tuple[float, ...]], list(known.values())), strict=True))
+        meta = dict(zip(known, meta_strategy(rows, self.iterations), strict=True))
+        left = len(known) / len(opponents)
+        return _mixed({name: left * meta[name] if name in meta else odd for name, odd in evenly.items()}, self.floor)
+
+    def _column(self, league: League, opponent: str) -> tuple[float | None, ...]:
+        cells = league.payoffs.column(opponent)
+        middle = (self.lowest + self.highest) / 2
+        own = {name: cell.mean for name, cell in cells.items()} | {opponent: middle}
+        return tuple(own.get(m.id) for m in league.learners)
+
+
+class Anchored(msgspec.Struct, frozen=True):
+    """A fixed share for the anchors, evenly; the rest by another sampler among the others.
+
+    When to use: in every long run. Learners that meet mostly each other drift together and forget how to beat the
+    scripts that they are judged by; a quarter of the tasks is enough to notice and to mend it. Where there are no
+    anchors, or nobody else, those that are there have it all.
+    """
+
+    share: Share
+    inner: Sampler
+
+    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> ActionProbs:
+        anchors = [m for m in opponents if m.kind is MemberKind.ANCHOR]
+        others = [m for m in opponents if m.kind is not MemberKind.ANCHOR]
+        if not others:
+            return Uniform().odds(league, learner, anchors)
+        inner = self.inner.odds(league, learner, others)
+        if not anchors:
+            return inner
+        evenly = dict.fromkeys((m.id for m in anchors), self.share / len(anchors))
+        rest = {name: (1.0 - self.share) * odd for name, odd in inner.items()}
+        return {m.id: (evenly | rest)[m.id] for m in opponents}
+
+
+class _AnchoredOptions(msgspec.Struct, frozen=True):
+    """What `anchored` itself takes; whatever else is given goes to the inner sampler."""
+
+    share: Share = 0.25
+    inner: str = "prioritised"
+
+
+PLAIN: Mapping[str, type[msgspec.Struct]] = {
+    "prioritised": Prioritised,
+    "psro": Psro,
+    "uniform": Uniform,
+    "weighted": Weighted,
+}
+NAMES = ("anchored", *PLAIN)
+"""All samplers."""
+
+
+def make_sampler(
+    name: str,
+    options: Mapping[str, bool | int | float | str],
+    score_range: tuple[float, float] = (-1.0, 1.0),
+) -> Sampler:
+    """A sampler from plain values, as a recipe has them, or one line that says what it takes.
+
+    `score_range` is the game's; samplers that look at scores take it unless `lowest` and `highest` are given.
+
+    >>> make_sampler("anchored", {"share": 0.5, "inner": "prioritised", "kind": "even"}).inner.kind
+    <Priority.EVEN: 'even'>
+    """
+    pick("sampler", dict.fromkeys(NAMES), name)
+    if name != "anchored":
+        return _plain(name, options, score_range)
+    own = {key: value for key, value in options.items() if key in _AnchoredOptions.__struct_fields__}
+    made = _converted(_AnchoredOptions, name, own)
+    pick("inner sampler of anchored", PLAIN, made.inner)
+    rest = {key: value for key, value in options.items() if key not in own}
+    return Anchored(made.share, _plain(made.inner, rest, score_range))
+
+
+def draw_member(odds: Mapping[str, float], point: float) -> str:
+    """The member that `point` in [0, 1) selects.
+
+    >>> [draw_member({"a": 0.25, "b": 0.75}, point) for point in (0.2, 0.3)]
+    ['a', 'b']
+    """
+    return list(odds)[pick_index(list(odds.values()), point)]
+
+
+@lru_cache(maxsize=64)
+def meta_strategy(rows: tuple[tuple[float, ...], ...], iterations: int) -> tuple[float, ...]:
+    """The column player's part of an equilibrium of a zero-sum game that is given by what the row player scores.
+
+    >>> [round(odd, 3) for odd in meta_strategy(((0.0, -1.0, 1.0), (1.0, 0.0, -1.0), (-1.0, 1.0, 0.0)), 10)]
+    [0.333, 0.333, 0.333]
+    """
+    import pyspiel  # slow to import, needed here alone
+
+    names = [[f"{side}{i}" for i in range(size)] for side, size in (("r", len(rows)), ("c", len(rows[0])))]
+    losses = [[-score for score in row] for row in rows]
+    game = pyspiel.create_matrix_game("league", "league", *names, [list(row) for row in rows], losses)
+    turns = pyspiel.convert_to_turn_based(game)
+    solver = pyspiel.CFRPlusSolver(turns)
+    for _ in range(iterations):
+        solver.evaluate_and_update_policy()
+    state = turns.new_initial_state()
+    state.apply_action(0)
+    odds = dict(solver.average_policy().action_probabilities(state))
+    return tuple(odds[i] for i in range(len(rows[0])))
+
+
+def _plain(name: str, options: Mapping[str, bool | int | float | str], score_range: tuple[float, float]) -> Sampler:
+    kind = PLAIN[name]
+    ends = dict(zip(("lowest", "highest"), score_range, strict=True))
+    own = {key: value for key, value in ends.items() if key in kind.__struct_fields__}
+    return cast(Sampler, _converted(kind, name, {**own, **options}))
+
+
+def _converted(kind: type[S], name: str, options: Mapping[str, object]) -> S:
+    try:
+        return msgspec.convert(options, type=kind)
+    except msgspec.ValidationError as error:
+        takes = ", ".join(f"{f.name}={_choices(f.default)}" for f in msgspec.structs.fields(kind)) or "no options"
+        raise ConfigError(f"sampler {name!r} with {dict(options)}: {error}; it takes {takes}") from None
+
+
+def _choices(default: object) -> str:
+    """A default as an error message shows it: an enum with all its values."""
+    return "|".join(type(default)) if isinstance(default, StrEnum) else str(default)
+
+
+def _refuse_range(lowest: float, highest: float) -> None:
+    if not lowest < highest:
+        raise ConfigError(f"scores from {lowest} to {highest}: the lowest must be under the highest")
+
+
+def _shares(weights: Sequence[tuple[str, float]], learner: str) -> ActionProbs:
+    """Weights divided by their sum, or one line that says why nobody can be drawn."""
+    total = fsum(weight for _, weight in weights)
+    if not total > 0:
+        raise ConfigError(f"{learner} has nobody to meet: the weights of its opponents are {dict(weights)}")
+    return {name: weight / total for name, weight in weights}
+
+
+def _mixed(odds: Mapping[str, float], floor: float) -> ActionProbs:
+    """Odds of which a share is spread evenly."""
+    return {name: (1.0 - floor) * odd + floor / len(odds) for name, odd in odds.items()}

@@ -1,1 +1,0 @@
-"""Learning: samples become gradients. Torch lives here."""

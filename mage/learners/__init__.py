@@ -1,0 +1,1 @@
+"""Learners: samples become gradients and updated weights."""

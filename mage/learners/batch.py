@@ -1,0 +1,189 @@
+"""Samples as tensors: right-padded, sorted by length, cut into micro-batches of bounded size.
+
+Axis letters: B sequences, T positions, N trained tokens of a micro-batch, K allowed ids, U distinct allowed ids,
+M some of the N rows, P tokens of text.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from mage.types import Phase, Sample, Weight
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """What fits through the model at once. Most tensors have one row per trained token; the last ones say which.
+
+    Rows of a kind are listed rather than marked: on a GPU, picking by marks waits for the device.
+    """
+
+    tokens_BT: Tensor
+    rows_N: Tensor
+    """Which sequence the token is in."""
+    before_N: Tensor
+    """The position before the token: where its logits are."""
+    targets_N: Tensor
+    logprobs_N: Tensor
+    advantages_N: Tensor
+    returns_N: Tensor
+    weights_N: Tensor
+    """Sum to one over the whole batch, so that losses of micro-batches add up."""
+    play_N: Tensor
+    """True for play turns, false for reflections."""
+    allowed_NK: Tensor
+    """Allowed ids, padded with -1; a row of -1 alone means that all ids were allowed."""
+    ids_U: Tensor
+    """All ids that some row names as allowed, ascending."""
+    chosen_M: Tensor
+    """Rows chosen from some ids."""
+    free_M: Tensor
+    """Rows chosen from all ids."""
+    played_M: Tensor
+    """Rows of play turns."""
+    reflected_M: Tensor
+    """Rows of reflections."""
+    text_rows_P: Tensor
+    """Sequences of the text that is to be predicted: what was read, and constrained answers to it."""
+    text_before_P: Tensor
+    """The positions before it."""
+    text_share: float
+    """What one token of it counts for: one over all of the batch."""
+    num_tokens: int
+    """Real tokens, padding not counted."""
+
+    def to(self, device: torch.device) -> MicroBatch:
+        """The same on another device. The copy to a GPU is not waited for."""
+        moved: dict[str, Any] = {}
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if isinstance(value, Tensor) and device.type == "cuda":
+                value = value.pin_memory().to(device, non_blocking=True)
+            moved[name] = value.to(device) if isinstance(value, Tensor) else value
+        return MicroBatch(**moved)
+
+
+def micro_batches(samples: Sequence[Sample], weight: Weight, budget: int) -> list[MicroBatch]:
+    """Cut a batch into micro-batches of at most `budget` positions, padding included."""
+    return list(each_micro_batch(samples, weight, partition(samples, budget)))
+
+
+def each_micro_batch(
+    samples: Sequence[Sample],
+    weight: Weight,
+    partitions: Sequence[Sequence[int]],
+    multiple: int = 1,
+    *,
+    with_text: bool = False,
+) -> Iterator[MicroBatch]:
+    """Micro-batches one by one, so that the next is made while a GPU works on the last.
+
+    Their lengths are multiples of `multiple`. The text to be predicted is listed only where it is asked for.
+    """
+    weights = token_weights(samples, weight)
+    num_text = sum(len(s.tokens) - 1 - s.allowed.count(None) for s in samples) if with_text else 0
+    for chosen in partitions:
+        yield _micro_batch([samples[i] for i in chosen], [weights[i] for i in chosen], multiple, num_text)
+
+
+def partition(samples: Sequence[Sample], budget: int, multiple: int = 1) -> list[list[int]]:
+    """Which samples go together, longest first: at most `budget` positions, padding included.
+
+    A single sample longer than the budget goes alone.
+    """
+    order = sorted(range(len(samples)), key=lambda i: -len(samples[i].tokens))
+    partitions: list[list[int]] = []
+    for index in order:
+        longest = padded(len(samples[partitions[-1][0]].tokens), multiple) if partitions else 0
+        if partitions and longest * (len(partitions[-1]) + 1) <= budget:
+            partitions[-1].append(index)
+        else:
+            partitions.append([index])
+    return partitions
+
+
+def in_order(samples: Sequence[Sample], partitions: Sequence[Sequence[int]], found: Sequence[T]) -> list[list[T]]:
+    """What was found for the trained tokens, micro-batch by micro-batch, for each sample."""
+    left = iter(found)
+    by_sample = {index: [next(left) for _ in samples[index].positions] for chosen in partitions for index in chosen}
+    return [by_sample[index] for index in range(len(samples))]
+
+
+def padded(length: int, multiple: int) -> int:
+    """The next multiple.
+
+    >>> padded(430, 16), padded(430, 1)
+    (432, 430)
+    """
+    return -(-length // multiple) * multiple
+
+
+def token_weights(samples: Sequence[Sample], weight: Weight) -> list[list[float]]:
+    """The share of every trained token in the loss; all together sum to one.
+
+    Turns are averaged over the batch, tokens within their turn; a turn cut over two streams is two turns.
+    """
+    if weight is Weight.TOKEN:
+        total = sum(len(s.positions) for s in samples)
+        return [[1.0 / total] * len(s.positions) for s in samples]
+    if weight is Weight.SEQUENCE:
+        return [[1.0 / (len(samples) * len(s.positions))] * len(s.positions) for s in samples]
+    lengths = [Counter(s.turns) for s in samples]
+    num_turns = sum(map(len, lengths))
+    return [[1.0 / (num_turns * mine[turn]) for turn in s.turns] for s, mine in zip(samples, lengths, strict=True)]
+
+
+def _micro_batch(
+    samples: Sequence[Sample], weights: Sequence[Sequence[float]], multiple: int, num_text: int
+) -> MicroBatch:
+    longest = padded(max(len(s.tokens) for s in samples), multiple)
+    tokens_BT = torch.zeros(len(samples), longest, dtype=torch.long)
+    for row, sample in enumerate(samples):
+        tokens_BT[row, : len(sample.tokens)] = torch.tensor(sample.tokens)
+    allowed = [ids or () for s in samples for ids in s.allowed]
+    plays = [phase is Phase.PLAY for s in samples for phase in s.phases]
+    width = max(1, max(map(len, allowed)))
+    empty = (-1,) * width
+    text_rows_P, text_P = (_text(samples, longest) if num_text else torch.zeros(0, 2, dtype=torch.long)).unbind(1)
+    return MicroBatch(
+        tokens_BT=tokens_BT,
+        rows_N=torch.tensor([row for row, s in enumerate(samples) for _ in s.positions]),
+        before_N=torch.tensor([p - 1 for s in samples for p in s.positions]),
+        targets_N=torch.tensor([s.tokens[p] for s in samples for p in s.positions]),
+        logprobs_N=torch.tensor([x for s in samples for x in s.logprobs], dtype=torch.float32),
+        advantages_N=torch.tensor([x for s in samples for x in s.advantages], dtype=torch.float32),
+        returns_N=torch.tensor([x for s in samples for x in s.returns], dtype=torch.float32),
+        weights_N=torch.tensor([x for row in weights for x in row], dtype=torch.float32),
+        play_N=torch.tensor(plays),
+        allowed_NK=_indices([i for ids in allowed for i in (*ids, *empty[len(ids) :])]).view(-1, width),
+        ids_U=_indices(sorted({number for ids in allowed for number in ids})),
+        chosen_M=_indices([row for row, ids in enumerate(allowed) if ids]),
+        free_M=_indices([row for row, ids in enumerate(allowed) if not ids]),
+        played_M=_indices([row for row, is_play in enumerate(plays) if is_play]),
+        reflected_M=_indices([row for row, is_play in enumerate(plays) if not is_play]),
+        text_rows_P=text_rows_P,
+        text_before_P=text_P - 1,
+        text_share=1.0 / max(1, num_text),
+        num_tokens=sum(len(s.tokens) for s in samples),
+    )
+
+
+def _text(samples: Sequence[Sample], longest: int) -> Tensor:
+    """Sequence and position of every token but the first of a sequence and those that were drawn from all ids."""
+    is_text_BT = torch.zeros(len(samples), longest, dtype=torch.bool)
+    for row, sample in enumerate(samples):
+        is_text_BT[row, 1 : len(sample.tokens)] = True
+        is_text_BT[row, [p for p, ids in zip(sample.positions, sample.allowed, strict=True) if ids is None]] = False
+    return is_text_BT.nonzero()
+
+
+def _indices(numbers: Sequence[int]) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.long)

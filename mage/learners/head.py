@@ -1,0 +1,188 @@
+"""From hidden states to log-probabilities and entropies, at trained positions only and never many logits at once.
+
+Three things keep the head cheap. Logits are computed where tokens are trained and nowhere else. Where a token was
+chosen from a few ids, only their rows of the head are used. What is left is read in chunks, whose logits are
+computed a second time for the gradient rather than kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from mage.errors import ConfigError
+from mage.learners.batch import MicroBatch
+from mage.learners.losses import Exploitability, Regulariser, put_rows, read_all, read_allowed, read_logits
+
+_CHUNK_BYTES = 2**29
+"""What a chunk's logits may take in float32; reading them takes two to four times as much for a moment."""
+SMALL_VOCABULARY = 4096
+"""Up to this size the whole head costs less than picking rows of it."""
+
+Read = Callable[[Tensor, Tensor, Tensor], Exploitability]
+
+
+class Head:
+    """Reads what a model's head says of trained tokens, at the temperature they were sampled with."""
+
+    def __init__(self, model: Any, temperature: float, *, compiled: bool, chunk_bytes: int = _CHUNK_BYTES) -> None:
+        self._model = model
+        self.temperature = temperature
+        self._chunk_bytes = chunk_bytes
+        self._is_plain = _is_plain(model)
+        self._has_rows = self._is_plain and _has_rows(model)
+        self._is_small = model.config.vocab_size <= SMALL_VOCABULARY
+        self._read_all: Read = torch.compile(read_all, dynamic=True) if compiled else read_all
+
+    def read(self, hidden_ND: Tensor, batch: MicroBatch, regularisers: Sequence[Regulariser] = ()) -> Exploitability:
+        """Log-probabilities of the targets, entropies and regularisers, all over the ids that were allowed."""
+        read_some = partial(read_logits, regularisers=regularisers)
+        if not self._is_plain:
+            # Something follows the head, a cap or a scale, that only the model's own forward pass knows.
+            logits_BTV = self._model(input_ids=batch.tokens_BT, use_cache=False).logits
+            logits_NV = logits_BTV[batch.rows_N, batch.before_N]
+            return read_some(self._cooled(logits_NV), batch.targets_N, batch.allowed_NK)
+        if self._is_small or not self._has_rows:
+            return self._in_chunks(read_some, self._whole, hidden_ND, batch.targets_N, batch.allowed_NK)
+        num = 2 + len(regularisers)
+        found_N = [hidden_ND.new_zeros(len(hidden_ND), dtype=torch.float32) for _ in range(num)]
+        read_chosen = partial(self._read_chosen, ids_U=batch.ids_U, regularisers=regularisers)
+        for rows_M, read in ((batch.chosen_M, read_chosen), (batch.free_M, self._read_free)):
+            if len(rows_M):
+                read_M = read(hidden_ND[rows_M], batch.targets_N[rows_M], batch.allowed_NK[rows_M])
+                put_rows(found_N, rows_M, read_M)
+        return tuple(found_N)
+
+    def predict(self, hidden_PD: Tensor, targets_P: Tensor) -> Tensor:
+        """Log-probabilities of tokens out of the whole vocabulary."""
+        if not self._is_plain:
+            raise ConfigError("learner.prediction_weight: this model changes logits after its head; set it to 0")
+        ids_P0 = targets_P.new_zeros(len(targets_P), 0)
+        return self._in_chunks(self._read_all, self._whole, hidden_PD, targets_P, ids_P0)[0]
+
+    def _read_chosen(
+        self,
+        hidden_MD: Tensor,
+        targets_M: Tensor,
+        allowed_MK: Tensor,
+        ids_U: Tensor,
+        regularisers: Sequence[Regulariser],
+    ) -> Exploitability:
+        """Tokens chosen from some ids: only those that some row of the micro-batch allows have logits."""
+        head = self._model.lm_head
+        weight_UD = head.weight.index_select(0, ids_U)
+        bias_U = None if head.bias is None else head.bias.index_select(0, ids_U)
+        columns_MK = torch.searchsorted(ids_U, allowed_MK).masked_fill(allowed_MK < 0, -1)
+        columns_M = torch.searchsorted(ids_U, targets_M)
+        logits = partial(_product, weight_VD=weight_UD, bias_V=bias_U)
+        read = partial(read_allowed, regularisers=regularisers)
+        return self._in_chunks(read, logits, hidden_MD, columns_M, columns_MK, len(ids_U))
+
+    def _read_free(self, hidden_MD: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> Exploitability:
+        """Tokens chosen from all ids."""
+        return self._in_chunks(self._read_all, self._whole, hidden_MD, targets_M, allowed_MK)
+
+    def _whole(self, hidden_MD: Tensor) -> Tensor:
+        head = self._model.lm_head
+        logits_MV: Tensor = _product(hidden_MD, head.weight, head.bias) if self._has_rows else head(hidden_MD)
+        return logits_MV
+
+    def _in_chunks(
+        self,
+        read: Read,
+        logits: Callable[[Tensor], Tensor],
+        hidden_MD: Tensor,
+        targets_M: Tensor,
+        ids_MK: Tensor,
+        width: int | None = None,
+    ) -> Exploitability:
+        """Read rows whose logits have `width` columns, or one for each id, as many at a time as may be."""
+
+        def piece(hidden_CD: Tensor, targets_C: Tensor, ids_CK: Tensor) -> Exploitability:
+            return read(self._cooled(logits(hidden_CD)), targets_C, ids_CK)
+
+        size = max(1, self._chunk_bytes // (4 * (width or self._model.config.vocab_size)))
+        if len(hidden_MD) <= size:
+            return piece(hidden_MD, targets_M, ids_MK)
+        found = [
+            checkpoint(piece, *rows, use_reentrant=False, preserve_rng_state=False)
+            for rows in zip(*(torch.split(rows, size) for rows in (hidden_MD, targets_M, ids_MK)), strict=True)
+        ]
+        return tuple(torch.cat(pieces) for pieces in zip(*found, strict=True))
+
+    def _cooled(self, logits_NV: Tensor) -> Tensor:
+        return logits_NV.float() / self.temperature
+
+
+class _FloatProduct(torch.autograd.Function):
+    """Rows times a matrix in float32 from factors of fewer bits; the gradients have the factors' bits again.
+
+    A bfloat16 logit of twenty is a multiple of an eighth: log-probabilities read from it would be wrong by per cents.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, hidden_MD: Tensor, weight_VD: Tensor) -> Tensor:
+        ctx.save_for_backward(hidden_MD, weight_VD)
+        if hidden_MD.device.type == "cuda":
+            return torch.mm(hidden_MD, weight_VD.T, out_dtype=torch.float32)
+        return hidden_MD.float() @ weight_VD.float().T
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        hidden_MD, weight_VD = ctx.saved_tensors
+        gradient_MV = gradients[0].to(weight_VD.dtype)
+        needs_hidden, needs_weight = ctx.needs_input_grad
+        return (
+            gradient_MV @ weight_VD if needs_hidden else None,
+            gradient_MV.T @ hidden_MD if needs_weight else None,
+        )
+
+
+def _product(hidden_MD: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> Tensor:
+    if hidden_MD.dtype is torch.float32:
+        return torch.nn.functional.linear(hidden_MD, weight_VD, bias_V)
+    logits_MV: Tensor = _FloatProduct.apply(hidden_MD, weight_VD)  # type: ignore[no-untyped-call]
+    return logits_MV if bias_V is None else logits_MV + bias_V
+
+
+@torch.no_grad()
+def _is_plain(model: Any) -> bool:
+    """Whether logits are the head's output and nothing more; caps and scales need a plain forward pass.
+
+    A cap hardly shows while logits are small, so the config is asked as well.
+    """
+    if getattr(model.config, "final_logit_softcapping", None) is not None:
+        return False
+    ids_BT = _probe(model)
+    states_BTD = model.model(input_ids=ids_BT, use_cache=False).last_hidden_state
+    logits_BTV = model(input_ids=ids_BT, use_cache=False).logits
+    return torch.allclose(model.lm_head(states_BTD), logits_BTV, rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def _has_rows(model: Any) -> bool:
+    """Whether the head is a matrix whose rows give the logits of their ids, each by itself.
+
+    Not so where an adapter sits on the head.
+    """
+    head = model.lm_head
+    if type(head) is not torch.nn.Linear:
+        return False
+    states_TD = model.model(input_ids=_probe(model), use_cache=False).last_hidden_state[0]
+    whole_TV = head(states_TD).float()
+    ids_U = torch.arange(0, model.config.vocab_size, max(1, model.config.vocab_size // 7), device=states_TD.device)
+    bias_U = None if head.bias is None else head.bias[ids_U]
+    rows_TU = _product(states_TD, head.weight[ids_U], bias_U)
+    # In bfloat16 the whole head's logits are rounded, and the rows' are not.
+    error = 1e-6 if states_TD.dtype is torch.float32 else 2.0**-7
+    scale = max(1.0, float(whole_TV.abs().max()))
+    return torch.allclose(rows_TU, whole_TV[:, ids_U], rtol=0.0, atol=error * scale)
+
+
+def _probe(model: Any) -> Tensor:
+    return torch.arange(min(8, model.config.vocab_size), device=next(model.parameters()).device)[None]

@@ -1,0 +1,297 @@
+"""The learner: samples in, better weights out."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mage.config.schema import LearnerConfig
+from mage.engines.local.adapters import LowRank
+from mage.learners.batch import MicroBatch, each_micro_batch, in_order, padded, partition
+from mage.learners.forward import PolicyModel, checkpoint_layers, is_compiled
+from mage.learners.load_weights import LearnError, load_weights
+from mage.learners.lora import ADAPTER_FILE, Adapter
+from mage.learners.losses import floor_factor
+from mage.learners.master_weights import MasterWeights
+from mage.learners.metric_sums import MetricSums
+from mage.learners.micro_loss import MicroLoss, frozen
+from mage.learners.settings import LearnerSettings
+from mage.seeds import stream
+from mage.types import Divergence, Sample
+
+__all__ = ["LearnError", "Learner", "LearnerSettings", "load_weights"]
+
+_CUDA_MULTIPLE = 16
+"""On CUDA sequences are padded to multiples of this: fewer shapes, whose memory is used again."""
+
+
+class Learner:
+    """Clipped policy gradient on a causal language model, which it takes over.
+
+    With `imitates` it is the likelihood of the trained tokens, which a teacher chose, that grows instead.
+    Where the model computes in fewer bits than float32, masters in float32 stand behind what is trained. With
+    `lora_rank` the trained part is an adapter, and the model without it is the reference.
+    """
+
+    def __init__(
+        self, model: Any, settings: LearnerSettings, *, with_values: bool = False, imitates: bool = False
+    ) -> None:
+        self.model = model
+        self._settings = settings
+        config = settings.config
+        self._device = next(model.parameters()).device
+        self._is_cuda = self._device.type == "cuda"
+        self._adapter = _adapter(model, config, settings.seed)
+        compiled = is_compiled(config.compile, self._device)
+        is_copied = config.divergence is not Divergence.NONE and self._adapter is None
+        reference = frozen(model, settings.temperature, compiled=compiled) if is_copied else None
+        if config.gradient_checkpointing:
+            checkpoint_layers(model)
+        self._policy = PolicyModel(model, settings.temperature, compiled=compiled)
+        self._value_head = torch.nn.Linear(model.config.hidden_size, 1, device=self._device) if with_values else None
+        if self._value_head is not None:
+            torch.nn.init.zeros_(self._value_head.weight)
+            torch.nn.init.zeros_(self._value_head.bias)
+        self._loss = MicroLoss(
+            self._policy, self._value_head, adapter=self._adapter, reference=reference, imitates=imitates
+        )
+        self._master_weights = MasterWeights(self._named(), lr=config.lr, weight_decay=config.weight_decay)
+        self.num_updates = 0
+        self.num_tokens = 0
+        """Tokens put through the model for learning so far."""
+        self._factor = 1.0
+        self._skips = 0
+        self._budget = config.token_budget
+
+    @property
+    def has_values(self) -> bool:
+        """Whether there is a value head."""
+        return self._value_head is not None
+
+    @property
+    def weights_file(self) -> str:
+        """The name of the file in which `save` writes what is trained."""
+        return "model.safetensors" if self._adapter is None else ADAPTER_FILE
+
+    def weights(self) -> Mapping[str, Tensor]:
+        """The model's weights by name as an engine must play with them, an adapter merged into them."""
+        if self._adapter is not None:
+            return self._adapter.merged()
+        weights: Mapping[str, Tensor] = self.model.state_dict()
+        return weights
+
+    def base(self) -> Mapping[str, Tensor]:
+        """The model's weights by name without an adapter."""
+        return self.weights() if self._adapter is None else self._adapter.base()
+
+    def adapter(self, trained: Mapping[str, Tensor] | None = None) -> Mapping[str, LowRank]:
+        """The adapter's matrices by module, or those in what was `trained` elsewhere; none without an adapter."""
+        return {} if self._adapter is None else self._adapter.factors(trained)
+
+    def trained(self) -> Mapping[str, Tensor]:
+        """What `save` writes, by the names that `restore` takes: the adapter where there is one, else the model."""
+        weights: Mapping[str, Tensor] = self.model.state_dict() if self._adapter is None else self._adapter.state()
+        return weights
+
+    def adjust(self, settings: LearnerSettings) -> None:
+        """Go on by other settings; those that the model was built by must be the same."""
+        for name in ("lora_rank", "lora_alpha", "lora_targets", "compile", "gradient_checkpointing", "weight_decay"):
+            assert getattr(settings.config, name) == getattr(self._config, name)
+        self._settings = settings
+        self._loss.sampled_at(settings.temperature)
+
+    def save(self, folder: Path, base: str) -> None:
+        """Write the model in Hugging Face layout, or the adapter as PEFT does, with the name of its base."""
+        if self._adapter is None:
+            self.model.save_pretrained(folder)
+        else:
+            self._adapter.save(folder, base)
+
+    def update(self, samples: Sequence[Sample]) -> dict[str, float]:
+        """Improve the weights by one batch and report what happened. An update that is not finite is skipped."""
+        config = self._config
+        self.model.train()
+        sums = MetricSums()
+        rate, bonus = self._rate(), self._bonus()
+        order = list(range(len(samples)))
+        for epoch in range(config.epochs):
+            if config.minibatches > 1:
+                stream(self._settings.seed, "minibatches", self.num_updates, epoch).shuffle(order)
+            for part in range(config.minibatches):
+                chosen = [samples[i] for i in order[part :: config.minibatches]]
+                if chosen:
+                    self._optimise(chosen, sums, is_first=epoch == 0 and part == 0)
+        report = sums.report()
+        entropy = report.get("entropy/play", config.entropy_floor)
+        self._factor = floor_factor(self._factor, entropy, config.entropy_floor)
+        self.num_updates += 1
+        self.num_tokens += int(report["learner/tokens"])
+        if self._budget != config.token_budget:
+            report["learner/token_budget"] = self._budget
+        return {**report, "learner/lr": rate, "learner/entropy_bonus": bonus}
+
+    @torch.no_grad()
+    def values(self, samples: Sequence[Sample]) -> list[list[float]]:
+        """What the value head expects at each trained token, aligned with the samples' positions."""
+        head = self._value_head
+        assert head is not None
+        return self._asked(samples, lambda batch: head(self._policy.hidden(batch).float()).squeeze(1))
+
+    @torch.no_grad()
+    def readings(self, samples: Sequence[Sample]) -> list[list[tuple[float, float]]]:
+        """The log-probability and the entropy of each trained token as the weights are now, aligned with positions.
+
+        Nothing is compiled for it: it is for a few samples, now and then.
+        """
+
+        def read(batch: MicroBatch) -> Tensor:
+            return torch.stack(self._policy.read(self._policy.hidden(batch), batch), dim=1)
+
+        with torch.compiler.set_stance("force_eager"):
+            return self._asked(samples, read)
+
+    def _asked(self, samples: Sequence[Sample], answer: Callable[[MicroBatch], Tensor]) -> list[list[Any]]:
+        """One row of an answer for each trained token of each sample."""
+        self.model.eval()
+        partitions = partition(samples, self._budget, self._multiple)
+        batches = each_micro_batch(samples, self._config.weight, partitions, self._multiple)
+        rows_N = [answer(batch.to(self._device)) for batch in batches]
+        return in_order(samples, partitions, torch.cat(rows_N).tolist() if rows_N else [])
+
+    def _optimise(self, samples: Sequence[Sample], sums: MetricSums, *, is_first: bool) -> None:
+        """One step of the optimizer. Where memory runs out, it begins again, once, with smaller micro-batches."""
+        losses = self._backward(samples, sums, is_first=is_first)
+        if losses is None:
+            self._halve(samples)
+            sums.add("learner/out_of_memory", 1.0)
+            losses = self._backward(samples, sums, is_first=is_first)
+        if losses is None:
+            raise LearnError(
+                f"out of memory again with learner.token_budget = {self._budget}, half of what was tried before; "
+                "lower it, shorten trials, or set learner.gradient_checkpointing = true"
+            )
+        norm_and_losses = [self._master_weights.clip(self._config.grad_clip), *losses]
+        norm, *numbers = torch.stack(norm_and_losses).tolist()  # one wait for the device, not one per micro-batch
+        total = sum(numbers)
+        if not (math.isfinite(norm) and math.isfinite(total)):
+            self._skip()
+            sums.add("learner/skipped_updates", 1.0)
+            return
+        self._skips = 0
+        try:
+            self._master_weights.step(self._rate())
+        except torch.OutOfMemoryError:
+            raise LearnError(
+                "out of memory: weights, gradients and the optimizer's moments do not fit together; "
+                "train an adapter (learner.lora_rank) or a smaller model"
+            ) from None
+        sums.mean("learner/loss", total, 1)
+        sums.mean("learner/grad_norm", norm, 1)
+
+    def _backward(self, samples: Sequence[Sample], sums: MetricSums, *, is_first: bool) -> list[Tensor] | None:
+        """Gather the gradient; return the losses of the micro-batches, or None when memory ran out.
+
+        Figures count only when all went well.
+        """
+        self._master_weights.clear()
+        metrics = MetricSums()
+        losses: list[Tensor] = []
+        partitions = partition(samples, self._budget, self._multiple)
+        try:
+            is_read = self._config.prediction_weight > 0
+            batches = each_micro_batch(samples, self._config.weight, partitions, self._multiple, with_text=is_read)
+            for batch in batches:
+                loss = self._loss(batch.to(self._device), self._config, self._bonus(), metrics, is_first=is_first)
+                loss.backward()  # type: ignore[no-untyped-call]
+                self._master_weights.gather()
+                losses.append(loss.detach())
+        except torch.OutOfMemoryError:
+            return None
+        sums.take(metrics)
+        return losses
+
+    def _halve(self, samples: Sequence[Sample]) -> None:
+        """Make room, and let the largest micro-batch be half of what it was from now on."""
+        self._master_weights.clear()
+        if self._is_cuda:
+            torch.cuda.empty_cache()
+        partitions = partition(samples, self._budget, self._multiple)
+        largest = max(len(c) * padded(len(samples[c[0]].tokens), self._multiple) for c in partitions)
+        before, self._budget = self._budget, max(1, min(self._budget, largest) // 2)
+        warnings.warn(
+            f"out of memory with learner.token_budget = {before}; the step begins again with {self._budget}",
+            stacklevel=2,
+        )
+
+    def _skip(self) -> None:
+        self._skips += 1
+        if self._skips > self._config.max_skips:
+            raise LearnError(
+                f"the loss or its gradient was not finite in {self._skips} updates in a row; "
+                f"lower learner.lr (now {self._config.lr}) or learner.grad_clip ({self._config.grad_clip})"
+            )
+
+    @property
+    def _config(self) -> LearnerConfig:
+        return self._settings.config
+
+    @property
+    def _multiple(self) -> int:
+        return _CUDA_MULTIPLE if self._is_cuda else 1
+
+    def _rate(self) -> float:
+        """The learning rate now."""
+        return self._settings.rate(self.num_updates, self.num_tokens)
+
+    def _bonus(self) -> float:
+        """The entropy bonus now: annealed over the run, raised while entropy is under its floor."""
+        return self._factor * self._settings.bonus(self.num_updates, self.num_tokens)
+
+    def _named(self) -> list[tuple[str, torch.nn.Parameter]]:
+        named = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
+        if self._value_head is not None:
+            named += [(f"value_head.{n}", p) for n, p in self._value_head.named_parameters()]
+        return named
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, float]]:
+        """All that an exact continuation needs beside the weights: tensors and numbers."""
+        tensors = {f"value_head.{n}": t for n, t in (self._value_head.state_dict() if self._value_head else {}).items()}
+        tensors |= self._master_weights.state()
+        numbers = {
+            "num_updates": self.num_updates,
+            "num_tokens": self.num_tokens,
+            "entropy_factor": self._factor,
+            "skips": self._skips,
+        }
+        if self._budget != self._config.token_budget:
+            numbers["token_budget"] = self._budget
+        return tensors, numbers
+
+    def restore(
+        self, weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor], numbers: Mapping[str, float]
+    ) -> None:
+        """Go on exactly where `state` was taken; `weights` are those that `save` wrote."""
+        if self._adapter is None:
+            load_weights(self.model, weights)
+        else:
+            weights = self._adapter.fitting(weights)
+        if self._value_head is not None:
+            self._value_head.load_state_dict({n: tensors[f"value_head.{n}"] for n in self._value_head.state_dict()})
+        self._master_weights.restore(tensors, weights)
+        self.num_updates = int(numbers["num_updates"])
+        self.num_tokens = int(numbers.get("num_tokens", 0))  # earlier versions did not count them
+        self._factor = numbers["entropy_factor"]
+        self._skips = int(numbers["skips"])
+        self._budget = int(numbers.get("token_budget", self._config.token_budget))
+
+
+def _adapter(model: Any, config: LearnerConfig, seed: int) -> Adapter | None:
+    if config.lora_rank == 0:
+        return None
+    return Adapter(model, rank=config.lora_rank, alpha=config.lora_alpha, targets=config.lora_targets, seed=seed)

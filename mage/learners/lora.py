@@ -1,0 +1,163 @@
+"""LoRA: a low-rank adapter is trained and the model itself stays as it is. PEFT does it, and its file format is ours.
+
+The adapter computes in the model's own numbers; master weights behind it are the learner's matter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from mage.engines.local.adapters import LowRank
+from mage.errors import ConfigError
+from mage.extras import require
+from mage.learners.load_weights import LearnError
+from mage.seeds import stream
+
+ADAPTER_FILE = "adapter_model.safetensors"
+ALL_LINEAR = "all-linear"
+"""Every linear layer but the head."""
+_NAME = "default"
+_PREFIX = "base_model.model."
+"""What PEFT puts before the names of modules in its files."""
+
+
+class Adapter:
+    """An adapter in a model's linear layers. The model is changed in place: its own weights are frozen."""
+
+    def __init__(self, model: Any, *, rank: int, alpha: int, targets: str | tuple[str, ...], seed: int) -> None:
+        self._model = model
+        self._config = _inject(model, rank, alpha or 2 * rank, targets)
+        self._layers: dict[str, Any] = {n: m for n, m in model.named_modules() if hasattr(m, "lora_A")}
+        embeddings = model.get_input_embeddings()
+        for name, layer in self._layers.items():
+            if not isinstance(layer.base_layer, torch.nn.Linear):
+                kind = type(layer.base_layer).__name__
+                raise ConfigError(f"learner.lora_targets: {name} is a layer of the kind {kind}; name linear layers")
+            if layer.base_layer.weight is embeddings.weight:
+                raise ConfigError(f"learner.lora_targets: {name} shares its weight with the embeddings; name others")
+            _initialise(layer, stream(seed, "lora", name).getrandbits(63))
+        embeddings.register_forward_hook(_ask_for_gradient)
+
+    @contextmanager
+    def off(self) -> Iterator[None]:
+        """The model without the adapter: the reference to which a divergence is measured."""
+        for layer in self._layers.values():
+            layer.enable_adapters(False)
+        try:
+            yield
+        finally:
+            for layer in self._layers.values():
+                layer.enable_adapters(True)
+
+    def factors(self, tensors: Mapping[str, Tensor] | None = None) -> dict[str, LowRank]:
+        """The adapter's matrices by the names of their modules, or those of `tensors`, another `state`."""
+        own = self.state() if tensors is None else tensors
+        return {
+            name: LowRank(own[_file_name(name, "A")], own[_file_name(name, "B")], float(layer.scaling[_NAME]))
+            for name, layer in self._layers.items()
+        }
+
+    def base(self) -> dict[str, Tensor]:
+        """All weights of the model by their own names, without the adapter."""
+        return {
+            name.replace(".base_layer.", "."): tensor
+            for name, tensor in self._model.state_dict().items()
+            if ".lora_" not in name
+        }
+
+    @torch.no_grad()
+    def merged(self) -> dict[str, Tensor]:
+        """All weights of the model by their own names, with the adapter added to them."""
+        weights = self.base()
+        for name, (a_RI, b_OR, scaling) in self.factors().items():
+            weight_OI = weights[f"{name}.weight"]
+            added_OI = scaling * (b_OR.float() @ a_RI.float())
+            weights[f"{name}.weight"] = (weight_OI.float() + added_OI).to(weight_OI.dtype)
+        return weights
+
+    def state(self) -> dict[str, Tensor]:
+        """The adapter's tensors by the names of PEFT's files."""
+        return {
+            _file_name(name, letter): matrices[_NAME].weight.detach()
+            for name, layer in self._layers.items()
+            for letter, matrices in (("A", layer.lora_A), ("B", layer.lora_B))
+        }
+
+    def fitting(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Tensors with the names of PEFT's files, checked, by the names of the parameters they belong to."""
+        own = self.state()
+        different = sorted(set(own) ^ set(tensors))
+        if different:
+            raise LearnError(f"the adapter does not fit: {different[0]} is on one side only")
+        for name, tensor in tensors.items():
+            if tensor.shape != own[name].shape:
+                found, needed = tuple(tensor.shape), tuple(own[name].shape)
+                raise LearnError(f"the adapter does not fit: {name} has shape {found}, not {needed}")
+        return {
+            name.removeprefix(_PREFIX).removesuffix("weight") + f"{_NAME}.weight": tensor
+            for name, tensor in tensors.items()
+        }
+
+    def save(self, folder: Path, base: str) -> None:
+        """Write the adapter as PEFT does, with the name of the model it belongs to."""
+        save_file({name: tensor.contiguous() for name, tensor in self.state().items()}, folder / ADAPTER_FILE)
+        self._config.base_model_name_or_path = base
+        self._config.save_pretrained(folder)
+
+
+def _file_name(module: str, letter: str) -> str:
+    """What a matrix of a module is called in PEFT's files."""
+    return f"{_PREFIX}{module}.lora_{letter}.weight"
+
+
+def _inject(model: Any, rank: int, alpha: int, targets: str | tuple[str, ...]) -> Any:
+    """Put fresh adapter layers into the model; return PEFT's config of them."""
+    require("lora", f"learner.lora_rank = {rank} needs")
+    from peft import LoraConfig, get_peft_model
+
+    config = LoraConfig(
+        r=rank,
+        lora_alpha=alpha,
+        target_modules=targets if isinstance(targets, str) else list(targets),
+        lora_dropout=0.0,
+        bias="none",
+        task_type="CAUSAL_LM",
+        inference_mode=False,
+    )
+    device = next(model.parameters()).device
+    try:
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            made = get_peft_model(model, config, autocast_adapter_dtype=False)
+    except ValueError as error:
+        named = targets if isinstance(targets, str) else ", ".join(targets)
+        linear = sorted({n.rsplit(".", 1)[-1] for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)})
+        why = f"{str(error).splitlines()[0]}; {ALL_LINEAR}, or some of {', '.join(linear)}"
+        raise ConfigError(f"learner.lora_targets = {named}: {why}") from None
+    written: Any = made.peft_config[_NAME]
+    written.target_modules = sorted(written.target_modules)
+    written.inference_mode = True  # as PEFT writes it: whoever loads the file means to use the adapter
+    return written
+
+
+def _ask_for_gradient(module: torch.nn.Module, inputs: object, embedded: Tensor) -> None:
+    """Give the first layer an input like those of the others, so that one compilation serves them all."""
+    if torch.is_grad_enabled():
+        embedded.requires_grad_(True)
+
+
+@torch.no_grad()
+def _initialise(layer: Any, seed: int) -> None:
+    """PEFT's own distribution, from a stream of ours. B is zero: at first the adapter changes nothing."""
+    a_RI = layer.lora_A[_NAME].weight
+    bound = 1.0 / math.sqrt(a_RI.shape[1])
+    drawn_RI = torch.empty(a_RI.shape).uniform_(-bound, bound, generator=torch.Generator().manual_seed(seed))
+    a_RI.copy_(drawn_RI)
+    layer.lora_B[_NAME].weight.zero_()

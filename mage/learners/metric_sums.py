@@ -1,0 +1,56 @@
+"""Figures gathered over the micro-batches of one update. `docs/metrics.md` defines every key."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import torch
+from torch import Tensor
+
+
+class MetricSums:
+    """Sums and counts by name; means are taken at the end, over all rows alike.
+
+    Sums of tensors stay where they are until the report, so that gathering figures never waits for a GPU.
+    """
+
+    def __init__(self) -> None:
+        self._totals: Counter[str] = Counter()
+        self._sums: list[tuple[str, float | Tensor, int]] = []
+
+    def add(self, name: str, amount: float) -> None:
+        """Count something."""
+        self._totals[name] += amount  # type: ignore[assignment]
+
+    def mean(self, name: str, total: float, count: int) -> None:
+        """Add `count` rows that sum to `total` to a mean."""
+        self._sums.append((name, total, count))
+
+    def tensor(self, name: str, values_N: Tensor) -> None:
+        """Add the rows of a tensor to a mean."""
+        if len(values_N):
+            self._sums.append((name, values_N.detach().sum(), len(values_N)))
+
+    def engine_gap(self, difference_N: Tensor) -> None:
+        """How far the learner's log-probabilities are from the engine's, before the weights change."""
+        ratio_N = difference_N.exp()
+        self.tensor("gap/mean_ratio", ratio_N)
+        self.tensor("gap/mean_difference", difference_N.abs())
+        self.tensor("gap/outside_0.9_1.1", ((ratio_N < 0.9) | (ratio_N > 1.1)).float())
+        self.tensor("gap/outside_0.8_1.25", ((ratio_N < 0.8) | (ratio_N > 1.25)).float())
+
+    def take(self, other: MetricSums) -> None:
+        """Add all that another tally holds."""
+        self._totals.update(other._totals)
+        self._sums += other._sums
+
+    def report(self) -> dict[str, float]:
+        """All figures, in order of their names."""
+        sums: dict[str, tuple[float, int]] = {}
+        waiting = [total for _, total, _ in self._sums if isinstance(total, Tensor)]
+        arrived = iter(torch.stack(waiting).tolist() if waiting else [])
+        for name, total, count in self._sums:
+            before, num = sums.get(name, (0.0, 0))
+            sums[name] = (before + (next(arrived) if isinstance(total, Tensor) else total), num + count)
+        means = {name: total / count for name, (total, count) in sums.items()}
+        return dict(sorted({**means, **self._totals}.items()))

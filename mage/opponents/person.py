@@ -1,0 +1,145 @@
+"""A person at the table, in a terminal."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+from rich.columns import Columns
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from mage.rollout.trial import PlayerLeftError
+from mage.runs.drawings import drawing_of, shown
+from mage.types import AgentInfo, Memory, Observation, Reply, Task
+
+Ask = Callable[[str], str]
+"""Shows a prompt and returns a line; raises EOFError or KeyboardInterrupt when the person is gone."""
+Say = Callable[[RenderableType], None]
+
+LEAVE = "q"
+RULES = "?"
+
+
+class Person:
+    """Shows the game and asks for moves and notes. It sees what any agent in its seat would see."""
+
+    def __init__(self, rules: str, task: Task, ask: Ask, say: Say) -> None:
+        self.info = AgentInfo("person", Memory.BOTH, None)
+        self._rules = rules
+        self._episodes = task.episodes
+        self._drawing = drawing_of(task.world)
+        self._ask_line = ask
+        self._say = say
+        self._episode: int | None = None
+        self._asking = False
+        self._leaving = False
+
+    async def act(self, observation: Observation) -> Reply:
+        self._announce(observation.episode)
+        self._say(Text())
+        self._show(observation)
+        numbered = not any(action.strip().isdecimal() for action in observation.actions)
+        self._say(Padding(_menu(observation.actions, numbered), (1, 0, 0, 2)))
+        while True:
+            line = self._ask(f"Your move ({RULES} rules, {LEAVE} leaves): ", observation.actions)
+            if line == RULES and RULES not in observation.actions:
+                self._say(shown(self._rules, "italic"))
+                continue
+            action, problem = chosen(line, observation.actions, numbered)
+            if action is not None:
+                return Reply(action, "", ())
+            self._say(shown(problem, "yellow"))
+
+    async def reflect(self, outcome: Observation) -> Reply | None:
+        self.tell(outcome.text)
+        note = self._ask(f"A note to yourself for the next episode (Enter skips, {LEAVE} leaves): ", ())
+        return Reply(note, note, ()) if note else None
+
+    def memory(self) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
+        return (), ()
+
+    def tell(self, outcome: str) -> None:
+        """Show how an episode ended."""
+        self._say(Text())
+        self._say(Padding(shown(outcome, "bold"), (0, 0, 0, 2)))
+
+    @contextmanager
+    def leaving_on_interrupt(self) -> Iterator[None]:
+        """Make Ctrl-C mean "leave at the next move" also while others think; a second one stops everything."""
+        before = signal.signal(signal.SIGINT, self._interrupted)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _interrupted(self, number: int, frame: FrameType | None) -> None:
+        if self._asking or self._leaving:
+            raise KeyboardInterrupt
+        self._leaving = True
+
+    def _announce(self, episode: int) -> None:
+        if self._episode is None:
+            self._say(shown(self._rules, "italic"))
+        if episode != self._episode:
+            self._episode = episode
+            self._say(Text())
+            self._say(Text(f"Episode {episode + 1} of {self._episodes}", "bold blue"))
+
+    def _show(self, observation: Observation) -> None:
+        position = self._drawing.position(observation)
+        self._say(Padding(shown(observation.text) if position is None else position, (0, 0, 0, 2)))
+
+    def _ask(self, prompt: str, actions: Sequence[str]) -> str:
+        """A line, trimmed and fit to be written down."""
+        if self._leaving:
+            raise PlayerLeftError("the person left the table")
+        self._asking = True
+        try:
+            line = self._ask_line(prompt).strip()
+        except (EOFError, KeyboardInterrupt):
+            self._say(Text())
+            raise PlayerLeftError("the person left the table") from None
+        finally:
+            self._asking = False
+        if line.casefold() == LEAVE and line not in actions:
+            raise PlayerLeftError("the person left the table")
+        # A terminal may hand over bytes that are not text.
+        return line.encode("utf-8", "replace").decode()
+
+
+def chosen(line: str, actions: Sequence[str], numbered: bool) -> tuple[str | None, str]:
+    """The action a line names, by number where actions are numbered or by word, or what is wrong with it.
+
+    >>> chosen("2", ["pass", "bet"], True), chosen("BET", ["pass", "bet"], True)
+    (('bet', ''), ('bet', ''))
+    >>> chosen("3", ["pass", "bet"], True)[1]
+    'There is no 3; choose 1 to 2, or a word.'
+    """
+    if line in actions:
+        return line, ""
+    if numbered and line.isascii() and line.isdecimal():
+        if 1 <= int(line) <= len(actions):
+            return actions[int(line) - 1], ""
+        return None, f"There is no {line}; choose 1 to {len(actions)}, or a word."
+    wanted = " ".join(line.split()).casefold()
+    matches = [a for a in actions if " ".join(a.split()).casefold() == wanted]
+    if len(matches) == 1:
+        return matches[0], ""
+    if matches:
+        return None, f"{line!r} may be {' or '.join(matches)}; write it exactly."
+    how = "a number or a word" if numbered else "a word"
+    return (
+        None,
+        f"{line!r} is not one of the moves; type {how} from the list." if line else f"Type {how} from the list.",
+    )
+
+
+def _menu(actions: Sequence[str], numbered: bool) -> Columns:
+    """The legal actions, with numbers unless the actions themselves are numbers."""
+    labels = [f"{n}) " if numbered else "" for n in range(1, len(actions) + 1)]
+    entries = [Text.assemble((n, "dim"), shown(a, "bold")) for n, a in zip(labels, actions, strict=True)]
+    return Columns(entries, padding=(0, 3))

@@ -1,0 +1,77 @@
+"""Players without a model are pure: an observation gives probabilities over its actions.
+
+Purity is what makes the exact tools possible: best responses, expected values and Bayes-optimal play ask the
+same policy at every information state. What is random about a player beyond its moves (a phase, a first
+move) is drawn once, when it is built for a trial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mage.errors import PlayError
+from mage.seeds import pick_index, uniform
+from mage.types import AgentInfo, Observation, Reply
+
+Policy = Callable[[Observation], Sequence[float]]
+"""Probabilities aligned with `observation.ids`."""
+
+
+class PolicyPlayer:
+    """Plays a policy. Draws are by (episode, turn), so siblings who act alike meet the same reply."""
+
+    def __init__(self, policy: Policy, seed: int) -> None:
+        self._policy = policy
+        self._seed = seed
+
+    def odds(self, observation: Observation) -> Sequence[float]:
+        """The probability of each action."""
+        return self._policy(observation)
+
+    async def act(self, observation: Observation) -> Reply:
+        weights = self._policy(observation)
+        if 1.0 in weights:
+            index = weights.index(1.0)
+        else:
+            index = pick_index(weights, uniform(self._seed, observation.episode, observation.turn))
+        return Reply(observation.actions[index], "", ())
+
+
+class PolicyAgent:
+    """Any player in the agent's seat: it keeps no notes and has no token streams."""
+
+    def __init__(self, player: PolicyPlayer, name: str) -> None:
+        self._player = player
+        self.info = AgentInfo(name, None, None)
+
+    async def act(self, observation: Observation) -> Reply:
+        return await self._player.act(observation)
+
+    async def reflect(self, outcome: Observation) -> Reply | None:
+        return None
+
+    def memory(self) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
+        return (), ()
+
+    def fork(self, number: int) -> PolicyAgent:
+        """Itself: a policy is pure, so there is nothing to copy."""
+        return self
+
+    async def odds(self, observation: Observation) -> tuple[float, ...] | None:
+        """The probability of each action."""
+        return tuple(self._player.odds(observation))
+
+    def dictate(self, observation: Observation, action: str) -> None:
+        """Nothing is remembered, so nothing changes."""
+
+
+def certainly(observation: Observation, action: int) -> list[float]:
+    """All probability on one of the game's actions."""
+    if action not in observation.ids:
+        raise PlayError(f"action {action} is not legal here; legal are {list(observation.ids)}")
+    return [float(i == action) for i in observation.ids]
+
+
+def evenly(observation: Observation) -> list[float]:
+    """The same probability for every legal action."""
+    return [1.0 / len(observation.ids)] * len(observation.ids)

@@ -1,0 +1,231 @@
+"""Opponents by name: a spec string becomes a player for one seat of one trial."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from mage.errors import ConfigError, pick
+from mage.opponents.behaviour import behaviour
+from mage.opponents.draws import InexactError, draw, every_way
+from mage.opponents.kuhn_scripts import aggressive, conservative, intermediate
+from mage.opponents.policy import Policy, PolicyPlayer
+from mage.opponents.remote import remote
+from mage.opponents.repeated import automaton, beat_last, copy, cycle, lose_to_last, memory_one, win_stay_lose_shift
+from mage.opponents.scripts import always, mixture, switch, uniform
+from mage.opponents.search import mcts, minimax
+from mage.opponents.solvers import best_response, cfr
+from mage.opponents.tictactoe_scripts import preferred
+from mage.registry import Registry
+from mage.seeds import derive, pick_index, stream
+from mage.seeds import uniform as uniform_number
+from mage.spec import Spec, call_with, parse_spec, show_parameters
+from mage.worlds.openspiel.game import Game
+from mage.worlds.openspiel.words.kuhn import KuhnWords
+from mage.worlds.openspiel.words.matrix import MatrixWords
+from mage.worlds.openspiel.words.tictactoe import TicTacToeWords
+
+Maker = Callable[..., Policy]
+"""`maker(game, seat, rng, …parameters)`; what is random about the member is drawn from `rng`, once per trial.
+
+Policies are pure, so where the draws have few outcomes their policies are made once and shared by all trials.
+"""
+
+_MAX_SHARED = 100
+"""Most outcomes that are kept ready."""
+
+_parsed = lru_cache(maxsize=4096)(parse_spec)
+
+
+class Supports(NamedTuple):
+    """The games an opponent can play."""
+
+    games: str
+    check: Callable[[Game], bool]
+
+
+def _open_to_search(game: Game) -> bool:
+    return game.is_open and not game.samples_itself and not game.pays_midway
+
+
+def _without_chance(game: Game) -> bool:
+    kind = game.rules.get_type()
+    return bool(kind.chance_mode == kind.ChanceMode.DETERMINISTIC)
+
+
+def _hidden(game: Game) -> bool:
+    return game.keyed_by_information and not game.is_open and not game.samples_itself
+
+
+ANY = Supports("any game", lambda _: True)
+_KUHN = Supports("kuhn_poker", lambda game: isinstance(game.words, KuhnWords))
+_TICTACTOE = Supports("tic_tac_toe", lambda game: isinstance(game.words, TicTacToeWords))
+REPEATED = Supports(
+    "repeated matrix games (rps, pd, pennies, matrix)", lambda game: isinstance(game.words, MatrixWords)
+)
+_OPEN = Supports(
+    "games with nothing hidden, moves in turn and pay at the end",
+    _open_to_search,
+)
+_SOLVABLE = Supports(
+    "small two-player zero-sum games with nothing hidden and no chance",
+    lambda game: _open_to_search(game) and game.zero_sum and game.num_seats == 2 and _without_chance(game),
+)
+_ZERO_SUM = Supports(
+    "small two-player zero-sum games with hidden information or simultaneous moves",
+    lambda game: _hidden(game) and game.zero_sum and game.num_seats == 2,
+)
+_SMALL = Supports(
+    "small games with two or more players whose information states OpenSpiel knows",
+    lambda game: (_open_to_search(game) or _hidden(game)) and game.num_seats > 1,
+)
+
+MAKERS: Mapping[str, tuple[Maker, Supports]] = {
+    "aggressive": (aggressive, _KUHN),
+    "always": (always, ANY),
+    "automaton": (automaton, REPEATED),
+    "beat-last": (beat_last, REPEATED),
+    "behaviour": (behaviour, ANY),
+    "cfr": (cfr, _ZERO_SUM),
+    "conservative": (conservative, _KUHN),
+    "copy": (copy, REPEATED),
+    "cycle": (cycle, REPEATED),
+    "intermediate": (intermediate, _KUHN),
+    "lose-to-last": (lose_to_last, REPEATED),
+    "mcts": (mcts, _OPEN),
+    "memory-one": (memory_one, REPEATED),
+    "minimax": (minimax, _SOLVABLE),
+    "preferred": (preferred, _TICTACTOE),
+    "uniform": (uniform, ANY),
+    "win-stay-lose-shift": (win_stay_lose_shift, REPEATED),
+}
+
+COMBINERS: Mapping[str, tuple[Maker, Supports]] = {
+    "best-response": (best_response, _SMALL),
+    "mixture": (mixture, ANY),
+    "switch": (switch, ANY),
+}
+"""Players made of other players: `maker(make_policy, game, seat, rng, …parameters)`."""
+
+TALKERS: Mapping[str, tuple[Maker, Supports]] = {"remote": (remote, ANY)}
+"""Players that are models, and not policies: only a world can seat them."""
+
+FAMILIES = frozenset({"automaton", "behaviour", "memory-one"})
+"""Procedural families: too many members for statistics about each."""
+
+
+class Opponent(NamedTuple):
+    """What a name of the table stands for."""
+
+    maker: Maker
+    fits: Supports = ANY
+    is_family: bool = False
+    """Too many members for statistics about each."""
+
+
+def _opponent(given: object) -> Opponent:
+    if isinstance(given, Opponent):
+        return given
+    if not callable(given):
+        raise TypeError(f"a player is a function maker(game, seat, rng, …) or an Opponent, not {given!r}")
+    return Opponent(given)
+
+
+OPPONENTS: Registry[Opponent] = Registry(
+    "player",
+    {name: Opponent(*entry, name in FAMILIES) for name, entry in {**MAKERS, **COMBINERS, **TALKERS}.items()},
+    _opponent,
+    lambda _: False,
+)
+"""All opponents: ours, and those of plugins."""
+
+
+class OpponentEntry(NamedTuple):
+    """One line of the list of opponents."""
+
+    name: str
+    parameters: str
+    about: str
+    games: str
+
+
+def make_policy(spec: Spec, game: Game, seat: int, rng: random.Random) -> Policy:
+    """The policy a spec names, or an error that lists what exists."""
+    ways = _ways(str(spec), game, seat)
+    if ways is None:
+        return _build(spec, game, seat, rng)
+    odds, policies = ways
+    return policies[0] if len(policies) == 1 else policies[draw(rng, odds)]
+
+
+def make_player(spec: str, game: Game, seat: int, seed: int) -> PolicyPlayer:
+    """A player that lives for one trial. `seed` fixes all that is random about it."""
+    ways = _ways(spec, game, seat)
+    if ways is None:
+        policy = _build(_parsed(spec), game, seat, stream(seed, "member"))
+    else:  # a number is a tenth of the cost of a generator
+        odds, policies = ways
+        policy = policies[0] if len(policies) == 1 else policies[pick_index(odds, uniform_number(seed, "member"))]
+    return PolicyPlayer(policy, derive(seed, "moves"))
+
+
+def check_opponent(spec: str, game: Game, seat: int) -> None:
+    """Make the opponent once, so that whatever is wrong with it shows before play."""
+    if not 0 <= seat < game.num_seats:
+        raise ConfigError(f"seat {seat} does not exist; {game.spec} has seats 0 to {game.num_seats - 1}")
+    make_policy(_parsed(spec), game, seat, stream(0, "member"))
+
+
+def describe_opponents() -> list[OpponentEntry]:
+    """Every opponent: its name, its parameters, what it does and which games it plays."""
+    return sorted(_listed(name) for name in OPPONENTS)
+
+
+def _listed(name: str) -> OpponentEntry:
+    trouble = OPPONENTS.trouble(name)
+    if trouble is not None:
+        return OpponentEntry(name, "", trouble, "no game")
+    maker, fits, _ = OPPONENTS[name]
+    num_context = 4 if name in COMBINERS else 3
+    return OpponentEntry(name, show_parameters(maker, num_context), (maker.__doc__ or "").split("\n")[0], fits.games)
+
+
+def family(spec: str) -> str:
+    """What statistics about an opponent are kept under: the family of a procedural member, else the spec itself.
+
+    >>> family("automaton(states=3, seed=7)"), family("always: rock")
+    ('automaton', 'always(rock)')
+    >>> family("switch(behaviour(seed=1), copy, at=2)")
+    'switch(behaviour,copy,at=2)'
+    """
+    return str(_generic(_parsed(spec)))
+
+
+def _generic(spec: Spec) -> Spec:
+    known = OPPONENTS.loaded(spec.name)
+    if known is not None and known.is_family:
+        return Spec(spec.name)
+    args = tuple(_generic(a) if isinstance(a, Spec) else a for a in spec.args)
+    return Spec(spec.name, args, spec.kwargs)
+
+
+@lru_cache(maxsize=4096)
+def _ways(spec: str, game: Game, seat: int) -> tuple[tuple[float, ...], tuple[Policy, ...]] | None:
+    """All policies a spec can turn into and their odds, made once for all trials; None where they are too many."""
+    parsed = _parsed(spec)
+    try:
+        found = every_way(lambda rng: _build(parsed, game, seat, rng), _MAX_SHARED)
+    except InexactError:
+        return None
+    return tuple(odds for odds, _ in found), tuple(policy for _, policy in found)
+
+
+def _build(spec: Spec, game: Game, seat: int, rng: random.Random) -> Policy:
+    maker, fits, _ = pick("opponent", OPPONENTS, spec.name)
+    if not fits.check(game):
+        raise ConfigError(f"opponent {spec.name!r} cannot play {game.spec}; it plays {fits.games}")
+    context = (make_policy, game, seat, rng) if spec.name in COMBINERS else (game, seat, rng)
+    policy: Policy = call_with("opponent", spec, maker, *context)
+    return policy

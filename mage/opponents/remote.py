@@ -1,0 +1,75 @@
+"""A remote model as an opponent: it talks, remembers the trial and has no policy that could be read."""
+
+from __future__ import annotations
+
+import random
+from functools import lru_cache
+from typing import Any, NoReturn
+
+import msgspec
+
+from mage.agents.byte_format import ByteFormat
+from mage.agents.language import AgentSettings, LanguageAgent
+from mage.engines.remote import RemoteEngine
+from mage.models.address import Address, make_address
+from mage.opponents.draws import InexactError
+from mage.opponents.parameters import number, one_of
+from mage.spec import Spec, whole
+from mage.types import Memory, Observation, ReplyMode, Task
+from mage.worlds.openspiel.game import Game
+
+MAX_TOKENS, REFLECTION_TOKENS, CONTEXT = 2048, 1024, 65536
+"""In bytes, about four to a token: what a remote model may say, note down and read, unless told otherwise."""
+
+_engine = lru_cache(maxsize=64)(RemoteEngine)
+
+
+def url_of(spec: Spec) -> str:
+    """The server that an opponent spec names, by place or by name."""
+    return make_address(str(spec.args[0] if spec.args else spec.named["url"]), "any").url
+
+
+class RemotePolicy:
+    """Stands for a remote model where a policy is asked for: it can be seated, but not asked for probabilities."""
+
+    def __init__(self, address: Address, settings: AgentSettings) -> None:
+        self._address = address
+        self._settings = settings
+
+    def __call__(self, observation: Observation) -> NoReturn:
+        raise InexactError(
+            f"{self._address} has no probabilities that could be read; it can be an opponent, but not a part of one"
+        )
+
+    def seated(self, game: Game, task: Task, seat: int) -> LanguageAgent:
+        """The model in a seat of a task."""
+        own = msgspec.structs.replace(task, seat=seat)
+        return LanguageAgent(_engine(self._address), ByteFormat(), self._settings, game.rules_for(seat), own, sibling=0)
+
+
+def remote(
+    game: Game,
+    seat: int,
+    rng: random.Random,
+    url: Any,
+    model: Any,
+    memory: Any = "history",
+    temperature: Any = 1.0,
+    max_tokens: Any = MAX_TOKENS,
+    context: Any = CONTEXT,
+    retries: Any = 1,
+) -> RemotePolicy:
+    """A model on an OpenAI-compatible server: remote(url="http://localhost:8000/v1",model="my-model")."""
+    address = make_address(str(url), str(model))
+    _engine(address)  # what it lacks shows before play
+    settings = AgentSettings(
+        name=str(address),
+        memory=Memory(one_of("memory", memory, tuple(Memory))),
+        reply=ReplyMode.TEXT,
+        temperature=number("temperature", temperature, 0.0, 10.0),
+        max_tokens=whole("max_tokens", max_tokens, 1),
+        reflection_tokens=REFLECTION_TOKENS,
+        retries=whole("retries", retries, 0),
+        context=whole("context", context, 1),
+    )
+    return RemotePolicy(address, settings)

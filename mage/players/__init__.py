@@ -1,1 +1,0 @@
-"""Who may sit at the table: scripts, families, search, solvers, agents and people."""

@@ -1,1 +1,0 @@
-"""From observations to tokens and back."""

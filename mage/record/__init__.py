@@ -1,1 +1,0 @@
-"""The run directory: what is written down, and how it is read."""

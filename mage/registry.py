@@ -1,0 +1,132 @@
+"""Names that other packages and scripts may add to: games, players and estimators.
+
+A table of our own names comes first. A script adds to it with `add`; an installed package adds by an entry point of
+the table's group, which is imported only when its name is used. So a package that is broken is an error for whoever
+asks for it, and for nobody else. A name stands for one thing as long as the process lives: what was made by a name
+is kept in many places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from typing import Generic, TypeVar
+
+from mage.errors import ConfigError
+from mage.spec import Spec, parse_spec
+
+T = TypeVar("T")
+
+BROKEN = (
+    *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError),
+    *(OSError, RuntimeError, SyntaxError, TypeError, ValueError),
+)
+"""What importing somebody else's module may raise."""
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """A table of names that can grow, and reads like any other mapping."""
+
+    def __init__(
+        self, kind: str, ours: Mapping[str, T], accept: Callable[[object], T], taken: Callable[[str], bool]
+    ) -> None:
+        self._kind = kind
+        self._ours = ours
+        self._accept = accept
+        """Turns what a plugin gives into an entry, or raises TypeError that says what is wanted."""
+        self._taken = taken
+        """Whether a name means something already that is not in the table."""
+        self._added: dict[str, T] = {}
+
+    @property
+    def group(self) -> str:
+        """The group of entry points."""
+        return f"mage.{self._kind}s"
+
+    def add(self, name: str, given: object) -> None:
+        """Let a name stand for something in this process."""
+        if _spec_name(name) != name:
+            raise ConfigError(f"{name!r} cannot be the name of a {self._kind}; take one without spaces and brackets")
+        if self._is_ours(name):
+            raise ConfigError(f"the {self._kind} {name!r} comes with mage; register yours under another name")
+        if name in self._foreign:
+            raise ConfigError(f"the {self._kind} {name!r} comes with {_origin(self._foreign[name])}; take another name")
+        try:
+            entry = self._accept(given)
+        except TypeError as error:
+            raise ConfigError(f"the {self._kind} {name!r} cannot be registered: {error}") from None
+        if self._added.setdefault(name, entry) != entry:
+            raise ConfigError(f"the {self._kind} {name!r} is registered already; take another name")
+
+    def loaded(self, name: str) -> T | None:
+        """What a name stands for, if that is known without importing anything."""
+        return self._ours[name] if name in self._ours else self._added.get(name)
+
+    def trouble(self, name: str) -> str | None:
+        """Why a name cannot be used, or None."""
+        try:
+            self[name]
+        except ConfigError as error:
+            return str(error)
+        return None
+
+    def __getitem__(self, name: str) -> T:
+        entry = self.loaded(name)
+        point = self._foreign.get(name)
+        if point is not None and (self._is_ours(name) or name in self._doubled):
+            raise ConfigError(
+                f"the {self._kind} {name!r} of {_origin(point)} has a name that is taken; rename or remove it"
+            )
+        if entry is not None:
+            return entry
+        if point is None:
+            raise KeyError(name)
+        return self._added.setdefault(name, self._load(point))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted({*self._ours, *self._added, *self._foreign}))
+
+    def __len__(self) -> int:
+        return len(set(self))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._ours or name in self._added or name in self._foreign
+
+    def _is_ours(self, name: str) -> bool:
+        return name in self._ours or self._taken(name)
+
+    def _load(self, point: EntryPoint) -> T:
+        try:
+            return self._accept(point.load())
+        except BROKEN as error:
+            why = " ".join(f"{type(error).__name__}: {error}".split())
+            raise ConfigError(
+                f"the {self._kind} {point.name!r} of {_origin(point)} cannot be loaded from {point.value}: {why}"
+            ) from None
+
+    @cached_property
+    def _points(self) -> tuple[EntryPoint, ...]:
+        return tuple(entry_points(group=self.group))
+
+    @cached_property
+    def _foreign(self) -> Mapping[str, EntryPoint]:
+        return {point.name: point for point in self._points}
+
+    @cached_property
+    def _doubled(self) -> frozenset[str]:
+        """Names that several packages give to different things."""
+        return frozenset(p.name for p in self._points if self._foreign[p.name].value != p.value)
+
+
+def _spec_name(text: str) -> str | None:
+    """The name in a spec that is a name alone."""
+    try:
+        spec = parse_spec(text)
+    except ConfigError:
+        return None
+    return spec.name if spec == Spec(spec.name) else None
+
+
+def _origin(point: EntryPoint) -> str:
+    return f"the package {point.dist.name!r}" if point.dist is not None else f"the entry point {point.value}"

@@ -1,0 +1,20 @@
+"""Tasks from a config: what the trials of a run have in common, and what differs by index."""
+
+from __future__ import annotations
+
+from mage.config.schema import Config
+from mage.types import Task
+
+
+def task_of(config: Config, opponents: tuple[str, ...], index: int, seed: int) -> Task:
+    """The task of an index in a stream, against these opponents: a config's trials take its seats in turn."""
+    return Task(
+        world=config.world,
+        opponents=opponents,
+        seat=config.trial.seats[index % len(config.trial.seats)],
+        seed=seed,
+        episodes=config.trial.episodes,
+        replay_deal=config.trial.replay_deal,
+        early_stop=config.trial.early_stop,
+        max_turns=config.trial.max_turns,
+    )

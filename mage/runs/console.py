@@ -1,0 +1,36 @@
+"""Where output goes. Nothing that is printed is read as markup: it may hold words of models."""
+
+from __future__ import annotations
+
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from mage.runs.drawings import shown
+
+WIDTH = 120
+"""Columns of a table that is kept as text."""
+
+
+def plain_console(*, stderr: bool = False, quiet: bool = False) -> Console:
+    """The terminal, or nowhere."""
+    return Console(stderr=stderr, quiet=quiet, markup=False, emoji=False, highlight=False)
+
+
+def as_text(table: RenderableType) -> str:
+    """A table without colours, as wide as `WIDTH`."""
+    console = Console(width=WIDTH, markup=False, emoji=False, highlight=False, force_terminal=False)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get()
+
+
+def say(sentence: str) -> None:
+    """A remark beside the output; long lines are left whole, to be copied."""
+    plain_console(stderr=True).print(shown(sentence, "dim"), soft_wrap=True)
+
+
+def progress_bar() -> Progress:
+    """Shows on a terminal how far things are; nothing elsewhere."""
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    stderr = plain_console(stderr=True)
+    return Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal)

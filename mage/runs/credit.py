@@ -1,0 +1,119 @@
+"""Credit on file: what each turn of a kept trial earned, and how sure the learner was of each of its tokens.
+
+`credit.jsonl` has one line for each trial that a training run keeps, in the order of `trials.jsonl`. A run without the
+file, or a trial without a line, has no credit to show and reads as before.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from mage.credit.steps import agent_turns
+from mage.errors import RecordError
+from mage.types import Phase, Trial
+
+CREDIT = "credit.jsonl"
+
+
+class CallCredit(msgspec.Struct, frozen=True):
+    """How sure the learner was of the tokens of one call, aligned with what was sampled; null where one was forced."""
+
+    logprobs: tuple[float | None, ...]
+    """The learner's, before its weights changed; the engine's are in the trial."""
+    entropies: tuple[float | None, ...]
+    """Over the allowed ids, divided by their maximum: 1 is uniform, 0 is certain."""
+
+
+class TurnCredit(msgspec.Struct, frozen=True):
+    """What one turn of the agent earned."""
+
+    advantage: float | None
+    """As the estimator says and the update uses it; null for a turn that is never trained."""
+    return_: float = msgspec.field(name="return")
+    """What the objective pays from here on, less penalties."""
+    calls: tuple[CallCredit, ...]
+    """One for each call of the turn."""
+
+
+class Credit(msgspec.Struct, frozen=True):
+    """The credit of one trial."""
+
+    trial: int
+    """Its number, as in `trials.jsonl`."""
+    step: int
+    """Updates that the weights which played it have behind them."""
+    trained: bool
+    """Whether an update used it: not so for showcases, and for groups that were dead."""
+    turns: tuple[TurnCredit, ...]
+    """The agent's turns in order of play: episode 0, reflection 0, episode 1, and so on."""
+
+
+class EpisodeCredit(msgspec.Struct, frozen=True):
+    """The credit of one episode and of the reflections that follow it."""
+
+    plays: tuple[TurnCredit, ...]
+    """Aligned with the agent's own turns in the episode."""
+    reflections: tuple[TurnCredit, ...]
+
+
+def credit_of(run: Path, number: int) -> Credit | None:
+    """The credit of a trial, or None where the run has none of it; only a few lines of the file are read."""
+    path = run / CREDIT
+    if not path.is_file():
+        return None
+    try:
+        with path.open("rb") as file:
+            line = _find(file, path.stat().st_size, number)
+            return None if line is None else msgspec.json.decode(line, type=Credit)
+    except OSError as error:
+        raise RecordError(f"cannot read {path}: {error.strerror or error}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise RecordError(
+            f"the credit of trial {number} in {path} cannot be read; without this file the run still shows its trials"
+        ) from None
+
+
+def by_episode(trial: Trial, credit: Credit) -> list[EpisodeCredit]:
+    """The credit of a trial's turns, episode by episode."""
+    turns = agent_turns(trial)
+    fits = [(len(turn.calls), [len(c.completion.tokens) for c in turn.calls]) for turn in turns]
+    if fits != [(len(turn.calls), [len(c.logprobs) for c in turn.calls]) for turn in credit.turns]:
+        raise RecordError(f"{CREDIT} has other turns for trial {credit.trial} than the trial itself")
+    paired = list(zip(turns, credit.turns, strict=True))
+
+    def part(episode: int, phase: Phase) -> tuple[TurnCredit, ...]:
+        return tuple(c for turn, c in paired if turn.observation.episode == episode and turn.phase is phase)
+
+    return [EpisodeCredit(part(k, Phase.PLAY), part(k, Phase.REFLECT)) for k in range(len(trial.episodes))]
+
+
+class _Numbered(msgspec.Struct):
+    trial: int
+
+
+def _find(file: BinaryIO, size: int, number: int) -> bytes | None:
+    """The whole line of a trial. Lines ascend by trial, so each look rules out half of what is left."""
+    low, high = 0, size  # the line begins at or after `low` and before `high`, if there is one
+    while low < high:
+        middle = (low + high) // 2
+        start = _line_start(file, middle)
+        line = file.readline() if start < high else b""
+        if not line.endswith(b"\n"):  # nothing begins in the upper half, or its last line is still being written
+            high = middle
+            continue
+        found = msgspec.json.decode(line, type=_Numbered).trial
+        if found == number:
+            return line
+        low, high = (start + len(line), high) if found < number else (low, middle)
+    return None
+
+
+def _line_start(file: BinaryIO, position: int) -> int:
+    """Go to the first line that begins at `position` or after it."""
+    file.seek(max(0, position - 1))
+    if position:
+        file.readline()
+    return file.tell()

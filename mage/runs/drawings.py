@@ -1,0 +1,193 @@
+"""Pictures for people, drawn from structured facts; prose is never parsed.
+
+`DRAWINGS` is the one table: a game without an entry is shown by its own text and its facts as they stand. A new
+game is one class and one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from mage.worlds.openspiel.openings import without_opening
+from mage.worlds.openspiel.words.kuhn import KuhnWords
+from mage.worlds.openspiel.words.tictactoe import TicTacToeWords
+from mage.spec import Spec, call_with, parse_spec
+from mage.types import Episode, Observation
+
+SEAT_STYLES = ("cyan", "magenta", "yellow", "green", "blue", "red")
+
+
+class Drawing(Protocol):
+    """How one game is shown."""
+
+    def private(self, observation: Observation) -> str:
+        """What the seat alone knows, in a few words; empty where nothing is hidden."""
+
+    def position(self, observation: Observation) -> RenderableType | None:
+        """The board as the seat sees it, or None where the text says it all."""
+
+    def revealed(self, episode: Episode) -> RenderableType:
+        """Everything about a finished episode, hidden cards included."""
+
+
+def drawing_of(game: str) -> Drawing:
+    """The drawing of a game spec."""
+    spec = without_opening(parse_spec(game))
+    return DRAWINGS[spec.name](spec) if spec.name in DRAWINGS else FactsDrawing()
+
+
+def shown(text: str, style: str = "") -> Text:
+    """Foreign text, safe to print: no markup, and control characters made visible.
+
+    >>> shown("[red]\\x1b[2J").plain
+    '[red]\\\\x1b[2J'
+    """
+    result = Text(style=style)
+    for char in text.expandtabs(4):
+        if char == "\n" or char.isprintable():
+            result.append(char)
+        else:
+            result.append(char.encode("unicode_escape").decode(), "reverse")
+    return result
+
+
+def seat_style(seat: int) -> str:
+    """The colour of a seat."""
+    return SEAT_STYLES[seat % len(SEAT_STYLES)]
+
+
+class FactsDrawing:
+    """For any game: facts by name."""
+
+    def private(self, observation: Observation) -> str:
+        return ""
+
+    def position(self, observation: Observation) -> RenderableType | None:
+        return None
+
+    def revealed(self, episode: Episode) -> RenderableType:
+        return Group(*(self._fact(name, value) for name, value in episode.result.facts.items()))
+
+    def _fact(self, name: str, value: object) -> Text:
+        text = str(value)
+        return shown(f"{name}:\n{text}" if "\n" in text else f"{name}: {text}")
+
+
+class TicTacToeDrawing:
+    """The board; free cells show the words that mark them."""
+
+    def __init__(self, words: TicTacToeWords) -> None:
+        self._words = words
+        self._width = max(map(len, words.cells))
+
+    def private(self, observation: Observation) -> str:
+        return ""
+
+    def position(self, observation: Observation) -> RenderableType | None:
+        return self._board(observation.facts["board"])
+
+    def revealed(self, episode: Episode) -> RenderableType:
+        return self._board(episode.result.facts["board"])
+
+    def _board(self, rows: Any) -> Text:
+        board = Text(no_wrap=True)
+        for row, cells in enumerate(rows):
+            if row:
+                board.append("\n" + "┼".join(["─" * (self._width + 2)] * 3) + "\n", "dim")
+            for column, mark in enumerate(cells):
+                if column:
+                    board.append("│", "dim")
+                board.append(f" {self._cell(mark, 3 * row + column):{self._width}} ", self._style(mark))
+        return board
+
+    def _cell(self, mark: str | None, cell: int) -> str:
+        return self._words.cells[cell] if mark is None else self._words.marks[mark == "o"]
+
+    def _style(self, mark: str | None) -> str:
+        return "dim" if mark is None else f"bold {seat_style(int(mark == 'o'))}"
+
+
+class KuhnDrawing:
+    """Cards by name, in the game's own words."""
+
+    def __init__(self, words: KuhnWords) -> None:
+        self._words = words
+
+    def private(self, observation: Observation) -> str:
+        card = observation.facts["card"]
+        return f"{self._words.card} {self._words.cards[card]}" if isinstance(card, int) else ""
+
+    def position(self, observation: Observation) -> RenderableType | None:
+        return None
+
+    def revealed(self, episode: Episode) -> RenderableType:
+        facts: Mapping[str, Any] = episode.result.facts
+        words, num_seats = self._words, self._words.num_seats
+        held = Text(", ").join(_seat_says(s, words.cards[c]) for s, c in enumerate(facts["cards"]))
+        acts = [_seat_says(i % num_seats, words.moves[a]) for i, a in enumerate(facts["betting"])]
+        return Group(
+            Text.assemble(f"{words.card}s: ", held),
+            Text.assemble("play: ", Text(", ").join(acts)) if acts else Text("play: nobody acted"),
+        )
+
+
+class RoundsDrawing:
+    """The rounds of a repeated matrix game, in the words of the observations."""
+
+    def private(self, observation: Observation) -> str:
+        return ""
+
+    def position(self, observation: Observation) -> RenderableType | None:
+        return None
+
+    def revealed(self, episode: Episode) -> RenderableType:
+        names = {(t.observation.seat, i): a for t in episode.turns for i, a in _worded(t.observation)}
+        rounds: Any = episode.result.facts["rounds"]
+        table = Table.grid(padding=(0, 2))
+        for number, moves in enumerate(rounds):
+            cells = [_seat_says(s, names.get((s, m), str(m))) for s, m in enumerate(moves)]
+            table.add_row(Text(f"round {number + 1}", "dim"), *cells)
+        return table if rounds else Text("no round was finished", "dim")
+
+
+def _worded(observation: Observation) -> Sequence[tuple[int, str]]:
+    return list(zip(observation.ids, observation.actions, strict=True))
+
+
+def _seat_says(seat: int, what: str) -> Text:
+    return shown(f"seat {seat} {what}", seat_style(seat))
+
+
+def _kuhn(spec: Spec) -> Drawing:
+    def drawing(players: int = 2, reworded: int | None = None) -> Drawing:
+        return KuhnDrawing(KuhnWords(players, reworded))
+
+    result: Drawing = call_with("world", spec, drawing)
+    return result
+
+
+def _tic_tac_toe(spec: Spec) -> Drawing:
+    def drawing(reworded: int | None = None) -> Drawing:
+        return TicTacToeDrawing(TicTacToeWords(reworded))
+
+    result: Drawing = call_with("world", spec, drawing)
+    return result
+
+
+def _rounds(spec: Spec) -> Drawing:
+    return RoundsDrawing()
+
+
+DRAWINGS: Mapping[str, Callable[[Spec], Drawing]] = {
+    "kuhn_poker": _kuhn,
+    "matrix": _rounds,
+    "pd": _rounds,
+    "pennies": _rounds,
+    "rps": _rounds,
+    "tic_tac_toe": _tic_tac_toe,
+}

@@ -1,0 +1,174 @@
+"""Thin summaries of trials, and the index that is kept of them.
+
+The index only saves time: whatever is missing or wrong in it is found again in the trials themselves.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import msgspec
+
+from mage.types import Ending, Failure, Trial
+
+TRIALS = "trials.jsonl"
+INDEX = "index.jsonl"
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What a list of trials shows of one, and where its line stands."""
+
+    number: int
+    """The line in `trials.jsonl`, from 0."""
+    offset: int
+    length: int
+    """Bytes of the line, its end included."""
+    world: str
+    opponents: tuple[str, ...]
+    agent: str | None
+    """None for a failure."""
+    seat: int
+    seed: int
+    sibling: int
+    scores: tuple[float, ...]
+    endings: tuple[Ending, ...]
+    forfeits: int
+    """Episodes that the agent itself gave up."""
+    invalid_replies: int
+    overflows: int
+    error: str | None
+    """Why there is no trial; None where there is one."""
+
+    @property
+    def end(self) -> int:
+        """Where the next line begins."""
+        return self.offset + self.length
+
+
+class Scan(NamedTuple):
+    """What a run's files hold, however they were left."""
+
+    summaries: tuple[Summary, ...]
+    num_lines: int
+    """Whole lines, readable or not."""
+    end: int
+    """Where the last whole line ends."""
+    tail: int
+    """Bytes after it: a line that was never finished."""
+    damage: tuple[str, ...]
+    """One sentence for everything that is broken or lost."""
+    num_indexed: int
+    """How many of the summaries were read from a sound index."""
+
+
+def summarize(outcome: Trial | Failure, number: int, offset: int, length: int) -> Summary:
+    """The summary of a trial or a failure whose line stands at `offset`."""
+    task = outcome.task
+    place = (number, offset, length, task.world, task.opponents)
+    if isinstance(outcome, Failure):
+        error = f"{outcome.error}: {outcome.message}"
+        return Summary(*place, None, task.seat, task.seed, outcome.sibling, (), (), 0, 0, 0, error)
+    results = [episode.result for episode in outcome.episodes]
+    return Summary(
+        *place,
+        outcome.agent.name,
+        task.seat,
+        task.seed,
+        outcome.sibling,
+        outcome.scores,
+        tuple([r.ending for r in results]),
+        sum([r.forfeited_by == task.seat for r in results]),
+        num_invalid_replies(outcome),
+        len(outcome.overflows),
+        None,
+    )
+
+
+def num_invalid_replies(trial: Trial) -> int:
+    """Replies of the agent that could not be used."""
+    seat, num = trial.task.seat, 0
+    for episode in trial.episodes:
+        for turn in episode.turns:
+            if turn.calls and turn.observation.seat == seat:
+                num += sum([call.problem is not None for call in turn.calls])
+    return num
+
+
+def scan(folder: Path) -> Scan:
+    """Read the index, and from the trials only what the index does not cover."""
+    path = folder / TRIALS
+    if not path.is_file():
+        return Scan((), 0, 0, 0, (f"{TRIALS} is missing; no trial can be read",), 0)
+    with path.open("rb") as file:
+        size = path.stat().st_size
+        summaries, damage = _read_index(folder / INDEX, size)
+        if summaries and not _ends_line(file, summaries[-1].end):
+            summaries, damage = [], [f"{INDEX} does not fit {TRIALS}; it was rebuilt from there"]
+        damage += [_unreadable(n) for n in _gaps(summaries)]
+        return _scan_rest(file, summaries, damage)
+
+
+_outcomes: msgspec.json.Decoder[Trial | Failure] = msgspec.json.Decoder(Trial | Failure)
+_summaries = msgspec.json.Decoder(Summary)
+
+
+def decode_outcome(line: bytes) -> Trial | Failure:
+    """The trial or failure on a line; raises `msgspec.MsgspecError` or `UnicodeDecodeError` where there is none."""
+    return _outcomes.decode(line)
+
+
+def _read_index(path: Path, size: int) -> tuple[list[Summary], list[str]]:
+    """The summaries up to the first that is broken or reaches beyond the trials."""
+    if not path.is_file():
+        return [], [f"{INDEX} is missing; it was rebuilt from {TRIALS}"] if size else []
+    summaries: list[Summary] = []
+    number, end = 0, 0
+    with path.open("rb") as file:
+        for line in file:
+            if not line.endswith(b"\n"):
+                break  # The index lags by a line: a kill between two writes, no damage.
+            try:
+                entry = _summaries.decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                return summaries, [f"{INDEX} is damaged at line {len(summaries)}; the rest was rebuilt from {TRIALS}"]
+            follows = (entry.number == number and entry.offset == end) or (entry.number > number and entry.offset > end)
+            if not follows or entry.length < 1:
+                return summaries, [f"{INDEX} is out of order at line {len(summaries)}; rebuilt from there on"]
+            if entry.end > size:
+                return summaries, [f"{TRIALS} is shorter than {INDEX} says: trials from number {entry.number} are lost"]
+            summaries.append(entry)
+            number, end = entry.number + 1, entry.end
+    return summaries, []
+
+
+def _gaps(summaries: list[Summary]) -> list[int]:
+    known = {s.number for s in summaries}
+    return [n for n in range(summaries[-1].number if summaries else 0) if n not in known]
+
+
+def _scan_rest(file: BinaryIO, summaries: list[Summary], damage: list[str]) -> Scan:
+    num_indexed = len(summaries)
+    number, end = (summaries[-1].number + 1, summaries[-1].end) if summaries else (0, 0)
+    tail = 0
+    file.seek(end)
+    for line in file:
+        if not line.endswith(b"\n"):
+            tail = len(line)
+            damage.append(f"the last line of {TRIALS} is incomplete ({tail} bytes): its trial was still being written")
+            break
+        try:
+            summaries.append(summarize(decode_outcome(line), number, end, len(line)))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            damage.append(_unreadable(number))
+        number, end = number + 1, end + len(line)
+    return Scan(tuple(summaries), number, end, tail, tuple(damage), num_indexed)
+
+
+def _ends_line(file: BinaryIO, end: int) -> bool:
+    file.seek(end - 1)
+    return file.read(1) == b"\n"
+
+
+def _unreadable(number: int) -> str:
+    return f"line {number} of {TRIALS} cannot be read; it was left out"

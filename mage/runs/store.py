@@ -1,0 +1,313 @@
+"""The run directory.
+
+    run.json        what was run: schema version, kind, config, seed, versions, creation time, later changes
+    trials.jsonl    one trial or failure per line, written whole and flushed; reads back equal
+    index.jsonl     one thin summary per line; rebuilt from the trials where it is missing or wrong
+
+A kill at any moment loses at most the line being written. Reading says what is broken (`damage`); opening a run
+again for writing first moves a broken tail aside (`repairs`), so that nothing is ever deleted.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from importlib import metadata
+from io import FileIO
+from itertools import count, islice
+from math import isfinite
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from mage.version import __version__
+from mage.errors import RecordError
+from mage.files import take, write_atomically
+from mage.runs.index import INDEX, TRIALS, Summary, decode_outcome, scan, summarize
+from mage.types import Failure, Trial
+
+SCHEMA = 2
+"""Version of all that is written here. Another version is refused, never guessed at."""
+RUN = "run.json"
+TOKENIZER = "tokenizer"
+"""Where a train run, or an evaluation of a model from elsewhere, keeps the tokenizer, in Hugging Face layout."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A setting that a resumed run goes on with."""
+
+    step: int
+    """Steps that were done with the old value."""
+    key: str
+    old: Any
+    new: Any
+
+
+class RunInfo(msgspec.Struct, frozen=True):
+    """What a run is, apart from its trials."""
+
+    schema: int
+    kind: str
+    """The command that made it: play, duel, …"""
+    config: Mapping[str, Any]
+    seed: int
+    versions: Mapping[str, str]
+    created: str
+    """UTC, ISO 8601."""
+    changes: tuple[Change, ...] = ()
+    """What was changed when the run was resumed; `config` has the new values."""
+
+
+class RunWriter:
+    """Appends trials to a run. One writer at a time; a context manager that closes itself."""
+
+    def __init__(self, path: Path, num_lines: int, offset: int, repairs: tuple[str, ...]) -> None:
+        self.path = path
+        self.repairs = repairs
+        """What was moved aside or rebuilt when the run was opened, in sentences."""
+        self._number = num_lines
+        self._offset = offset
+        self._encoder = msgspec.json.Encoder()
+        self._trials = FileIO(path / TRIALS, "ab")
+        self._index = FileIO(path / INDEX, "ab")
+
+    @classmethod
+    def create(cls, path: Path, *, kind: str, config: Mapping[str, Any], seed: int) -> Self:
+        """Start a run in a directory that does not exist yet or is empty."""
+        versions = {
+            "mage": __version__,
+            "python": platform.python_version(),
+            "open_spiel": metadata.version("open_spiel"),
+        }
+        info = RunInfo(SCHEMA, kind, config, seed, versions, datetime.now(UTC).isoformat(timespec="seconds"))
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            refuse_used(path)
+            (path / TRIALS).touch(exist_ok=False)
+            (path / INDEX).touch(exist_ok=False)
+            write_info(path, info)
+        except OSError as error:
+            raise _cannot("create", path, error) from None
+        writer = cls(path, 0, 0, ())
+        writer._lock()
+        return writer
+
+    @classmethod
+    def reopen(cls, path: Path) -> Self:
+        """Go on with a run, after a crash too: a broken tail is moved to a file of its own, the index mended."""
+        read_info(path)
+        try:
+            (path / TRIALS).touch()
+            writer = cls(path, 0, 0, ())
+            writer._lock()
+            writer._repair()
+        except OSError as error:
+            raise _cannot("write to", path, error) from None
+        return writer
+
+    def append(self, outcome: Trial | Failure) -> int:
+        """Write one trial or failure and return its number. It is on file, whole, when this returns."""
+        if isinstance(outcome, Trial) and not _is_finite(outcome):
+            raise RecordError(f"a trial of {outcome.task.world} holds a number that is not finite; it cannot be written")
+        try:
+            line = self._encoder.encode(outcome) + b"\n"
+        except UnicodeEncodeError:
+            raise RecordError(f"a trial of {outcome.task.world} holds text that is not valid Unicode") from None
+        summary = summarize(outcome, self._number, self._offset, len(line))
+        try:
+            _write_whole(self._trials, line)
+            _write_whole(self._index, self._encoder.encode(summary) + b"\n")
+        except OSError as error:
+            self._trials.truncate(self._offset)
+            raise _cannot("write to", self.path, error) from None
+        self._number += 1
+        self._offset += len(line)
+        return summary.number
+
+    def cut_back(self, num_lines: int) -> None:
+        """Keep the first lines alone; what follows is moved to a file whose name ends in `superseded`."""
+        summaries = [s for s in scan(self.path).summaries if s.number < num_lines]
+        with (self.path / TRIALS).open("rb") as file:
+            kept = [len(line) for line in islice(file, num_lines)]
+            rest = file.read()
+        if rest:
+            with (self.path / f"{TRIALS}.superseded").open("ab") as aside:
+                aside.write(rest)
+            self._number, self._offset = len(kept), sum(kept)
+            self._write_index(summaries)  # First: an index that lags is no damage, one that runs ahead is.
+            self._trials.truncate(self._offset)
+
+    def close(self) -> None:
+        """Force everything to the disk. More than one call does no harm."""
+        for file in (self._trials, self._index):
+            if not file.closed:
+                os.fsync(file.fileno())
+                file.close()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the run holds no trial and no failure."""
+        return self._number == 0
+
+    def discard_if_empty(self) -> None:
+        """Close, and delete the run if it holds no trial."""
+        self.close()
+        if self.is_empty:
+            for name in (RUN, TRIALS, INDEX):
+                (self.path / name).unlink()
+            with suppress(OSError):
+                self.path.rmdir()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _lock(self) -> None:
+        if not take(self._trials):
+            self.close()
+            raise RecordError(f"{self.path} is being written by another process")
+
+    def _repair(self) -> None:
+        found = scan(self.path)
+        self._number, self._offset = found.num_lines, found.end
+        repairs = list(found.damage)
+        if found.tail:
+            aside = self._move_tail(found.end)
+            repairs.append(f"the incomplete line was moved to {aside.name}")
+        self.repairs = tuple(repairs)
+        self._write_index(found.summaries)
+
+    def _write_index(self, summaries: Iterable[Summary]) -> None:
+        lines = [self._encoder.encode(s) + b"\n" for s in summaries]
+        self._index.close()
+        write_atomically(self.path / INDEX, b"".join(lines))
+        self._index = FileIO(self.path / INDEX, "ab")
+
+    def _move_tail(self, end: int) -> Path:
+        with (self.path / TRIALS).open("rb") as file:
+            file.seek(end)
+            tail = file.read()
+        aside = next(p for n in count(1) if not (p := self.path / f"{TRIALS}.broken-{n}").exists())
+        write_atomically(aside, tail)
+        self._trials.truncate(end)
+        return aside
+
+
+class RunReader:
+    """Reads a run, finished or not. What it knows is as of when it was opened."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.info = read_info(path)
+        try:
+            found = scan(path)
+        except OSError as error:
+            raise _cannot("read", path, error) from None
+        self.damage = found.damage
+        """What is broken or lost, in sentences."""
+        self._summaries = found.summaries
+
+    def summaries(self) -> tuple[Summary, ...]:
+        """The readable trials and failures, in the order in which they were written."""
+        return self._summaries
+
+    def trial(self, number: int) -> Trial | Failure:
+        """One trial or failure, read from its place alone."""
+        for summary in self._summaries:
+            if summary.number == number:
+                with (self.path / TRIALS).open("rb") as file:
+                    return self._read(file, summary)
+        has = (
+            f"it has {self._summaries[0].number} to {self._summaries[-1].number}" if self._summaries else "it has none"
+        )
+        raise RecordError(f"{self.path} has no readable trial {number}; {has}")
+
+    def trials(self) -> Iterator[Trial | Failure]:
+        """All readable trials and failures, one at a time."""
+        with (self.path / TRIALS).open("rb") as file:
+            for summary in self._summaries:
+                yield self._read(file, summary)
+
+    def _read(self, file: Any, summary: Summary) -> Trial | Failure:
+        file.seek(summary.offset)
+        try:
+            return decode_outcome(file.read(summary.length))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise RecordError(
+                f"{self.path}: trial {summary.number} cannot be read; if {INDEX} is wrong, delete it to have it rebuilt"
+            ) from None
+
+
+def read_info(path: Path) -> RunInfo:
+    """What a run is, or one line on why there is none that can be read here."""
+    try:
+        data = (path / RUN).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        what = "is not a run" if path.exists() else "does not exist"
+        raise RecordError(f"{path} {what}; a run is a directory with a {RUN}") from None
+    except OSError as error:
+        raise _cannot("read", path, error) from None
+    try:
+        schema = msgspec.json.decode(data, type=_Schema).schema
+        if schema != SCHEMA:
+            raise RecordError(f"{path} has schema version {schema}; this version of mage reads {SCHEMA}")
+        return msgspec.json.decode(data, type=RunInfo)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise RecordError(f"{path / RUN} cannot be read: {error}") from None
+
+
+def write_info(path: Path, info: RunInfo) -> None:
+    """Say what a run is, or that it goes on as another."""
+    write_atomically(path / RUN, msgspec.json.format(msgspec.json.encode(info), indent=2) + b"\n")
+
+
+def refuse_used(path: Path) -> None:
+    """Fail on a directory that holds something: a new run needs one that is empty or does not exist yet."""
+    if path.is_dir() and any(path.iterdir()):
+        raise RecordError(f"{path} is not empty; name a new directory for the run")
+
+
+def fresh_path(kind: str, eval_agent: str, base: Path = Path("runs")) -> Path:
+    """A new, empty directory such as `runs/20260131-235959-duel-kuhn_poker`, unique even among runs started at once."""
+    stem = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{kind}-{re.sub(r'[^A-Za-z0-9_.+-]+', '_', eval_agent)}"
+    for n in count(1):
+        path = base / (stem if n == 1 else f"{stem}-{n}")
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            if not path.is_dir():
+                raise RecordError(f"cannot create {path}: {base} is not a directory") from None
+        except OSError as error:
+            raise _cannot("create", path, error) from None
+        else:
+            return path
+    raise AssertionError("count() has no end")
+
+
+class _Schema(msgspec.Struct):
+    schema: int
+
+
+def _is_finite(trial: Trial) -> bool:
+    """JSON has no infinities: they would read back as something else."""
+    turns = [t for e in trial.episodes for t in e.turns] + list(trial.reflections)
+    numbers = sum([sum(e.result.returns) for e in trial.episodes]) + sum([t.reward for t in turns])
+    return isfinite(numbers + sum([sum(c.completion.logprobs) for t in turns for c in t.calls]))
+
+
+def _write_whole(file: FileIO, data: bytes) -> None:
+    """Usually one system call; more where the system takes only a part."""
+    written = file.write(data)
+    while written < len(data):
+        written += file.write(data[written:])
+
+
+def _cannot(what: str, path: Path, error: OSError) -> RecordError:
+    return RecordError(f"cannot {what} {path}: {error.strerror or error}")

@@ -1,0 +1,44 @@
+"""The plan of a sweep on file: every run that it is to make, with its whole config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mage.errors import RecordError
+
+SCHEMA = 2
+SWEEP = "sweep.json"
+
+
+class PlannedRun(msgspec.Struct, frozen=True):
+    """A run that a sweep is to make."""
+
+    name: str
+    recipe: str
+    config: Mapping[str, Any]
+
+
+class SweepPlan(msgspec.Struct, frozen=True):
+    """All runs of a sweep, in order."""
+
+    schema: int
+    runs: tuple[PlannedRun, ...]
+    max_minutes: float | None
+    """Of training for each run."""
+
+
+def read_plan(folder: Path) -> SweepPlan:
+    """The plan of a sweep."""
+    try:
+        plan = msgspec.json.decode((folder / SWEEP).read_bytes(), type=SweepPlan)
+    except OSError:
+        raise RecordError(f"{folder} is not a sweep; a sweep is a directory with a {SWEEP}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise RecordError(f"{folder / SWEEP} cannot be read: {error}") from None
+    if plan.schema != SCHEMA:
+        raise RecordError(f"{folder} has schema version {plan.schema}; this version of mage reads {SCHEMA}")
+    return plan

@@ -1,0 +1,103 @@
+"""Where metrics go: always JSON lines in the run directory, and any number of services beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+from mage.errors import ConfigError, pick
+from mage.files import JsonLines
+from mage.runs.store import read_info
+
+
+class Tracker(Protocol):
+    """Takes figures by step."""
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class JsonTracker:
+    """Metrics in `metrics.jsonl`. They are bit-identical for equal runs, so no clock may be among them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._lines = JsonLines(folder / "metrics.jsonl")
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        self._lines.append({"step": step, **metrics})
+
+    def close(self) -> None:
+        self._lines.close()
+
+
+class TensorBoardTracker:
+    """Event files in `tensorboard/`."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise _missing("tensorboard") from None
+        self._writer: Any = SummaryWriter(str(folder / "tensorboard"))
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        for name, value in metrics.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class ServiceTracker:
+    """Weights & Biases, or trackio, which has the same interface."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        try:
+            self._service: Any = __import__(name)
+        except ImportError:
+            raise _missing(name) from None
+        self._service.init(project="mage", name=folder.resolve().name, config=dict(read_info(folder).config))
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        self._service.log(dict(metrics), step=step)
+
+    def close(self) -> None:
+        self._service.finish()
+
+
+TRACKERS: Mapping[str, Callable[[Path], Tracker]] = {
+    "tensorboard": TensorBoardTracker,
+    "trackio": lambda folder: ServiceTracker(folder, "trackio"),
+    "wandb": lambda folder: ServiceTracker(folder, "wandb"),
+}
+
+
+class Trackers:
+    """Several trackers as one; the JSON lines come first."""
+
+    def __init__(self, folder: Path, names: tuple[str, ...]) -> None:
+        makers = [pick("tracker", TRACKERS, name) for name in names]
+        self._trackers: list[Tracker] = [JsonTracker(folder), *(make(folder) for make in makers)]
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        for tracker in self._trackers:
+            tracker.log(step, metrics)
+
+    def close(self) -> None:
+        for tracker in self._trackers:
+            tracker.close()
+
+
+def check_trackers(names: Sequence[str]) -> None:
+    """Fail now, with one line, on a tracker that is unknown or not installed."""
+    for name in names:
+        pick("tracker", TRACKERS, name)
+        if find_spec(name) is None:
+            raise _missing(name)
+
+
+def _missing(name: str) -> ConfigError:
+    return ConfigError(f"the tracker {name!r} needs the extra {name}: pip install 'mage-rl[{name}]'")

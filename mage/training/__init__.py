@@ -1,0 +1,1 @@
+"""Training runs: the loop, its parts, checkpoints, resume, sweeps and leagues."""

@@ -1,0 +1,53 @@
+"""Collapse is watched: figures that mean trouble when they stay bad for several steps in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from mage.config.schema import AlarmConfig
+
+
+class AlarmState(msgspec.Struct, frozen=True):
+    """How long each figure has been bad, and the best score seen on each split; goes into checkpoints."""
+
+    streaks: Mapping[str, int]
+    best: Mapping[str, float]
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether no figure is bad now."""
+        return not any(self.streaks.values())
+
+
+NOTHING_SEEN = AlarmState({}, {})
+
+
+def watch_step(config: AlarmConfig, watch: AlarmState, metrics: Mapping[str, float]) -> tuple[AlarmState, list[str]]:
+    """Look at the metrics of a step; return the alarms that sound, in sentences."""
+    limits = (
+        ("entropy/play", "under", config.entropy),
+        ("play/invalid_share", "over", config.invalid),
+        ("groups/dead_share", "over", config.dead),
+        ("play/seat_gap", "over", config.asymmetry),
+        ("gap/mean_difference", "over", config.gap),
+        ("gap/outside_0.8_1.25", "over", config.ratios),
+    )
+    streaks, alarms = dict(watch.streaks), []
+    for name, side, limit in limits:
+        if name not in metrics:
+            continue  # A step without an update has no entropy: it says nothing, good or bad.
+        value = metrics[name]
+        is_bad = value < limit if side == "under" else value > limit
+        streaks[name] = length = streaks.get(name, 0) + 1 if is_bad else 0
+        if length and length % config.patience == 0:
+            alarms.append(f"{name} is {side} {limit} for {length} steps ({value:.3g})")
+    return AlarmState(streaks, watch.best), alarms
+
+
+def watch_score(config: AlarmConfig, watch: AlarmState, split: str, score: float) -> tuple[AlarmState, list[str]]:
+    """Look at the last episode's score on a frozen split; a fall from its best sounds at once."""
+    best = max(score, watch.best.get(split, score))
+    alarms = [f"score on {split} fell from {best:.3f} to {score:.3f}"] if best - score > config.drop else []
+    return AlarmState(watch.streaks, {**watch.best, split: best}), alarms

@@ -1,0 +1,136 @@
+"""What a run that has begun may change when it is resumed, and what is written down about it.
+
+`run.json` has the settings that the run goes on with and the list of changes: both in one file, so that a kill at any
+moment leaves the old settings or the new. What has been done stays as it was; what follows is another run's from here
+on, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mage.config.load import replaced, validated
+from mage.config.schema import Config
+from mage.errors import ConfigError, RecordError
+from mage.evaluation.splits import files_of, is_path
+from mage.files import write_atomically
+from mage.runs.store import Change, read_info, write_info
+from mage.training.build import split_names_of
+from mage.training.checkpoint import checkpoints, read_state
+
+MAY_CHANGE = (
+    "steps",
+    "trackers",
+    "alarms.*",
+    "checkpoint.*",
+    "evaluation.*",
+    "learner.lr",
+    "learner.entropy_*",
+    "tokens",
+    "agent.slots",
+)
+"""Settings that what has been done does not depend on, and the knobs that people turn on the way."""
+_SPLITS = "splits"
+_FINAL = Path("evaluations") / "final.json"
+
+
+def config_of(folder: Path) -> Config:
+    """The config that a run goes on with; a user's own splits are those that it keeps."""
+    return _at_home(_recorded(folder), folder)
+
+
+def keep_splits(folder: Path, config: Config) -> None:
+    """Copy a user's own splits into the run, so that it stays what it is when their files change."""
+    for name, content in files_of(split_names_of(config)).items():
+        (folder / _SPLITS).mkdir(exist_ok=True)
+        write_atomically(folder / _SPLITS / name, content)
+
+
+def changed(folder: Path, values: Mapping[str, object]) -> tuple[Config, tuple[Change, ...]]:
+    """The config of a run with some values replaced, and what differs by it; nothing is written yet."""
+    before = _recorded(folder)
+    after = replaced(before, values, str(folder))
+    old, new = _flat(before), _flat(after)
+    changes = tuple(Change(0, key, old[key], new[key]) for key in new if old[key] != new[key])
+    for change in changes:
+        if not any(fnmatchcase(change.key, pattern) for pattern in MAY_CHANGE):
+            raise ConfigError(f"{change.key} cannot change in a run that has begun; {', '.join(MAY_CHANGE)} can")
+    _refuse_less(folder, before, after)
+    if changes and (folder / _FINAL).exists():
+        _refuse_done(folder, after)
+    _refuse_other_splits(folder, set(after.evaluation.splits) - set(before.evaluation.splits))
+    return _at_home(after, folder), changes
+
+
+def adopt(folder: Path, changes: Sequence[Change], step: int) -> tuple[Change, ...]:
+    """Write changes down at the step where a run goes on; all that were ever made at it come back."""
+    info = read_info(folder)
+    if changes:
+        config = replaced(_recorded(folder), {change.key: change.new for change in changes}, str(folder))
+        keep_splits(folder, _at_home(config, folder))
+        made = (*info.changes, *(msgspec.structs.replace(change, step=step) for change in changes))
+        info = msgspec.structs.replace(info, config=config.model_dump(mode="json"), changes=made)
+        write_info(folder, info)
+    return tuple(change for change in info.changes if change.step == step)
+
+
+def _recorded(folder: Path) -> Config:
+    info = read_info(folder)
+    if info.kind != "train":
+        raise RecordError(f"{folder} is a {info.kind} run; only train runs have weights")
+    return validated(info.config, str(folder / "run.json"))
+
+
+def _at_home(config: Config, folder: Path) -> Config:
+    """The config with the paths of splits leading to the run's own copies, where it has them."""
+
+    def home(name: str) -> str:
+        copy = folder / _SPLITS / Path(name).name
+        return str(copy) if is_path(name) and copy.is_file() else name
+
+    splits = tuple(map(home, config.evaluation.splits))
+    return config.model_copy(
+        update={
+            "evaluation": config.evaluation.model_copy(update={"splits": splits}),
+            "population": config.population.model_copy(update={"split": home(config.population.split)}),
+        }
+    )
+
+
+def _refuse_less(folder: Path, before: Config, after: Config) -> None:
+    """A run can only get longer."""
+    if after.steps < before.steps:
+        raise ConfigError(f"steps = {after.steps}: {folder} has {before.steps} already, and can only get more")
+    old, new = before.tokens, after.tokens
+    if new not in (0, old) and (old == 0 or new < old):
+        has = old if old else "no limit"
+        raise ConfigError(f"tokens = {new}: {folder} has {has}, and can only get more, or 0 for no limit")
+
+
+def _refuse_done(folder: Path, after: Config) -> None:
+    """What has come to its end, and would be there still, stays as it is."""
+    state = read_state(checkpoints(folder / "checkpoints")[-1])
+    num_tokens = int(state.learner.get("num_tokens", 0))
+    if after.is_over(state.step, num_tokens):
+        after_what = f"{state.step} steps" + (f" and {num_tokens} tokens" if after.tokens else "")
+        raise ConfigError(f"{folder} is done after {after_what}; give it more to change how it goes on")
+
+
+def _refuse_other_splits(folder: Path, names: set[str]) -> None:
+    """A run keeps one split of a name."""
+    for name, content in files_of(names).items():
+        copy = folder / _SPLITS / name
+        if copy.is_file() and copy.read_bytes() != content:
+            raise ConfigError(f"{folder} has another split called {copy.stem!r}; give the new one another name")
+
+
+def _flat(config: Config) -> dict[str, Any]:
+    """All settings by their dotted keys."""
+    values = config.model_dump(mode="json")
+    plain = {key: value for key, value in values.items() if not isinstance(value, dict)}
+    return plain | {f"{k}.{n}": v for k, table in values.items() if isinstance(table, dict) for n, v in table.items()}

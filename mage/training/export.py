@@ -1,0 +1,129 @@
+"""Weights of a run in a Hugging Face directory of their own, which transformers, PEFT and vLLM load."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from safetensors.torch import load_file
+
+from mage.config.schema import Config
+from mage.errors import ConfigError, RecordError
+from mage.extras import require
+from mage.models.load import base_directory, described, load_model
+from mage.training.changes import config_of
+from mage.training.checkpoint import checkpoint_path, checkpoints, read_state
+from mage.training.model_card import model_card
+
+ADAPTER_CONFIG, ADAPTER = "adapter_config.json", "adapter_model.safetensors"
+_OURS = ("optimizer.safetensors", "state.json", "README.md")
+"""Files of a checkpoint that are for going on with the run, and the card, which is written anew."""
+
+_LOAD_WHOLE = """
+## Load it
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained("DIRECTORY")
+tokenizer = AutoTokenizer.from_pretrained("DIRECTORY")
+```
+"""
+_LOAD_ADAPTER = """
+## Load it
+
+This is an adapter (LoRA); the model that it belongs to is {base}.
+
+```python
+from peft import AutoPeftModelForCausalLM
+from transformers import AutoTokenizer
+
+model = AutoPeftModelForCausalLM.from_pretrained("DIRECTORY")
+tokenizer = AutoTokenizer.from_pretrained("DIRECTORY")
+```
+"""
+
+
+def export_model(run: Path, folder: Path, *, step: int | None = None, best: bool = False, merge: bool = False) -> int:
+    """Write the weights of a run to a new directory and return the step that they are from.
+
+    The newest ones by default, else those after `step`, else the `best` of those judged while training. Of a run
+    that trained an adapter it is the adapter, or with `merge` the whole model with the adapter in it.
+    """
+    config = config_of(run)
+    checkpoint = _chosen(run, step, best)
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise RecordError(f"{folder} is not empty; name a new directory for the model")
+    scratch = folder.with_name(f".{folder.name}.writing")
+    try:
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
+        loading = _write(config, checkpoint, scratch, folder, merge)
+        found = read_state(checkpoint).step
+        card = model_card(config, found, config.agent.model, merged=merge) + loading
+        (scratch / "README.md").write_text(card, encoding="utf-8")
+        scratch.rename(folder)
+    except OSError as error:
+        raise RecordError(f"cannot write to {folder}: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return found
+
+
+def _chosen(run: Path, step: int | None, best: bool) -> Path:
+    """The checkpoint that is meant."""
+    saved = checkpoints(run / "checkpoints")
+    if not saved:
+        raise RecordError(f"{run} has no checkpoint yet")
+    if step is not None and best:
+        raise ConfigError("give a step or ask for the best, and not both")
+    if best:
+        found = read_state(saved[-1]).best
+        if found is None:
+            raise RecordError(f"{run} was never judged while it trained, so none is best; set evaluation.every")
+        step = found[1]
+    path = saved[-1] if step is None else checkpoint_path(run / "checkpoints", step)
+    if path not in saved:
+        steps = ", ".join(str(read_state(known).step) for known in saved)
+        raise RecordError(f"{run} has no checkpoint of step {step}; it has {steps}")
+    return path
+
+
+def _write(config: Config, checkpoint: Path, scratch: Path, folder: Path, merge: bool) -> str:
+    """Write all but the card; return what the card says about loading."""
+    if (checkpoint / ADAPTER_CONFIG).is_file() and merge:
+        _write_merged(config, checkpoint, scratch)
+        return _LOAD_WHOLE
+    for path in checkpoint.iterdir():
+        if path.name not in _OURS:
+            shutil.copyfile(path, scratch / path.name)
+    if not (checkpoint / ADAPTER_CONFIG).is_file():
+        return _LOAD_WHOLE
+    base = _base(config, scratch, folder)
+    settings: dict[str, Any] = msgspec.json.decode((scratch / ADAPTER_CONFIG).read_bytes())
+    settings["base_model_name_or_path"] = base
+    (scratch / ADAPTER_CONFIG).write_bytes(msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n")
+    return _LOAD_ADAPTER.format(base=f"{described(config.agent.model)}, expected in `{base}`")
+
+
+def _base(config: Config, scratch: Path, folder: Path) -> str:
+    """Where the model of an adapter is found; random weights lie nowhere, so they are written beside it."""
+    found = base_directory(config.agent.model)
+    if found is None:
+        load_model(config.agent.model, seed=config.seed).save(scratch / "base")
+        found = str(folder.resolve() / "base")
+    return found
+
+
+def _write_merged(config: Config, checkpoint: Path, scratch: Path) -> None:
+    """The sum is made in float32 and rounded to what the run computed with, as its engine's weights were."""
+    require("lora", "merging an adapter needs")
+    from peft import PeftModel
+
+    dtype = next(iter(load_file(checkpoint / ADAPTER).values())).dtype
+    loaded = load_model(config.agent.model, seed=config.seed, dtype=str(dtype).removeprefix("torch."))
+    adapted: Any = PeftModel.from_pretrained(loaded.model.float(), checkpoint)
+    adapted.merge_and_unload().to(dtype).save_pretrained(scratch)
+    loaded.tokenizer.save_pretrained(scratch)

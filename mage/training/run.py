@@ -1,0 +1,155 @@
+"""A training run from outside: start it, resume it, stop it, load its weights."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from mage.aio import run_sync
+from mage.config.load import replaced
+from mage.config.schema import Config
+from mage.errors import RecordError
+from mage.models.device import placed
+from mage.runs.store import TOKENIZER, RunWriter, fresh_path, refuse_used
+from mage.runs.tracker import check_trackers
+from mage.training.build import check, check_splits
+from mage.training.changes import adopt, changed, config_of, keep_splits
+from mage.training.checkpoint import checkpoints, load_checkpoint
+from mage.training.display import LiveDisplay, PlainDisplay
+from mage.training.league_loop import check_league, refuse_explored, sampler_of, train_league
+from mage.training.league_policies import LeaguePolicies
+from mage.training.league_recorder import LeagueRecorder
+from mage.training.loop import train
+from mage.training.model_cache import ModelCache
+from mage.training.parts import Parts, build_parts, learner_settings
+from mage.training.recorder import Display, RunRecorder
+from mage.types import Thoughts
+
+_STRIPPED = (
+    "agent.thoughts = strip: each answer with a thought begins a new stream, so reading and learning cost the square "
+    "of what they cost with keep"
+)
+
+
+def check_start(config: Config) -> None:
+    """Fail with one line on anything that would fail later, the model aside."""
+    check(config)
+    check_league(config)
+    check_trackers(config.trackers)
+    check_splits(config)
+    placed(config.device, config.dtype)
+
+
+def start(config: Config, folder: Path) -> None:
+    """Make the directory of a new run."""
+    check_start(config)
+    _make(config, folder)
+
+
+def begin(
+    config: Config, folder: Path | None, eval_agent: str, model_cache: ModelCache | None = None
+) -> tuple[Path, Parts]:
+    """Make a new run, under `runs` where no folder is named; the directory comes last, so a failure leaves none."""
+    check_start(config)
+    if folder is not None:
+        refuse_used(folder)
+    parts = build_parts(config, model_cache)
+    path = fresh_path("train", eval_agent) if folder is None else folder
+    _make(config, path)
+    parts.loaded.tokenizer.save_pretrained(path / TOKENIZER)  # whoever looks at the run can read its tokens at once
+    return path, parts
+
+
+def _make(config: Config, folder: Path) -> None:
+    RunWriter.create(folder, kind="train", config=config.model_dump(mode="json"), seed=config.seed).close()
+    keep_splits(folder, config)
+
+
+def go(
+    folder: Path,
+    console: Console,
+    max_minutes: float | None = None,
+    *,
+    values: Mapping[str, object] | None = None,
+    parts: Parts | None = None,
+) -> RunRecorder:
+    """Train until the steps are done, time is up, an alarm stops the run or somebody interrupts.
+
+    A run that is done stays as it is. The first interrupt lets the step finish and saves, a clean end like any
+    other; the second raises `KeyboardInterrupt`, and the run goes on from its last checkpoint when resumed. `values`
+    are settings to go on with instead; `parts` are those that `begin` built.
+    """
+    config, changes = changed(folder, values or {})
+    if changes:
+        check_start(config)
+        refuse_explored(config, [change.key for change in changes])
+    parts = build_parts(config) if parts is None else replace(parts, config=config)
+    display = (LiveDisplay if console.is_terminal else PlainDisplay)(console, config.steps)
+    try:
+        recorder, job = _prepared(config, folder, parts, display, max_minutes)
+        try:
+            recorder.changed(adopt(folder, changes, recorder.step))
+            if recorder.step == 0 and config.agent.thoughts is Thoughts.STRIP:
+                recorder.warn(_STRIPPED)
+            with interruptible(recorder.interrupt):
+                run_sync(job())
+        finally:
+            recorder.close()
+    finally:
+        display.close()
+    return recorder
+
+
+def _prepared(
+    config: Config, folder: Path, parts: Parts, display: Display, max_minutes: float | None
+) -> tuple[RunRecorder, Callable[[], Coroutine[Any, Any, None]]]:
+    """Where a run stands, and what is left to do: with one learner, or with a league of them."""
+    if not config.league.learners:
+        alone = RunRecorder(config, folder, parts, display, max_minutes)
+        return alone, partial(train, config, parts, alone)
+    policies = LeaguePolicies(config, parts, [f"learner-{number}" for number in range(config.league.learners)])
+    recorder = LeagueRecorder(config, folder, parts, policies, display, max_minutes)
+    return recorder, partial(train_league, config, parts, policies, sampler_of(config), recorder)
+
+
+def weights_of(
+    folder: Path, checkpoint: Path | None = None, values: Mapping[str, object] | None = None
+) -> tuple[Config, Parts, int]:
+    """A run's config, its parts with the weights of a checkpoint loaded, and the step they are from.
+
+    The newest checkpoint unless one is named; `values` are settings to play with instead of the run's.
+    """
+    own = config_of(folder)
+    config = replaced(own, values or {}, str(folder))
+    saved = checkpoints(folder / "checkpoints")
+    if not saved:
+        raise RecordError(f"{folder} has no checkpoint yet")
+    parts = build_parts(config, learning=learner_settings(own))
+    return config, parts, load_checkpoint(checkpoint or saved[-1], parts.learner).step
+
+
+@contextmanager
+def interruptible(first: Callable[[], None]) -> Iterator[None]:
+    """The first interrupt calls `first`, the second one interrupts. Only the main thread hears of interrupts."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(signum: int, frame: object) -> None:
+        signal.signal(signal.SIGINT, before)
+        first()
+
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

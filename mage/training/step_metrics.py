@@ -1,0 +1,78 @@
+"""The figures of one training step, taken from its trials. `docs/metrics.md` defines every key."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from mage.credit.steps import agent_turns
+from mage.opponents.registry import family
+from mage.types import Ending, Group, Trial
+
+
+def step_metrics(drawn: Sequence[Group], groups: Sequence[Group], num_again: int = 0) -> dict[str, float]:
+    """Figures of the groups first drawn; `groups` also has those met again and the replacements of dead ones."""
+    trials = [trial for group in drawn for trial in group.trials]
+    num_failed = sum(len(group.failures) for group in groups)
+    num_replaced = len(groups) - len(drawn) - num_again
+    metrics = {"play/failed_trials": float(num_failed), "groups/replacements": float(num_replaced)}
+    if num_again:
+        metrics["groups/replayed"] = float(num_again)
+    if not trials:
+        return metrics
+    return {**metrics, **_scores(trials), **_health(trials), **_cost(groups), **_shares(drawn, groups)}
+
+
+def of_teacher(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The figures of a step that a teacher played: its scores are not the agent's.
+
+    >>> of_teacher({"score/episode_1": 1.0, "play/overflows": 0.0})
+    {'teacher/episode_1': 1.0, 'play/overflows': 0.0}
+    """
+    return {re.sub("^score/", "teacher/", name): value for name, value in metrics.items()}
+
+
+def _scores(trials: Sequence[Trial]) -> dict[str, float]:
+    longest = max(len(trial.scores) for trial in trials)
+    by_episode = [[t.scores[k] for t in trials if len(t.scores) > k] for k in range(longest)]
+    means = [sum(scores) / len(scores) for scores in by_episode]
+    seats = sorted({trial.task.seat for trial in trials})
+    last = [[t.scores[-1] for t in trials if t.task.seat == seat] for seat in seats]
+    by_seat = [sum(scores) / len(scores) for scores in last]
+    return {
+        **{f"score/episode_{k + 1}": value for k, value in enumerate(means)},
+        "score/adaptation": means[-1] - means[0],
+        "play/seat_gap": max(by_seat) - min(by_seat),
+    }
+
+
+def _health(trials: Sequence[Trial]) -> dict[str, float]:
+    calls = [call for trial in trials for turn in agent_turns(trial) for call in turn.calls]
+    episodes = [episode for trial in trials for episode in trial.episodes]
+    return {
+        "play/invalid_share": sum(c.problem is not None for c in calls) / max(1, len(calls)),
+        "play/truncated_share": sum(c.completion.truncated for c in calls) / max(1, len(calls)),
+        "play/forfeit_share": sum(e.result.ending is Ending.FORFEITED for e in episodes) / max(1, len(episodes)),
+        "play/overflows": float(sum(len(t.overflows) for t in trials)),
+    }
+
+
+def _cost(groups: Sequence[Group]) -> dict[str, float]:
+    """What was played is what it cost: replacements and tasks met again are counted too."""
+    trials = [trial for group in groups for trial in group.trials]
+    calls = [call for trial in trials for turn in agent_turns(trial) for call in turn.calls]
+    return {
+        "play/tokens_sampled": float(sum(len(c.completion.tokens) for c in calls)),
+        "play/tokens_in_streams": float(sum(len(s) for t in trials for s in t.streams)),
+    }
+
+
+def _shares(drawn: Sequence[Group], groups: Sequence[Group]) -> dict[str, float]:
+    """How the mixture of opponents moved because dead groups were replaced and tasks met again."""
+    before, after = (Counter(family(o) for g in some for o in g.task.opponents) for some in (drawn, groups))
+    shares: dict[str, float] = {}
+    for name in sorted(after):
+        shares[f"opponents/drawn/{name}"] = before[name] / max(1, before.total())
+        shares[f"opponents/played/{name}"] = after[name] / after.total()
+    return shares

@@ -1,0 +1,192 @@
+"""A sweep: several recipes with several seeds, one run after another in one process.
+
+    runs/…-sweep-rps/
+        sweep.json                 the plan: every run with its whole config
+        rps-seed0/ rps-seed1/ …    ordinary runs
+        ended.jsonl                how each run ended, a line when it did
+        summary.json summary.txt   what came of it, written anew after each run
+
+What is expensive to make (a model in memory, an engine and its captured graphs, compiled functions) is made once
+where runs agree on the model, the device and the numbers. On a CPU every run is, bit for bit, what it would be alone.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from rich.console import Console
+
+from mage.aio import run_sync
+from mage.config.compose import label_of
+from mage.config.load import validated
+from mage.config.schema import Config
+from mage.errors import ConfigError, MageError, RecordError
+from mage.evaluation.suite.report import evaluation_report, to_json
+from mage.files import JsonLines, read_lines, take, write_atomically
+from mage.runs.drawings import shown
+from mage.runs.store import RUN, refuse_used
+from mage.runs.sweep_plan import SCHEMA, SWEEP, PlannedRun, SweepPlan, read_plan
+from mage.training.changes import config_of
+from mage.training.checkpoint import checkpoints, load_checkpoint
+from mage.training.loop import evaluate
+from mage.training.model_cache import ModelCache
+from mage.training.parts import Parts, build_parts
+from mage.training.run import begin, check_start, go
+from mage.training.sweep_summary import RunEnd, RunState, SweepRun, SweepSummary, by_recipe, minutes_of, scores_of
+
+ENDED, SUMMARY = "ended.jsonl", "summary.json"
+
+
+class _Outcome(NamedTuple):
+    ended: RunEnd | None
+    """None where the run is to be gone on with."""
+    is_interrupted: bool
+
+
+def plan_sweep(recipes: Sequence[tuple[str, Config]], num_seeds: int, max_minutes: float | None) -> SweepPlan:
+    """Every recipe with `num_seeds` seeds from its own on; all are checked before the first begins."""
+    if not recipes or num_seeds < 1:
+        raise ConfigError("a sweep needs at least one recipe and one seed")
+    names = [label_of(recipe) for recipe, _ in recipes]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"recipes of a sweep need different names, not {', '.join(names)}")
+    runs: list[PlannedRun] = []
+    for name, (_, config) in zip(names, recipes, strict=True):
+        check_start(config)
+        for seed in range(config.seed, config.seed + num_seeds):
+            own = config.model_copy(update={"seed": seed})
+            runs.append(PlannedRun(f"{name}-seed{seed}", name, own.model_dump(mode="json")))
+    return SweepPlan(SCHEMA, tuple(runs), max_minutes)
+
+
+def make_sweep(folder: Path, plan: SweepPlan) -> None:
+    """Write a plan to a directory that does not exist yet or is empty."""
+    refuse_used(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / SWEEP, msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n")
+    except OSError as error:
+        raise RecordError(f"cannot create {folder}: {error.strerror or error}") from None
+
+
+def run_sweep(folder: Path, console: Console) -> SweepSummary:
+    """Make the runs that are left, until they are done or somebody interrupts; what came of it is written down too.
+
+    One that fails is recorded and the next begins. Interrupts are heard as in a run of its own: the first lets the
+    step finish and saves, the second raises `KeyboardInterrupt`. Either way a resumed sweep goes on there.
+    """
+    plan = read_plan(folder)
+    with _alone(folder):
+        model_cache = ModelCache()
+        for number, planned in enumerate(plan.runs, start=1):
+            known = _ended(folder).get(planned.name)
+            if known is not None and known.state is not RunState.FAILED:
+                continue
+            console.print(shown(f"run {number} of {len(plan.runs)}: {planned.name}", "bold"))
+            outcome = _made(folder / planned.name, planned, plan.max_minutes, model_cache, console)
+            if outcome.ended is not None:
+                _write_down(folder, outcome.ended)
+            write_atomically(folder / SUMMARY, msgspec.json.format(msgspec.json.encode(summarise(folder)), indent=1))
+            if outcome.is_interrupted:
+                break
+        return summarise(folder)
+
+
+def summarise(folder: Path) -> SweepSummary:
+    """A sweep as it stands."""
+    ended = _ended(folder)
+    runs = tuple(_run_summary(folder / run.name, run, ended.get(run.name)) for run in read_plan(folder).runs)
+    return SweepSummary(runs, by_recipe(runs))
+
+
+def _run_summary(path: Path, planned: PlannedRun, ended: RunEnd | None) -> SweepRun:
+    known = ended or RunEnd(planned.name, RunState.OPEN, 0, "")
+    return SweepRun(
+        name=planned.name,
+        recipe=planned.recipe,
+        seed=planned.config["seed"],
+        state=known.state,
+        error=known.error,
+        step=known.step,
+        steps=planned.config["steps"],
+        minutes=minutes_of(path),
+        scores=scores_of(path, known) if known.state in (RunState.FINISHED, RunState.STOPPED) else {},
+    )
+
+
+def _made(
+    path: Path, planned: PlannedRun, max_minutes: float | None, model_cache: ModelCache, console: Console
+) -> _Outcome:
+    """Make one run or go on with it. A run that fails must not cost the others; a config that cannot be used may."""
+    try:
+        return _run(path, planned, max_minutes, model_cache, console)
+    except ConfigError:
+        raise
+    except MageError as error:
+        said = " ".join(str(error).split())
+        console.print(shown(f"{planned.name} failed: {said}", "red"), soft_wrap=True)
+        return _Outcome(RunEnd(planned.name, RunState.FAILED, 0, said), is_interrupted=False)
+
+
+def _run(
+    path: Path, planned: PlannedRun, max_minutes: float | None, model_cache: ModelCache, console: Console
+) -> _Outcome:
+    config, parts = _parts(path, planned, model_cache)
+    left = None if max_minutes is None else max_minutes - minutes_of(path)
+    is_interrupted = False
+    if left is None or left > 0 or not checkpoints(path / "checkpoints"):
+        progress = go(path, console, None if left is None else max(left, 0.0), parts=parts)
+        is_interrupted = progress.is_interrupted
+        if progress.is_finished:
+            return _Outcome(RunEnd(planned.name, RunState.FINISHED, progress.step, ""), is_interrupted)
+    if is_interrupted:
+        return _Outcome(None, is_interrupted)
+    step = _evaluated(path, config, parts)
+    return _Outcome(RunEnd(planned.name, RunState.STOPPED, step, ""), is_interrupted=False)
+
+
+def _parts(path: Path, planned: PlannedRun, model_cache: ModelCache) -> tuple[Config, Parts]:
+    """The config and parts of a run that has begun, or of one that begins now."""
+    if (path / RUN).exists():
+        config = config_of(path)
+        return config, build_parts(config, model_cache)
+    if path.exists():  # a kill came while it was made
+        shutil.rmtree(path)
+    config = validated(planned.config, planned.name)
+    return config, begin(config, path, planned.name, model_cache)[1]
+
+
+def _evaluated(path: Path, config: Config, parts: Parts) -> int:
+    """Judge the newest weights of a run that stopped early as one that is done would be; return their step."""
+    step = load_checkpoint(checkpoints(path / "checkpoints")[-1], parts.learner).step
+    reports = run_sync(evaluate(config, parts, step, config.evaluation.final_trials))
+    (path / "evaluations").mkdir(exist_ok=True)
+    target = path / "evaluations" / f"step-{step:06d}.json"
+    write_atomically(target, to_json(evaluation_report(reports, config, step)))
+    return step
+
+
+def _ended(folder: Path) -> dict[str, RunEnd]:
+    """How each run ended last."""
+    found = (msgspec.convert(line, RunEnd) for line in read_lines(folder / ENDED))
+    return {ended.name: ended for ended in found}
+
+
+def _write_down(folder: Path, ended: RunEnd) -> None:
+    log = JsonLines(folder / ENDED)
+    log.append(ended)
+    log.close()
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process at a time works on a sweep."""
+    with (folder / SWEEP).open("rb") as file:
+        if not take(file):
+            raise RecordError(f"{folder} is being written by another process")
+        yield

@@ -1,0 +1,123 @@
+"""A teacher plays the agent's trials in its place, so that its moves can be cloned.
+
+The agent reads what it would read, in its own words and with its own memory, and answers what the teacher chose. So a
+trial is a token stream like any other, and only who decided differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mage.agents.language import AgentSettings
+from mage.config.schema import Config
+from mage.engines.trie import Trie
+from mage.errors import ConfigError, EngineError
+from mage.evaluation.exact import BayesAgentFactory, PlanObjective, bayes_optimal
+from mage.opponents.draws import InexactError
+from mage.opponents.policy import PolicyAgent
+from mage.opponents.registry import check_opponent, make_player
+from mage.protocols import Agent, AgentFactory, ChatFormat, Sampling, World
+from mage.seeds import derive
+from mage.training.build import draw_tasks, language_agent_factory, members_of
+from mage.types import AgentInfo, Completion, Memory, Observation, Reply, ReplyMode, Task
+from mage.worlds.openspiel.game import load_game
+
+BAYES = "bayes-optimal"
+_ESTIMATOR = "credit.estimator = cloning"
+
+
+class TeacherEngine:
+    """An engine that answers what it was told to, with the ids it could have chosen from; nothing was sampled."""
+
+    def __init__(self, version: int) -> None:
+        self._version = version
+        self._place = 0
+
+    def tell(self, place: int) -> None:
+        """The place, among the choices, of the next answer."""
+        self._place = place
+
+    async def complete(
+        self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
+    ) -> Completion:
+        if choices is None:
+            raise EngineError("a teacher chooses among actions and writes nothing")
+        tokens, allowed = tuple(choices[self._place]), []
+        left = Trie([tuple(choice) for choice in choices])
+        for token in tokens:
+            allowed.append(left.allowed)
+            left = left.after(token)
+        return Completion(tokens, (0.0,) * len(tokens), tuple(allowed), self._version, False)
+
+
+class TaughtAgent:
+    """An agent whose answers its teacher dictates; both are told how episodes end."""
+
+    def __init__(self, agent: Agent, dictation: TeacherEngine, teacher: Agent) -> None:
+        self._agent = agent
+        self._dictation = dictation
+        self._teacher = teacher
+        self.info = AgentInfo(teacher.info.name, agent.info.memory, agent.info.reply)
+
+    async def act(self, observation: Observation) -> Reply:
+        chosen = (await self._teacher.act(observation)).action
+        assert chosen is not None
+        self._dictation.tell(observation.actions.index(chosen))
+        return await self._agent.act(observation)
+
+    async def reflect(self, outcome: Observation) -> Reply | None:
+        await self._teacher.reflect(outcome)
+        return await self._agent.reflect(outcome)
+
+    def memory(self) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
+        return self._agent.memory()
+
+
+def taught_agent_factory(
+    world: World, chat_format: ChatFormat, how: AgentSettings, teacher: AgentFactory, version: int
+) -> AgentFactory:
+    """Seats agents that a teacher plays for; `version` is that of the weights that learn from it."""
+
+    def seat(task: Task, sibling: int) -> Agent:
+        dictation = TeacherEngine(version)
+        agent = language_agent_factory(world, dictation, chat_format, how)(task, sibling)
+        return TaughtAgent(agent, dictation, teacher(task, sibling))
+
+    return seat
+
+
+def teacher_of(config: Config, spec: str) -> AgentFactory:
+    """The teacher that `spec` names, refused with one line where it could not teach this config's agent."""
+    agent = config.agent
+    if agent.memory not in (Memory.NONE, Memory.HISTORY):
+        raise ConfigError(f"{_ESTIMATOR} takes agent.memory = history or none, not {agent.memory}: no teacher writes")
+    if agent.reply is not ReplyMode.CHOICE:
+        raise ConfigError(f"{_ESTIMATOR} takes agent.reply = choice, not {agent.reply}: a teacher only chooses")
+    if spec == BAYES:
+        return _bayes(config)
+    game = load_game(config.world)
+    for seat in config.trial.seats:
+        check_opponent(spec, game, seat)
+
+    def seat_player(task: Task, sibling: int) -> Agent:
+        return PolicyAgent(make_player(spec, game, task.seat, derive(task.seed, "teacher", sibling)), spec)
+
+    return seat_player
+
+
+def _bayes(config: Config) -> AgentFactory:
+    """Exact Bayes-optimal play for the last episode, for whoever knows the population; planned now, in seconds."""
+    members = members_of(config)
+    weights = config.population.weights or (1.0,) * len(members)
+    pool = list(zip(members, weights, strict=True))
+    make_agent = BayesAgentFactory(pool, PlanObjective.LAST)
+    try:
+        some = next(draw_tasks(config, "teacher"))
+        for seat in config.trial.seats:
+            make_agent(msgspec.structs.replace(some, seat=seat), 0)
+            bayes_optimal(config.world, pool, seat, some.episodes, PlanObjective.LAST)
+    except InexactError as error:
+        raise ConfigError(f"{_ESTIMATOR}: there is no exact plan against this population: {error}") from None
+    return make_agent

@@ -1,0 +1,1 @@
+"""Playing in the browser: sessions, seats and the endpoints that act."""

@@ -1,0 +1,1 @@
+"""Reading run directories for the pages."""

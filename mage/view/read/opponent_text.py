@@ -1,0 +1,55 @@
+"""Opponents in words: what a name in a transcript does, for those who have never seen it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from mage.errors import ConfigError
+from mage.opponents.parameters import move
+from mage.opponents.registry import OPPONENTS, TALKERS, describe_opponents
+from mage.spec import Spec, parse_spec
+from mage.worlds.openspiel.game import WORDED, Game, load_game
+from mage.worlds.openspiel.words.matrix import MatrixWords
+
+_MEMORY_ONE = "memory-one"
+
+
+def worded_game(spec: str) -> Game | None:
+    """A game that this version of mage has words for.
+
+    OpenSpiel's other games take parameters that read files or kill a process: no transcript gets there.
+    """
+    try:
+        return load_game(spec) if parse_spec(spec).name in WORDED else None
+    except ConfigError:
+        return None
+
+
+@lru_cache(maxsize=4096)
+def in_words(name: str, game: str) -> str:
+    """What somebody of this name does in a game, in a sentence; empty where it is not an opponent that we know."""
+    try:
+        spec = parse_spec(name)
+        if spec.name not in OPPONENTS or spec.name in TALKERS:
+            return ""
+        spelled = _spelled(spec, worded_game(game)) if spec.name == _MEMORY_ONE else ""
+    except ConfigError:
+        return ""
+    about = next(entry.about for entry in describe_opponents() if entry.name == spec.name)
+    return spelled or about.replace("`", "")
+
+
+def _spelled(spec: Spec, game: Game | None) -> str:
+    """A memory-one player move by move; a map that answers everything alike is one move."""
+    table = spec.named.get("map")
+    if game is None or not isinstance(game.words, MatrixWords) or not isinstance(table, tuple):
+        return ""
+    moves = game.words.moves
+    replies = [moves[move("map", each, game, 0)] for each in table]
+    first = spec.named.get("first")
+    opening = "Begins at random" if first is None else f"Begins with {moves[move('first', first, game, 0)]}"
+    if len(set(replies)) == 1:
+        return f"{opening}; then always {replies[0]}."
+    whose = "its own" if str(spec.named.get("on")) == "me" else "the other's"
+    rest = ", ".join(f"after {moved} {reply}" for moved, reply in zip(moves, replies, strict=True))
+    return f"{opening}; then it follows {whose} last move: {rest}."

@@ -1,0 +1,73 @@
+"""Evaluations on file, by names that the server gives them, and the exact bounds that they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from mage.view.read.folder import NASHCONV, Location
+
+EVALUATIONS = "evaluations"
+_OWN = ("report.json", "reflections.json", "crossplay.json", NASHCONV, "summary.json")
+"""What evaluations, cross-play, NashConv and sweeps write beside their trials."""
+
+
+class _References(msgspec.Struct):
+    memoryless: float | None = None
+    bayes_last: float | None = None
+    equilibrium: float | None = None
+
+
+class _Split(msgspec.Struct):
+    split: str
+    references: tuple[tuple[int, _References], ...] = ()
+
+
+class _Report(msgspec.Struct):
+    reports: tuple[_Split, ...] = ()
+
+
+def evaluation_files(place: Location) -> Mapping[str, tuple[str, ...]]:
+    """All reports of a run by name, the last evaluation first; links are left out."""
+    folder = place.path / EVALUATIONS
+    found: dict[str, tuple[str, ...]] = {}
+    if folder.is_dir() and not folder.is_symlink():
+        files = [path.name for path in folder.glob("*.json") if path.is_file() and not path.is_symlink()]
+        shown = (name for name in files if name.isprintable())  # others cannot be written in an answer
+        for name in sorted(shown, key=lambda name: (name != "final.json", name)):
+            found[name.removesuffix(".json")] = (EVALUATIONS, name)
+    own = [name for name in _OWN if (place.path / name).is_file() and not (place.path / name).is_symlink()]
+    return found | {name.removesuffix(".json"): (name,) for name in own}
+
+
+def bounds_of(place: Location) -> Mapping[str, Any]:
+    """By split, the exact figures that its scores are judged by, averaged over seats; those of the newest report."""
+    bounds: dict[str, Any] = {}
+    for parts in evaluation_files(place).values():
+        try:
+            report = msgspec.json.decode(place.file(*parts).read_bytes(), type=_Report)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            continue  # it is no report on splits; whoever opens it is told
+        for split in report.reports:
+            found = [references for _, references in split.references]
+            metrics = averaged(
+                [references.memoryless for references in found],
+                [references.bayes_last for references in found],
+                [references.equilibrium for references in found],
+            )
+            bounds.setdefault(split.split, metrics)
+    return bounds
+
+
+def averaged(
+    memoryless: Sequence[float | None], limit: Sequence[float | None], equilibrium: Sequence[float | None]
+) -> dict[str, float | None]:
+    """Exact figures by seat as one for all seats; None where one is missing."""
+    return {"memoryless": _mean(memoryless), "limit": _mean(limit), "equilibrium": _mean(equilibrium)}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None

@@ -1,0 +1,184 @@
+"""The trials of a run as a list: thin summaries, filtered and cut into pages; bodies are read one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from mage.errors import RecordError
+from mage.runs.index import INDEX, TRIALS, Summary, decode_outcome, scan
+from mage.runs.pairs import step_of
+from mage.types import Failure, Trial
+from mage.view.read.folder import Location, NotFoundError
+from mage.view.read.run_summary import ARMS
+from mage.view.read.tail import Tail
+
+MAX_ROWS = 500
+"""Most summaries in one answer."""
+_MAX_OPPONENTS = 200
+
+
+class _Arm(msgspec.Struct, frozen=True):
+    split: str
+    arm: str
+
+
+class TrialFilter(msgspec.Struct, frozen=True):
+    """Which trials a list is to have; None is any."""
+
+    opponent: str | None = None
+    seat: int | None = None
+    arm: str | None = None
+    split: str | None = None
+
+
+class TrialIndex:
+    """Reads the index of a run, and later only the lines that it gained; whatever is odd is read anew by `scan`."""
+
+    def __init__(self, place: Location) -> None:
+        self._place = place
+        self._summaries: list[Summary] = []
+        self._arms: list[_Arm] = []
+        self._steps: dict[tuple[int, int], int | None] = {}
+        self._size = -1
+        self._index = Tail(place.path / INDEX)
+        self._arm_lines = Tail(place.path / ARMS)
+        self.damage: tuple[str, ...] = ()
+        """What is broken or lost, in sentences."""
+
+    def read(self) -> None:
+        """Catch up with the files."""
+        self._place.check(TRIALS, INDEX, ARMS)
+        try:
+            self._read_summaries()
+            self._read_arms()
+        except OSError as error:
+            raise RecordError(f"cannot read {self._place.name}: {error.strerror or error}") from None
+
+    def __len__(self) -> int:
+        return len(self._summaries)
+
+    def rows(self, wanted: TrialFilter, offset: int, limit: int) -> tuple[int, list[dict[str, Any]]]:
+        """How many trials there are of those that are wanted, and one page of them."""
+        found = [s for s in self._summaries if self._is_wanted(s, wanted)]
+        return len(found), [self._row(s) for s in found[offset : offset + min(limit, MAX_ROWS)]]
+
+    def values(self) -> dict[str, list[Any]]:
+        """What a list can be filtered by; opponents by their families where they are many."""
+        arms = self._arms[: len(self._summaries)]
+        opponents = {", ".join(s.opponents) for s in self._summaries}
+        if len(opponents) > _MAX_OPPONENTS:
+            opponents = {name.partition("(")[0] for name in opponents}
+        return {
+            "opponents": sorted(opponents)[:_MAX_OPPONENTS],
+            "seats": sorted({s.seat for s in self._summaries}),
+            "arms": sorted({arm.arm for arm in arms}),
+            "splits": sorted({arm.split for arm in arms}),
+        }
+
+    def summary(self, number: int) -> Summary:
+        """The summary of one trial."""
+        low, high = 0, len(self._summaries)
+        while low < high:
+            middle = (low + high) // 2
+            if self._summaries[middle].number < number:
+                low = middle + 1
+            else:
+                high = middle
+        if low == len(self._summaries) or self._summaries[low].number != number:
+            raise NotFoundError(f"{self._place.name} has no readable trial {number}; it has {len(self)} trials")
+        return self._summaries[low]
+
+    def trial(self, number: int) -> Trial | Failure:
+        """One trial or failure, read from its place alone."""
+        summary = self.summary(number)
+        with self._place.file(TRIALS).open("rb") as file:
+            file.seek(summary.offset)
+            try:
+                return decode_outcome(file.read(summary.length))
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                raise RecordError(f"trial {number} of {self._place.name} cannot be read") from None
+
+    def step(self, number: int) -> int | None:
+        """The step of the weights that played a trial; it is read once."""
+        summary = self.summary(number)
+        place = (summary.offset, summary.length)
+        if place not in self._steps:
+            try:
+                self._steps[place] = step_of(self.trial(number))
+            except RecordError:
+                return None  # a list says what it can; the trial itself says why it cannot be read
+        return self._steps[place]
+
+    def arm(self, number: int) -> tuple[str, str] | None:
+        """The split and the arm that a trial was played for, in an evaluation."""
+        return (self._arms[number].split, self._arms[number].arm) if number < len(self._arms) else None
+
+    def tasks(self) -> Iterator[tuple[tuple[Any, ...], Summary]]:
+        """All trials that were played, each with what tells its task from others."""
+        for s in self._summaries:
+            if s.error is None:
+                yield (s.world, s.opponents, s.seat, s.seed), s
+
+    def _read_summaries(self) -> None:
+        size = (self._place.path / TRIALS).stat().st_size if self._place.has(TRIALS) else 0
+        if self._size >= 0 and not self._index.is_restarted() and self._follow(size):
+            return
+        self._index = Tail(self._place.path / INDEX)
+        self._index.is_restarted()
+        for _ in self._index.lines():
+            pass
+        found = scan(self._place.path)
+        self._summaries, self.damage, self._size = list(found.summaries), found.damage, found.end
+        self._steps = {}
+
+    def _follow(self, size: int) -> bool:
+        """Take the summaries that the index gained; whether they go on where the last ones ended."""
+        if size < self._size or (size > self._size and not self._place.has(INDEX)):
+            return False
+        end = self._size
+        for line in self._index.lines():
+            try:
+                summary = _summaries.decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                return False
+            if summary.end <= end:
+                continue  # a scan has found it in the trials before it was in the index
+            if summary.offset != end or summary.end > size:
+                return False
+            self._summaries.append(summary)
+            end = summary.end
+        self._size = end
+        return True
+
+    def _read_arms(self) -> None:
+        if self._arm_lines.is_restarted():
+            self._arms = []
+        for line in self._arm_lines.lines():
+            try:
+                self._arms.append(_arms.decode(line))
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                raise RecordError(f"{ARMS} of {self._place.name} cannot be read") from None
+
+    def _is_wanted(self, summary: Summary, wanted: TrialFilter) -> bool:
+        if wanted.seat is not None and summary.seat != wanted.seat:
+            return False
+        if wanted.opponent is not None and wanted.opponent.casefold() not in ", ".join(summary.opponents).casefold():
+            return False
+        if wanted.arm is None and wanted.split is None:
+            return True
+        split, arm = self.arm(summary.number) or (None, None)
+        return wanted.arm in (None, arm) and wanted.split in (None, split)
+
+    def _row(self, summary: Summary) -> dict[str, Any]:
+        row: dict[str, Any] = msgspec.to_builtins(summary)
+        del row["offset"], row["length"]
+        row["seed"] = str(summary.seed)  # a browser's numbers are not long enough for it
+        row["split"], row["arm"] = self.arm(summary.number) or (None, None)
+        return row
+
+
+_summaries = msgspec.json.Decoder(Summary)
+_arms = msgspec.json.Decoder(_Arm)

@@ -1,0 +1,1 @@
+"""OpenSpiel games as worlds: rules from OpenSpiel, words of our own."""

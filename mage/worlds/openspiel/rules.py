@@ -1,0 +1,111 @@
+"""OpenSpiel's games by name and parameters, checked before OpenSpiel sees them.
+
+OpenSpiel trusts its parameters: what it does not check prints to stderr, loops or kills the process. So types
+are checked here, and a game with parameters is first played a little in a process of its own.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import pyspiel
+
+from mage.errors import ConfigError
+from mage.spec import Spec, show
+
+TRYOUT_S = 20.0
+"""How long a game with parameters may take to load and to be played for a few turns."""
+
+_REFUSED: Mapping[str, str] = {"crossword": "its moves are free words, not a list to choose from"}
+_SOURCE_LINE = re.compile(r"\S+\.(?:cc|h):\d+ ")
+_TYPES: Mapping[type, str] = {int: "a whole number", float: "a number", bool: "true or false", dict: "a game"}
+"""What OpenSpiel's parameters may be, besides texts."""
+
+
+def load_rules(spec: Spec) -> Any:
+    """OpenSpiel's game for a spec, tried out first where it has parameters."""
+    parameters = _parameters(spec)
+    if parameters:
+        _try_out(spec)
+    return pyspiel.load_game(spec.name, parameters)
+
+
+def load_untried(spec: Spec) -> Any:
+    """OpenSpiel's game for a spec, whatever it may do to this process."""
+    return pyspiel.load_game(spec.name, _parameters(spec))
+
+
+def is_known(name: str) -> bool:
+    """Whether OpenSpiel has a game of this name."""
+    return name in _kinds()
+
+
+def playable_names() -> tuple[str, ...]:
+    """OpenSpiel's games that need no parameters."""
+    kinds = _kinds().values()
+    return tuple(t.short_name for t in kinds if t.default_loadable and _refusal(t) is None)
+
+
+@cache
+def _kinds() -> Mapping[str, Any]:
+    return {t.short_name: t for t in pyspiel.registered_games()}
+
+
+def _refusal(kind: Any) -> str | None:
+    if kind.dynamics == kind.Dynamics.MEAN_FIELD:
+        return "it is a mean-field game, which has no separate players"
+    return _REFUSED.get(kind.short_name)
+
+
+def _parameters(spec: Spec) -> dict[str, Any]:
+    """The spec's values with the types that OpenSpiel wants."""
+    if spec.name not in _kinds():
+        raise ConfigError(f"unknown game {spec.name!r}; `mage list worlds --all` names OpenSpiel's")
+    kind = _kinds()[spec.name]
+    why = _refusal(kind)
+    if why is not None:
+        raise ConfigError(f"{spec.name!r} cannot be played: {why}")
+    if spec.args:
+        raise ConfigError(f"parameters of {spec.name!r} need names, as in {spec.name}(key=value)")
+    known = kind.parameter_specification
+    if "reworded" in spec.named and "reworded" not in known:
+        raise ConfigError(f"{spec.name!r} cannot be reworded: it is shown in OpenSpiel's own words")
+    for name in spec.named:
+        if name not in known:
+            raise ConfigError(f"unknown parameter {name!r} of {spec.name!r}; known: {', '.join(known) or 'none'}")
+    if not spec.kwargs and not kind.default_loadable:
+        raise ConfigError(f"{spec.name!r} needs parameters: {', '.join(known)}")
+    return {name: _convert(spec, name, value, type(known[name])) for name, value in spec.kwargs}
+
+
+def _convert(spec: Spec, name: str, value: Any, wanted: type) -> Any:
+    if wanted is dict and isinstance(value, Spec):
+        return {"name": value.name, **_parameters(value)}
+    if wanted is str:
+        return value if isinstance(value, str) else show(value)
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is wanted:
+        return value
+    raise ConfigError(f"{name} in {str(spec)!r} must be {_TYPES[wanted]}, not {show(value)}")
+
+
+def _try_out(spec: Spec) -> None:
+    """Play the game a little elsewhere and refuse it if that fails."""
+    command = [sys.executable, "-m", "mage.worlds.openspiel.tryout", str(spec)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TRYOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise ConfigError(f"{str(spec)!r} cannot be played: a few turns take more than {TRYOUT_S:g} s") from None
+    if done.returncode < 0:
+        name = signal.Signals(-done.returncode).name
+        raise ConfigError(f"{str(spec)!r} cannot be played: OpenSpiel crashes on these parameters ({name})")
+    if done.returncode > 0:
+        why = _SOURCE_LINE.sub("", done.stdout.strip()) or "its try-out fails"
+        raise ConfigError(f"{str(spec)!r} cannot be played: {why}")
