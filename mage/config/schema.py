@@ -153,7 +153,7 @@ class CreditConfig(FrozenModel):
     to_go: bool = False
     """Leave out of a turn's return what was settled before it: the gradient is the same on average, and less noisy.
     Only differential and final pay for such things."""
-    estimator: str = "agent"
+    estimator: str = "agent-specific"
     """agent-specific, grpo, rloo, reinforce, gigpo, ppo or cloning."""
     options: dict[str, bool | int | float | str] = {}
     """The estimator's own parameters."""

@@ -1,6 +1,7 @@
 """`python -m tests.guard [SCENARIO …] [--base COMMIT] [--keep DIR]`: does the present tree do what the base does?
 
-Weights, trials, metrics, events, reports and printed tables are compared bit for bit, after the renames of renames.py.
+Weights, trials, metrics, events, reports and tables in files are compared bit for bit, after the renames of renames.py.
+Of what is printed the numbers are compared, in their order, and not the words.
 """
 
 from __future__ import annotations

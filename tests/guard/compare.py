@@ -1,4 +1,8 @@
-"""Two folders as flat tables of values, one translated by the rules, and where they differ."""
+"""Two folders as flat tables of values, one translated by the rules, and where they differ.
+
+What commands printed, `said-*.txt`, is compared by its numbers alone, in their order: words there may be renamed
+without a rule. All other files are compared completely.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.guard.renames import RULES, Key, Left, Rules, Text
+from tests.guard.renames import RULES, Key, Left, Merged, Rules, Text
 
 _FENCE = re.compile(r"^```toml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?[kMG%]?|\bn/a\b|\b(?:nan|inf)\b")
+_PRINTED = "said*.txt"
 _IGNORED = "(ignored)"
 _MISSING = "(missing)"
 
@@ -99,6 +105,7 @@ class _Side:
         self._keys = [rule for rule in rules.keys if is_base and fnmatchcase(path, rule.file)]
         self._values = [rule for rule in rules.values if is_base and fnmatchcase(path, rule.file)]
         self._moved = [rule for rule in rules.moved if is_base and fnmatchcase(path, rule.file)]
+        self._merged = [rule for rule in rules.merged if is_base and fnmatchcase(path, rule.file)]
         self._text = [*(rules.text if is_base else ()), *rules.masks]
         self._left_out = [rule.key for rule in _of(rules.dropped if is_base else rules.added, path)]
         self._ignored = [rule.key for rule in _of(rules.ignored, name)]
@@ -118,13 +125,16 @@ class _Side:
             text = data.decode()
         except UnicodeDecodeError:
             return {"bytes": data}
+        if fnmatchcase(self._path.name, _PRINTED):
+            return dict(self._numbers(text))
         readers: dict[str, Callable[[str], Iterator[tuple[str, object]]]] = {
             ".json": lambda text: self._parsed(json.loads(text), ""),
             ".jsonl": self._json_lines,
             ".toml": lambda text: self._parsed(tomllib.loads(text), ""),
             ".md": self._markdown,
         }
-        return dict(readers.get(self._path.suffix, self._lines)(text))
+        suffix = Path(self._path.name.removesuffix(".superseded")).suffix
+        return dict(readers.get(suffix, self._lines)(text))
 
     def _tensors(self, data: bytes) -> Iterator[tuple[str, object]]:
         """The format is the length of a JSON header, the header, and the bytes it points into."""
@@ -152,6 +162,10 @@ class _Side:
                 line = re.sub(rule.pattern, rule.new, line)
             yield f"line {number}", re.sub(r"[ ─]+", " ", line).rstrip()
 
+    def _numbers(self, text: str) -> Iterator[tuple[str, object]]:
+        numbers = (number for _, line in self._lines(text) for number in _NUMBER.findall(str(line)))
+        yield from ((f"number {place}", number) for place, number in enumerate(numbers, 1))
+
     @property
     def _rules_of_text(self) -> Sequence[Text]:
         return [rule for rule in self._text if fnmatchcase(self._name, rule.file)]
@@ -159,6 +173,8 @@ class _Side:
     def _parsed(self, value: Any, place: str) -> Iterator[tuple[str, object]]:
         for rule in self._moved:
             _move(value, rule.old.split("."), rule.new.split("."))
+        for merged in self._merged:
+            _merge(value, merged)
         yield from self._walk(value, "", "", place)
 
     def _walk(self, value: object, old: str, new: str, place: str) -> Iterator[tuple[str, object]]:
@@ -207,6 +223,18 @@ def _move(value: Any, old: Sequence[str], new: Sequence[str]) -> None:
         for part in new[:-1]:
             value = value.setdefault(part, {})
         value[new[-1]] = moved
+
+
+def _merge(value: Any, rule: Merged) -> None:
+    """Wherever all old keys stand together, with values that the rule knows, put the new one in their place."""
+    for inner in list(value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()):
+        _merge(inner, rule)
+    if isinstance(value, dict) and value.keys() >= set(rule.old):
+        old = tuple(value[key] for key in rule.old)
+        if old in rule.values:
+            for key in rule.old:
+                del value[key]
+            value[rule.new] = rule.values[old]
 
 
 def _inner(value: Any, path: Sequence[str]) -> Any:

@@ -27,8 +27,8 @@ class Value:
     """A renamed value: what stands under a key, or in a list under it."""
 
     key: str
-    old: str
-    new: str
+    old: object
+    new: object
     file: str = "*"
 
 
@@ -38,6 +38,16 @@ class Moved:
 
     old: str
     new: str
+    file: str = "*"
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Keys of one section that became one key: the new value for each combination of the old ones."""
+
+    old: tuple[str, ...]
+    new: str
+    values: Mapping[tuple[object, ...], object]
     file: str = "*"
 
 
@@ -67,6 +77,7 @@ class Rules:
     keys: tuple[Key, ...] = ()
     values: tuple[Value, ...] = ()
     moved: tuple[Moved, ...] = ()
+    merged: tuple[Merged, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     text: tuple[Text, ...] = ()
     masks: tuple[Text, ...] = ()
@@ -75,26 +86,56 @@ class Rules:
     ignored: tuple[Left, ...] = ()
 
 
-COMMANDS: Mapping[str, str] = {}
+_METHODS = ("cloning", "gigpo", "grpo", "lamer", "mage", "ppo", "rloo")
+COMMANDS: Mapping[str, str] = {
+    **{f"rps-{method}": f"rps-base+{method}" for method in _METHODS},
+    "--game": "--world",
+    "batch.revisit": "batch.replay",
+    "credit.cut_penalty": "credit.truncated_penalty",
+}
 """Parts of commands, old to new, such as "game=": "world=" or "train rps-notes": "train rps-reflections"."""
 
-KEYS: tuple[Key, ...] = ()
-"""Such as Key("game", "world") or Key("opponents/*", "population/*", file="*/metrics.jsonl")."""
+KEYS: tuple[Key, ...] = (
+    Key("*", "*", file="*tokenizer.json"),  # tokens keep their names: the first rule that fits is the one
+    Key("game", "world"),
+    Key("sampled", "completion"),
+    Key("cut", "truncated"),
+    Key("subject", "eval_agent"),
+    Key("subjects", "eval_agents"),
+    Key("cut_penalty", "truncated_penalty"),
+    Key("revisit", "replay"),
+    Key("play/cut_share", "play/truncated_share"),
+    Key("groups/revisited", "groups/replayed"),
+    Key("judging_s", "evaluation_s", file="*timings.jsonl"),
+)
 
-VALUES: tuple[Value, ...] = ()
-"""Such as Value("estimator", "agent", "agent-specific")."""
+VALUES: tuple[Value, ...] = (
+    Value("schema", 1, 2),
+    Value("estimator", "agent", "agent-specific"),
+    Value("options.scale", "agent", "opponent"),
+)
 
 MOVED: tuple[Moved, ...] = ()
 """Such as Moved("batch.revisit", "population.revisit")."""
+
+MERGED: tuple[Merged, ...] = (
+    Merged(("replacements", "least"), "dead", {(1, 0.0): "resample", (0, 0.0): "drop", (0, 1.0): "keep"}),
+)
 
 FILES: Mapping[str, str] = {}
 """Names of files or folders, or several parts of a path, such as "league.json": "population.json".
 Where a file's name is also a key, as in `lines` of state.json, KEYS needs it too."""
 
 TEXT: tuple[Text, ...] = ()
-"""Renamed words in what commands print, in model cards and in tables. Applied to the base alone."""
+"""Renamed words in model cards and in tables. Applied to the base alone."""
 
-DROPPED: tuple[Left, ...] = ()
+DROPPED: tuple[Left, ...] = (
+    Left("*", "trial.openings", "deleted; no recipe set it"),
+    Left("*", "league.alone", "deleted; no recipe set it"),
+    Left("*", "league.lead", "deleted; no recipe set it"),
+    Left("*", "batch.concurrency", "deleted; no recipe set it"),
+    Left("*", "learner.entropy_rate", "deleted; no recipe set it"),
+)
 """In the base alone. Files and keys by their old names."""
 
 ADDED: tuple[Left, ...] = ()
@@ -113,13 +154,15 @@ MASKS: tuple[Text, ...] = (
 """What depends on the clock or on versions in text. Applied to both trees."""
 
 IGNORED: tuple[Left, ...] = (
-    Left("*timings.jsonl", "", "the clock"),
+    Left("*timings.jsonl", "?*", "the clock"),
     Left("*", "created", "the clock"),
     Left("*", "seconds", "the clock"),
     Left("*/summary.json", "runs.minutes", "the clock"),
     Left("*/arms.jsonl", "took_s", "the clock"),
-    Left("*", "versions", "the version and the commit"),
+    Left("*", "versions.*", "the version and the commit"),
     Left("*", "machine", "the machine"),
+    Left("*", "config.description", "text for people: a composed recipe joins those of its parts"),
+    Left("*README.md", "description", "text for people: a composed recipe joins those of its parts"),
     Left("*", "command", "commands may differ; scenarios.py has them side by side"),
     Left("*/sources.json", "sources.sha256", "the hash of a file that has the clock and the commit in it"),
     Left("*/index.jsonl", "offset", "bytes of trials.jsonl, which change with a key's name; its lines are compared"),
@@ -127,4 +170,4 @@ IGNORED: tuple[Left, ...] = (
 )
 """Must be there in both trees; what it is is not compared. Files and keys by their new names."""
 
-RULES = Rules(KEYS, VALUES, MOVED, FILES, TEXT, MASKS, DROPPED, ADDED, IGNORED)
+RULES = Rules(KEYS, VALUES, MOVED, MERGED, FILES, TEXT, MASKS, DROPPED, ADDED, IGNORED)

@@ -20,7 +20,7 @@ _TWO = 'population.split= population.members=\'["copy","beat-last"]\''
 _ROCKS = _TWO.replace("copy", "always:rock").replace("beat-last", "memory-one(first=1,map=[0,0,0],on=them)")
 _TERMS = (
     "learner.epochs=2 learner.minibatches=2 learner.decay=true learner.divergence=k3 learner.divergence_weight=0.1"
-    " learner.weight=token learner.entropy_floor=0.9999 learner.entropy_rate=1.0 learner.warmup=2"
+    " learner.weight=token learner.entropy_floor=0.9999 learner.warmup=2"
 )
 _PROMPTING = (("react", "both"), ("reflexion", "reflections"), ("linked-notes", "reflections"), ("cases", "history"))
 
@@ -138,7 +138,7 @@ SCENARIOS = (
             "cross-play grpo mage uniform copy --game rps(rounds=3) --trials 2 --episodes 2 --out crossplay",
         ),
     ),
-    Scenario("sweep", (f"sweep rps-grpo rps-ppo {_TINY} {_SEVEN} --seeds 2", "compare run --out compared --no-plots")),
+    Scenario("sweep", (f"sweep rps rps-wide {_TINY} {_SEVEN} --seeds 2", "compare run --out compared --no-plots")),
     Scenario(
         "players",
         (

@@ -130,7 +130,7 @@ def versions_now() -> dict[str, str]:
 @cache
 def _commit() -> Mapping[str, str]:
     """The commit that is checked out, with a plus where files were changed; a repository around mage is not asked."""
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     git = which("git")
     if git is None or not (root / ".git").exists():
         return {}
