@@ -130,14 +130,14 @@ class ComparisonResult:
     comparison: Comparison
     inputs: ComparisonInputs
 
-    def metrics(self) -> dict[str, Figure]:
+    def figures(self) -> dict[str, Figure]:
         """All plots as matplotlib figures, by name."""
-        from mage.evaluation.compare.plots import metrics
+        from mage.evaluation.compare.plots import figures
         from mage.plot_style import check_matplotlib, styled
 
         check_matplotlib()
         with styled():
-            return dict(metrics(self.comparison, self.inputs.crossplays))
+            return dict(figures(self.comparison, self.inputs.crossplays))
 
     def write(self, folder: str | Path, *, plots: bool = True) -> Path:
         """Write tables, plots and sources to a directory, which comes back."""

@@ -104,8 +104,8 @@ MUTANTS = (
     Mutant(
         "wrong temperature in the engine",
         "mage/engines/local/sampling.py",
-        "torch.log_softmax(logits_RA / heat_R1, dim=1)",
-        "torch.log_softmax(logits_RA * heat_R1, dim=1)",
+        "torch.log_softmax(logits_RA / temperature_R1, dim=1)",
+        "torch.log_softmax(logits_RA * temperature_R1, dim=1)",
         ("tests/test_learner.py",),
     ),
     Mutant(
@@ -132,7 +132,7 @@ MUTANTS = (
     Mutant(
         "reflections untrained",
         "mage/credit/steps.py",
-        "trained = goal.objective is not Objective.SINGLE and index + 1 < len(episodes)",
+        "trained = return_spec.objective is not Objective.SINGLE and index + 1 < len(episodes)",
         "trained = False",
         ("tests/test_steps.py",),
     ),

@@ -70,5 +70,5 @@ def with_version(trial: Trial, version: int) -> Trial:
     for episode in plain["episodes"]:
         for turn in episode["turns"]:
             for call in turn["calls"]:
-                call["sampled"]["version"] = version
+                call["completion"]["version"] = version
     return msgspec.convert(plain, Trial)

@@ -82,7 +82,7 @@ def test_every_new_spelling_of_an_earlier_recipe_resolves_and_builds() -> None:
 
 
 def test_a_recipe_extends_another_and_overrides_come_last(tmp_path: Path) -> None:
-    base = write(tmp_path, "base", 'description = "b"\ngame = "pd"\n[trial]\nepisodes = 4\nmax_turns = 9\n')
+    base = write(tmp_path, "base", 'description = "b"\nworld = "pd"\n[trial]\nepisodes = 4\nmax_turns = 9\n')
     top = write(tmp_path, "top", f'extends = "{base}"\n[trial]\nepisodes = 5\n[population]\nmembers = ["uniform"]\n')
     config = load_config(top, ["agent.memory=none", "population.members=[\"copy\", 'uniform']", "seed=7"])
     assert (config.world, config.trial.episodes, config.trial.max_turns) == ("pd", 5, 9)
@@ -100,7 +100,7 @@ def test_a_recipe_extends_another_and_overrides_come_last(tmp_path: Path) -> Non
         ("trial.episodes=three", r"trial.episodes = 'three'"),
         ("learner.lr", r"cannot read the override 'learner.lr'; write key=value"),
         ("=3", r"cannot read the override '=3'"),
-        ("game.name=3", r"'game.name': 'world' is a value, not a section"),
+        ("world.name=3", r"'world.name': 'world' is a value, not a section"),
         ("population.members=uniform", r"population.members = 'uniform'"),
         ("batch.size=1", r"batch.size = 1: .*greater than or equal to 2"),
     ],
@@ -135,7 +135,7 @@ def test_bad_recipes_are_one_line(tmp_path: Path) -> None:
 
 
 def test_later_ones_win_and_the_file_itself_wins_over_all(tmp_path: Path) -> None:
-    low = write(tmp_path, "low", 'game = "pd"\nsteps = 1\nseed = 1\ntokens = 1\n[trial]\nepisodes = 1\nmax_turns = 7\n')
+    low = write(tmp_path, "low", 'world = "pd"\nsteps = 1\nseed = 1\ntokens = 1\n[trial]\nepisodes = 1\nmax_turns = 7\n')
     high = write(tmp_path, "high", "steps = 2\nseed = 2\n[trial]\nepisodes = 2\n")
     top = write(tmp_path, "top", f'extends = ["{low}", "{high}"]\nseed = 3\ndescription = "top"\nminutes = "1"\n')
     config = load_config(top)
@@ -148,7 +148,7 @@ def test_later_ones_win_and_the_file_itself_wins_over_all(tmp_path: Path) -> Non
 
 
 def test_what_is_reached_twice_is_applied_once_and_before_all_that_extend_it(tmp_path: Path) -> None:
-    base = write(tmp_path, "base", 'game = "pd"\nsteps = 1\nseed = 1\n')
+    base = write(tmp_path, "base", 'world = "pd"\nsteps = 1\nseed = 1\n')
     left = write(tmp_path, "left", f'extends = "{base}"\nsteps = 2\n')
     right = write(tmp_path, "right", f'extends = "{base}"\nseed = 2\n')
     for name in (f"{left}+{right}", f"{right}+{left}", write(tmp_path, "both", f'extends = ["{left}", "{right}"]')):

@@ -230,7 +230,7 @@ def test_ppo_crosses_a_boundary_by_the_discount_of_the_step_before_it() -> None:
 
 
 def test_estimators_are_built_from_plain_values() -> None:
-    assert make_estimator("agent", {"scale": "batch", "s_min": 1}) == AgentSpecific(scale=Scale.BATCH, s_min=1.0)
+    assert make_estimator("agent-specific", {"scale": "batch", "s_min": 1}) == AgentSpecific(scale=Scale.BATCH, s_min=1.0)
     assert make_estimator("gigpo", {"anchors": "episode"}) == Gigpo(anchors=Anchors.EPISODE)
     assert make_estimator("mine", {}, {**ESTIMATORS, "mine": Careless}) == Careless()
 
@@ -238,10 +238,10 @@ def test_estimators_are_built_from_plain_values() -> None:
 @pytest.mark.parametrize(
     ("name", "parameters", "message"),
     [
-        ("grop", {}, "unknown estimator 'grop'; known: agent, cloning, gigpo, grpo, ppo, reinforce, rloo"),
-        ("agent", {"scale": "grup"}, r"Invalid enum value 'grup'.*scale=agent\|group\|batch\|none"),
-        ("agent", {"skale": "group"}, "unknown field `skale`.*it takes scale="),
-        ("agent", {"s_min": 0.0}, "s_min"),
+        ("grop", {}, "unknown estimator 'grop'; known: agent-specific, cloning, gigpo, grpo, ppo, reinforce, rloo"),
+        ("agent-specific", {"scale": "grup"}, r"Invalid enum value 'grup'.*scale=opponent\|group\|batch\|none"),
+        ("agent-specific", {"skale": "group"}, "unknown field `skale`.*it takes scale="),
+        ("agent-specific", {"s_min": 0.0}, "s_min"),
         ("ppo", {"lam": 1.5}, "'lam': 1.5.*<= 1.0.*lam=0.95"),
     ],
 )

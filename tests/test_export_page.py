@@ -156,7 +156,7 @@ def test_the_showcase_comes_first(tmp_path: Path) -> None:
             plain = msgspec.to_builtins(model_trial(task, betting()))
             for turn in (turn for episode in plain["episodes"] for turn in episode["turns"]):
                 for call in turn["calls"]:
-                    call["sampled"]["version"] = step
+                    call["completion"]["version"] = step
             writer.append(msgspec.convert(plain, type(model_trial(task, betting()))))
             writer.append(guest_trial(make_task(seed=step)))
     assert export_page(tmp_path / "run", most=2).trials == (0, 10), "before and after"

@@ -138,7 +138,7 @@ REFUSED = {
     "misere(game=leduc_poker(players=x))": "players in 'leduc_poker\\(players=x\\)' must be a whole number",
     "kuhn_poker(players=abc)": "players must be a whole number from 2 to 10, not abc",
     "kuhn_poker(players=1)": "players must be a whole number from 2 to 10, not 1",
-    "kuhn_poker(seats=3)": "unknown parameter 'seats' in .*; game 'kuhn_poker' takes players=2, reworded",
+    "kuhn_poker(seats=3)": "unknown parameter 'seats' in .*; world 'kuhn_poker' takes players=2, reworded",
     "rps(rounds=-1)": "rounds must be a whole number from 1 to 1000, not -1",
     "rps(rounds=true)": "rounds must be a whole number from 1 to 1000, not true",
     "rps(reworded=abc)": "reworded must be a whole number, the seed of the new words, not abc",

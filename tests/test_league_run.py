@@ -28,7 +28,7 @@ STEPS = 10
 RECIPE = f"""
 seed = 4
 steps = {STEPS}
-game = "kuhn_poker"
+world = "kuhn_poker"
 
 [trial]
 episodes = 2

@@ -123,7 +123,7 @@ def test_the_methods_are_what_their_names_say() -> None:
     assert (mage.credit.objective, lamer.credit.objective) == ("differential", "cumulative")
     assert (mage.credit.turn, mage.credit.episode) == (lamer.credit.turn, lamer.credit.episode) == (0.95, 0.6)
     assert mage.agent.memory == lamer.agent.memory == "both"
-    assert mage.credit.options["scale"] == "agent"
+    assert mage.credit.options["scale"] == "opponent"
     assert config_of(LESS["mage-no-scaling"]).credit.options == {"scale": "none", "unit": "turn"}
     assert config_of(LESS["mage-no-history"]).agent.memory == "reflections"
     assert config_of(LESS["mage-no-reflections"]).agent.memory == "history"

@@ -97,4 +97,4 @@ def test_switches_of_estimators_can_be_set_in_a_recipe() -> None:
     config = tiny_config("credit.estimator=grpo", "credit.options={ divide = false, unit = 'turn' }")
     assert make_estimator("grpo", config.credit.options) == Grpo(divide=False, unit=Unit.TURN)
     config = tiny_config("credit.estimator=agent-specific", "credit.options={ settled = 3, s_min = 1 }")
-    assert make_estimator("agent", config.credit.options) == AgentSpecific(settled=3, s_min=1.0)
+    assert make_estimator("agent-specific", config.credit.options) == AgentSpecific(settled=3, s_min=1.0)

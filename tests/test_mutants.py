@@ -16,7 +16,7 @@ def test_every_mutant_still_fits_the_code(mutant: Mutant) -> None:
 
 
 def test_a_patch_that_no_longer_fits_is_said() -> None:
-    with pytest.raises(AssertionError, match=r"occurs 0 times in mage/train\.py, not once"):
+    with pytest.raises(AssertionError, match=r"occurs 0 times in mage/training/loop\.py, not once"):
         patched(MUTANTS[0]._replace(file="mage/training/loop.py"))
 
 

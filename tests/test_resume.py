@@ -21,7 +21,7 @@ STEPS = 8
 RECIPE = f"""
 seed = 4
 steps = {STEPS}
-game = "rps(rounds=3)"
+world = "rps(rounds=3)"
 
 [trial]
 episodes = 3

@@ -144,7 +144,7 @@ def test_values_reach_the_function() -> None:
         ("f(1,2,3)", "too many values in 'f\\(1,2,3\\)'"),
         ("f", "missing 'a' in 'f'"),
         ("f(1,a=2)", "two values for 'a'"),
-        ("f(1,game=2)", "unknown parameter 'world'"),
+        ("f(1,game=2)", "unknown parameter 'game'"),
     ],
 )
 def test_parameters_that_do_not_fit_are_named(text: str, why: str) -> None:

@@ -73,7 +73,7 @@ def test_105_players_are_80_to_train_with_and_25_to_judge_by() -> None:
     assert set(trained) | set(held_out) == set(everyone)
 
 
-@pytest.mark.parametrize("change", ["members", "game", "sha256"])
+@pytest.mark.parametrize("change", ["members", "world", "sha256"])
 def test_a_split_that_was_changed_is_refused_by_its_name(folder: Path, change: str) -> None:
     path = folder / "rps-seven.json"
     split = msgspec.json.decode(path.read_bytes(), type=Split)

@@ -34,7 +34,7 @@ CODEC = ByteFormat()
 
 @settings(max_examples=300, deadline=None)
 @given(
-    world=st.sampled_from(GAMES),
+    game=st.sampled_from(GAMES),
     memory=st.sampled_from(Memory),
     reply=st.sampled_from(ReplyMode),
     seat=st.sampled_from([0, 1]),

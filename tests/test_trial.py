@@ -190,7 +190,7 @@ def test_the_same_seed_gives_the_same_trial(memory: Memory, reply: ReplyMode) ->
 
 @settings(max_examples=100, deadline=None)
 @given(
-    world=st.sampled_from(["rps(rounds=4)", "pd(rounds=3)", "kuhn_poker", "tic_tac_toe"]),
+    game=st.sampled_from(["rps(rounds=4)", "pd(rounds=3)", "kuhn_poker", "tic_tac_toe"]),
     reply=st.sampled_from(ReplyMode),
     seat=st.sampled_from([0, 1]),
     seed=st.integers(0, 2**32),

@@ -9,7 +9,7 @@ from mage.view.read.opponent_text import in_words, worded_game
 
 
 @pytest.mark.parametrize(
-    ("name", "world", "words"),
+    ("name", "game", "words"),
     [
         (
             "memory-one(first=2,map=[2,0,1],on=me)",

@@ -234,7 +234,7 @@ def test_a_game_beside_a_run_goes_into_it(tmp_path: Path) -> None:
         ({"world": "rps", "opponent": "copy", "episodes": True}, "episodes = 'True'"),
         ({"world": "rps", "opponent": "copy", "seed": -1}, "seed = '-1'"),
         ({"world": "rps", "opponent": "copy", "pace_s": 1e9}, "pace_s"),
-        ({"world": "rps", "opponent": "copy", "speed": 1}, "unknown speed; known: episodes, game"),
+        ({"world": "rps", "opponent": "copy", "speed": 1}, "unknown speed; known: episodes, opponent"),
         ({"world": "rps", "opponent": "scripted:nobody"}, "unknown scripted model"),
         (
             {"world": "tic_tac_toe", "opponent": "scripted:counter"},

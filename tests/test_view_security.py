@@ -138,7 +138,7 @@ def test_every_answer_carries_the_headers(viewer: Viewer) -> None:
 
 
 def test_a_failure_nobody_expected_is_one_line_with_headers(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mage.view.read.run_store.Library.runs", lambda _: 1 / 0)
+    monkeypatch.setattr("mage.view.read.run_store.RunStore.runs", lambda _: 1 / 0)
     answer = viewer.client.get("/api/runs")
     assert answer.status_code == 500
     assert "division" not in answer.text

@@ -52,7 +52,7 @@ def write_figures(
     check_matplotlib()
     written: list[Path] = []
     with styled():
-        for name, figure in metrics(comparison, crossplays):
+        for name, figure in figures(comparison, crossplays):
             for ending, told in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": "mage"})):
                 path = folder / f"{name}.{ending}"
                 figure.savefig(path, dpi=DPI, metadata={"Description": command, **told})
@@ -60,7 +60,7 @@ def write_figures(
     return written
 
 
-def metrics(comparison: Comparison, crossplays: Sequence[CrossPlayReport] = ()) -> Iterator[tuple[str, Figure]]:
+def figures(comparison: Comparison, crossplays: Sequence[CrossPlayReport] = ()) -> Iterator[tuple[str, Figure]]:
     """All pictures, each with a name for its file."""
     for table in comparison.tables:
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", table.name)
