@@ -14,7 +14,7 @@ from mage.splits.__main__ import definitions
 from tests.tree import PAGE, ROOT, with_tree
 
 MODULES = sorted((ROOT / "mage").rglob("*.py"))
-TORCH_FOLDERS = {"engines", "models", "learn"}
+TORCH_FOLDERS = {"engines", "models", "learners", "training"}
 
 
 def imports(path: Path) -> Iterator[str]:
