@@ -140,7 +140,8 @@ def parsed(arguments: Sequence[str]) -> Parsed:
 
 def resolve(command: Parsed) -> None:
     """Look up every recipe, world, opponent, split and setting that a command names; raise what is wrong with one."""
-    _RESOLVE.get(command.verb, lambda _: None)(command)
+    if command.verb in _RESOLVE:
+        _RESOLVE[command.verb](command)
 
 
 def is_placeholder(text: str) -> bool:

@@ -286,6 +286,17 @@ def test_links_and_paths_lead_somewhere(page: Path) -> None:
         assert is_importable(name), name
 
 
+NOT_USED = re.compile(r"\b(judg\w+|codecs?|whoever|somebody|nobody|anybody|whom)\b", re.IGNORECASE)
+WRITTEN = [*(page for page in PAGES if page.name not in ("CONTRIBUTING.md", "architecture.md")), *BENCHMARKS]
+"""Pages whose words are their own: the glossary names the words that are not used, the file tree is made."""
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_words_that_the_glossary_does_not_use_are_not_used(page: Path) -> None:
+    text = page.read_text(encoding="utf-8").replace("results/judge", "")
+    assert [match[0] for match in NOT_USED.finditer(text)] == []
+
+
 def is_importable(name: str) -> bool:
     """Whether a dotted name is a module, or something in one."""
     module, _, attribute = name.rpartition(".")
