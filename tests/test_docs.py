@@ -1,69 +1,65 @@
-"""The documentation is true: its code runs, its commands work, and it defines every key that is logged, once.
+"""The documentation is true: its code runs, and its commands work and name what exists.
 
 The info string of a fenced block says how it is checked. `python run` is run, with fewer and smaller steps; `sh run`
-is run as it stands; `sh tiny` is run with smaller numbers; `sh parse` has to be a command with these options; a block
-with a file name is that file. `python then` is run after what comes before it on its page.
+is run as it stands; `sh tiny` is run with smaller numbers; `sh parse` is parsed, and its recipes, worlds, opponents and
+settings are looked up; `sh make` has targets of the Makefile; a block with a file name is that file. `python then` is
+run after what comes before it on its page; `text shown` is what the command before it prints. Commands in sentences
+are parsed and looked up too, where they name something.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
 
-import msgspec
 import pytest
 from typer.testing import CliRunner
 
-import mage
-from mage.cli import app
-from mage.evaluation.exact import References
-from mage.evaluation.suite.evaluate import SplitReport
-from mage.evaluation.suite.metrics import OutcomeRates, PassAtK, TrialMetrics
-from mage.evaluation.suite.naming import Naming
-from mage.evaluation.suite.recovery import Recovery
-from mage.evaluation.suite.reflections import ReflectionReport
-from mage.evaluation.suite.report import EvaluationReport
-from mage.files import read_lines
+from mage.cli import COMMANDS, app
+from mage.errors import MageError
 from mage.opponents.registry import OPPONENTS
-from mage.stats import Estimate
-from mage.training.sweep_summary import RecipeSummary, SweepRun, SweepSummary
 from mage.worlds.openspiel.worded import GAMES
-from tests.documented import documented, fits
+from tests.documented import (
+    Block,
+    CommandError,
+    IncompleteError,
+    blocks_in,
+    is_placeholder,
+    lines_of,
+    mentioned,
+    parsed,
+    resolve,
+    words_of,
+)
 from tests.tree import ROOT
 
 DOCS = ROOT / "docs"
 MODEL = "nano(hidden=16,layers=1,heads=2,context=512)"
 SMALL: dict[str, object] = {"batch.groups": 2, "batch.size": 2}
 JUDGED: dict[str, object] = {"evaluation.splits": ["rps-seven"], "evaluation.final_trials": 2}
-OPEN = ("config", "versions", "best_response", "missing", "subject", "seconds")
-"""Keys of a report whose values have names of their own inside."""
-
-
-class Block(NamedTuple):
-    """A fenced block: its info string and what is in it."""
-
-    info: str
-    text: str
 
 
 def blocks(page: str) -> list[Block]:
-    text = (DOCS / page).read_text(encoding="utf-8")
-    return [Block(*found) for found in re.findall(r"^```([^\n]+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)]
+    return blocks_in(path_of(page))
+
+
+def path_of(page: str) -> Path:
+    return DOCS / page if (DOCS / page).exists() else ROOT / page
 
 
 def commands(page: str) -> list[tuple[str, list[str]]]:
     """How each command of a page is checked, and the command."""
     return [
-        (block.info.removeprefix("sh "), shlex.split(line))
+        (block.info.removeprefix("sh "), words)
         for block in blocks(page)
         if block.info.startswith("sh")
-        for line in block.text.splitlines()
+        for words in lines_of(block)
     ]
 
 
@@ -102,22 +98,38 @@ def test_the_code_of_the_quickstart_runs(
     assert "best memoryless" in capsys.readouterr().out
 
 
+def test_the_code_of_readme_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(made_tiny(code_of("README.md"), {**SMALL, **JUDGED}), "README.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert "best memoryless" in printed
+    assert "adaptation over control" in printed
+
+
 def test_a_game_an_opponent_and_an_estimator_take_forty_lines() -> None:
     assert len(code_of("extending.md").splitlines()) <= 40
 
 
 def run_commands(page: str, smaller: Mapping[str, list[str]] | None = None) -> dict[str, str]:
-    """Give every command of a page, where it says `tiny` with what makes it smaller; return what each printed."""
+    """Look up what every command of a page names, run those that can be, where it says `tiny` with what makes it
+    smaller, and return what each printed."""
     printed = {}
     for how, (program, verb, *arguments) in commands(page):
+        if program == "make":
+            assert how == "make"
+            continue
         assert program == "mage"
-        more = {"run": [], "parse": ["--help"], "tiny": (smaller or {}).get(verb, [])}[how]
+        resolve(parsed([verb, *arguments]))
+        if how == "parse":
+            continue
+        more = {"run": [], "tiny": (smaller or {}).get(verb, [])}[how]
         assert more or how != "tiny", f"how is {verb} made smaller?"
         done = CliRunner().invoke(app, [verb, *arguments, *more], catch_exceptions=False)
         assert done.exit_code == 0, (verb, arguments, done.output)
         assert done.output, (verb, arguments)
         printed[shlex.join([verb, *arguments])] = done.output
-    assert printed, f"{page} has no command"
     return printed
 
 
@@ -135,21 +147,117 @@ def test_the_commands_of_evaluation_work(tmp_path: Path, monkeypatch: pytest.Mon
         assert "cyclists.json" in printed or "cyclists.json" not in command
 
 
-@pytest.mark.parametrize(
-    "page", ["environments.md", "league.md", "method.md", "models.md", "opponents.md", "viewer.md"]
-)
+PAGES = [*sorted(DOCS.glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+BENCHMARKS = sorted((ROOT / "benchmarks").glob("*.md"))
+ELSEWHERE = {"claims.md": "tests/test_claims.py", "compare.md": "tests/test_compare.py"}
+"""Pages whose commands are run by another test, because it reads what they print."""
+OWN = {"quickstart.md", "evaluation.md"}
+
+
+@pytest.mark.parametrize("page", sorted({path.name for path in PAGES} - set(ELSEWHERE) - OWN))
 def test_the_commands_of_other_pages_work(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_commands(page)
 
 
-def test_every_command_of_every_page_says_how_it_is_checked() -> None:
-    for path in sorted(DOCS.glob("*.md")):
-        for info, text in re.findall(r"^```([^\n]*)\n(.*?)^```$", path.read_text(), re.MULTILINE | re.DOTALL):
-            assert info.startswith(("sh ", "python ")) or not re.search(r"^mage ", text, re.MULTILINE), (
-                path.name,
-                text,
-            )
+@pytest.mark.parametrize("page", ELSEWHERE)
+def test_pages_that_are_run_elsewhere_name_what_exists(page: str) -> None:
+    for _, (_, *arguments) in commands(page):
+        resolve(parsed(arguments))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_every_block_with_commands_says_how_it_is_checked(page: Path) -> None:
+    for block in blocks_in(page):
+        checked = ("sh run", "sh tiny", "sh parse", "sh make", "python run", "python then")
+        assert block.info in checked or not re.search(r"^(mage|make) ", block.text, re.MULTILINE), block.text
+        assert not block.info.startswith(("sh", "python")) or block.info in checked, block.info
+
+
+@pytest.mark.parametrize("page", [*PAGES, *BENCHMARKS], ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_commands_in_sentences_exist_and_name_what_exists(page: Path) -> None:
+    for text in mentioned(page, "mage"):
+        if page.name == "play.md":  # Printed by the benchmark, without quotes.
+            text = re.sub(r"(\w+\(.*?\))", r'"\1"', text)
+        words = words_of(text)
+        try:
+            found = parsed(words[1:])
+        except IncompleteError:
+            continue  # A sentence may name a command alone.
+        except CommandError:
+            assert is_placeholder(text), text
+            continue
+        if not is_placeholder(text) and (found.words or found.options.get("--resume")):
+            resolve(found)
+
+
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+TARGETS = set(re.findall(r"^([a-z][\w-]*):", MAKEFILE, re.MULTILINE))
+
+
+def test_every_target_that_is_named_exists() -> None:
+    named = {word for page in (*PAGES, *BENCHMARKS) for text in mentioned(page, "make") for word in text.split()[1:2]}
+    named |= {words[1] for page in PAGES for how, words in commands(page.name) if how == "make"}
+    told = re.findall(r'@echo "make ([^"]+?)(?:  |")', MAKEFILE)
+    helped = {word.strip() for line in told for word in line.split(",")}
+    assert {"demo", "test", "methods", "smollm2"} <= named <= TARGETS
+    assert helped == TARGETS - {"help"}
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)
+    assert set(phony.split()) == TARGETS
+
+
+def test_the_commands_of_the_makefile_work() -> None:
+    given = re.findall(r"^\t\$\(BIN\)/mage (.*)$", MAKEFILE, re.MULTILINE)
+    assert given
+    for line in given:
+        resolve(parsed(words_of(line)))
+
+
+@pytest.mark.parametrize("page", [*PAGES, *BENCHMARKS, ROOT / "Makefile"], ids=lambda path: path.name)
+def test_scripts_that_are_named_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for script in re.findall(r"python\s+(benchmarks/[\w/]+\.py)", text):
+        assert (ROOT / script).exists(), script
+    for module in re.findall(r"python\s+-m\s+((?:tests|mage)[\w.]*)", text):
+        path = ROOT / module.replace(".", "/")
+        assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        ('play "kuhn_poker(players=3)" --against cfr --against aggressive', "cfr"),
+        ("train rsp", "unknown recipe"),
+        ("train rps learner.rate=1", "unknown key"),
+        ("sweep rps rps+gpro", "gpro"),
+        ("duel copy uniform --world kuhn_poker", "copy"),
+        ("evaluate runs/rps --opponents rps-eight", "rps-eight"),
+        ("evaluate nobody --opponents rps-seven", "nobody"),
+        ("train rps --sedes 3", "No such option"),
+        ("jugde runs/rps", "unknown command"),
+        ("duel copy uniform --world rps --trials many", "many"),
+    ],
+)
+def test_a_command_that_would_fail_is_found(command: str, error: str) -> None:
+    with pytest.raises((MageError, CommandError, AssertionError), match=error):
+        resolve(parsed(shlex.split(command)))
+
+
+def test_the_transcript_of_the_quickstart_is_what_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "96")
+    (told,) = [block.text for block in blocks("quickstart.md") if block.info == "text shown"]
+    for arguments in (["trials", "demo", "--run", "runs/demo"], ["show", "runs/demo", "4"]):
+        done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        assert done.exit_code == 0
+    printed = "\n".join(line.rstrip() for line in done.output.splitlines())
+    for part in re.split(r"\n\n|^   ….*$", told, flags=re.MULTILINE):
+        assert part.strip("\n") in printed, part
+
+
+def test_every_command_is_listed() -> None:
+    text = (DOCS / "commands.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `mage ([\w-]+)` \|", text, re.MULTILINE) == list(COMMANDS)
 
 
 @pytest.mark.parametrize(("page", "prints"), [("environments.md", "minimax"), ("opponents.md", "best memoryless")])
@@ -167,116 +275,32 @@ def test_every_game_and_every_opponent_is_named() -> None:
         assert [name for name in names if not re.search(rf"^\|.*`{name}[`(:]", text, re.MULTILINE)] == []
 
 
-@pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
-def test_links_and_paths_lead_somewhere(page: str) -> None:
-    text = (DOCS / page).read_text(encoding="utf-8")
+@pytest.mark.parametrize("page", [*PAGES, *BENCHMARKS], ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_links_and_paths_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!http)([^)#]+)", text):
-        assert (DOCS / target).exists(), target
-    for path in re.findall(r"`(mage/[\w/.]+)`", text):
+        assert (page.parent / target).exists(), target
+    for path in re.findall(r"`((?:mage|tests|docs|benchmarks)/[\w/.]+)`", text):
         assert (ROOT / path).exists(), path
+    for name in re.findall(r"`(mage\.[a-z_]+(?:\.\w+)+)`", text):
+        assert is_importable(name), name
 
 
-def keys_of(values: Any) -> Iterator[str]:
-    """All keys of a JSON value, at any depth, but not the names inside open ones."""
-    if isinstance(values, dict):
-        for key, value in values.items():
-            yield key
-            yield from () if key in OPEN else keys_of(value)
-    elif isinstance(values, list):
-        for value in values:
-            yield from keys_of(value)
+NOT_USED = re.compile(r"\b(judg\w+|codecs?|whoever|somebody|nobody|anybody|whom)\b", re.IGNORECASE)
+WRITTEN = [*(page for page in PAGES if page.name not in ("CONTRIBUTING.md", "architecture.md")), *BENCHMARKS]
+"""Pages whose words are their own: the glossary names the words that are not used, the file tree is made."""
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Five small runs that together write everything there is to write."""
-    folder = tmp_path_factory.mktemp("runs")
-    common: dict[str, object] = {
-        **SMALL,
-        "steps": 2,
-        "agent.model": MODEL,
-        "agent.context": 512,
-        "credit.options": {},
-        "evaluation.splits": [],
-    }
-    everything = {
-        **JUDGED,
-        "evaluation.every": 1,
-        "evaluation.trials": 2,
-        "agent.memory": "both",
-        "agent.thoughts": "strip",
-        "agent.reflection_tokens": 4,
-        "credit.estimator": "ppo",
-        "learner.divergence": "k3",
-        "learner.divergence_weight": 0.1,
-        "learner.prediction_weight": 0.1,
-    }
-    collapsing = {
-        "checkpoint.every": 1,
-        "learner.lr": 1.0,
-        "alarms.entropy": 0.9,
-        "alarms.patience": 1,
-        "alarms.action": "rollback",
-    }
-    exploding = {"steps": 1, "learner.lr": 1e30, "learner.epochs": 2}
-    cloning = {"steps": 1, "credit.estimator": "cloning"}
-    revisiting = {"batch.groups": 8, "batch.replay": 0.2, "population.split": "", "population.members": ["uniform"]}
-    special: dict[str, Mapping[str, object]] = {
-        "everything": everything,
-        "collapsing": collapsing,
-        "exploding": exploding,
-        "cloning": cloning,
-        "revisiting": revisiting,
-    }
-    made: list[Path] = []
-    for name, values in special.items():
-        made.append(mage.train("rps", {**common, **values}, folder=folder / name, quiet=True).path)
-    mage.open_run(made[1]).resume({"steps": 3, "alarms.patience": 9}, quiet=True)
-    mage.evaluate(made[0], trials=2)
-    done = CliRunner().invoke(app, ["evaluate", str(made[0]), "--trials", "2", "--reflections"], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return made
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_words_that_the_glossary_does_not_use_are_not_used(page: Path) -> None:
+    text = page.read_text(encoding="utf-8").replace("results/judge", "")
+    assert [match[0] for match in NOT_USED.finditer(text)] == []
 
 
-def test_no_key_is_defined_twice() -> None:
-    for section in ("metrics.jsonl", "timings.jsonl", "events.jsonl", "credit.jsonl", "evaluations"):
-        keys = documented(section)
-        assert len(set(keys)) == len(keys), section
-
-
-@pytest.mark.parametrize("name", ["metrics.jsonl", "timings.jsonl", "events.jsonl"])
-def test_what_is_logged_is_documented_and_what_is_documented_is_logged(name: str, runs: list[Path]) -> None:
-    logged = {key for run in runs for line in read_lines(run / name) for key in line}
-    patterns = documented(name)
-    assert sorted(key for key in logged if sum(fits(p, key) for p in patterns) != 1) == [], "not documented, or twice"
-    assert [p for p in patterns if not any(fits(p, key) for key in logged)] == [], "never logged"
-
-
-def test_the_keys_of_credit_are_documented(runs: list[Path]) -> None:
-    written = {key for run in runs for line in read_lines(run / "credit.jsonl") for key in keys_of(line)}
-    assert sorted(written) == sorted(documented("credit.jsonl"))
-
-
-def test_the_keys_of_evaluations_are_documented(runs: list[Path]) -> None:
-    files = sorted((runs[0] / "evaluations").glob("*.json"))
-    assert [path.name for path in files] == ["final.json", "reflections-000002.json", "step-000002.json"]
-    written = {key for path in files for key in keys_of(msgspec.json.decode(path.read_bytes()))}
-    assert written <= set(documented("evaluations"))
-    kinds = (
-        EvaluationReport,
-        SplitReport,
-        ReflectionReport,
-        TrialMetrics,
-        OutcomeRates,
-        PassAtK,
-        Recovery,
-        Naming,
-        Estimate,
-        References,
-    )
-    assert set(documented("evaluations")) == {field.name for kind in kinds for field in msgspec.structs.fields(kind)}
-
-
-def test_the_keys_of_sweeps_are_documented() -> None:
-    kinds = (SweepSummary, SweepRun, RecipeSummary)
-    assert sorted(documented("sweeps")) == sorted({f.name for kind in kinds for f in msgspec.structs.fields(kind)})
+def is_importable(name: str) -> bool:
+    """Whether a dotted name is a module, or something in one."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        return hasattr(importlib.import_module(module), attribute) or bool(importlib.util.find_spec(name))
+    except ImportError:
+        return False
