@@ -138,15 +138,15 @@ def test_seats_that_a_split_does_not_have_are_refused(tmp_path: Path) -> None:
 def splits_in(folder: Path) -> tuple[str, str]:
     """Two files: members to train with, and others that are held out."""
     write_split(folder / "to-train.json", GAME, ["always:rock", "copy"])
-    write_split(folder / "to-judge.json", GAME, ["always:paper", "uniform"], held_out=True)
-    return str(folder / "to-train.json"), str(folder / "to-judge.json")
+    write_split(folder / "to-evaluate.json", GAME, ["always:paper", "uniform"], held_out=True)
+    return str(folder / "to-train.json"), str(folder / "to-evaluate.json")
 
 
 def test_what_a_named_file_holds_out_is_refused(tmp_path: Path) -> None:
     train, evaluate_split = splits_in(tmp_path)
     good = tiny_config(f"population.split={train}", f'evaluation.splits=["{evaluate_split}"]', f"world={GAME}")
     check_splits(good)
-    caught = r"'always\(paper\)' is held out by the split 'to-judge'; train without it"
+    caught = r"'always\(paper\)' is held out by the split 'to-evaluate'; train without it"
     for wrong in ('population.members=["switch(copy,always:paper,at=1)"]', f"population.split={evaluate_split}"):
         config = tiny_config(
             f"population.split={train}", f'evaluation.splits=["{evaluate_split}"]', f"world={GAME}", wrong
@@ -160,8 +160,8 @@ def test_what_a_named_file_holds_out_is_refused(tmp_path: Path) -> None:
 
 def test_splits_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
     train, evaluate_split = splits_in(tmp_path)
-    write_split(tmp_path / "b" / "to-judge.json", GAME, ["uniform"])
-    both = f'evaluation.splits=["{evaluate_split}", "{tmp_path / "b" / "to-evaluate_split.json"}"]'
+    write_split(tmp_path / "b" / "to-evaluate.json", GAME, ["uniform"])
+    both = f'evaluation.splits=["{evaluate_split}", "{tmp_path / "b" / "to-evaluate.json"}"]'
     with pytest.raises(ConfigError, match="name each split once"):
         check_splits(tiny_config(both))
     write_split(tmp_path / "b" / "to-train.json", GAME, ["uniform"])
@@ -185,7 +185,7 @@ def test_a_run_keeps_the_splits_it_was_started_with(tmp_path: Path) -> None:
     moved = (tmp_path / "run").rename(tmp_path / "moved")
     parts = build_parts(config_of(moved))
     assert {task.opponents[0] for task in parts.tasks(50, "tasks", 0)} == {"always(rock)", "copy"}
-    assert [split.name for split in parts.splits] == ["to-judge", "part", "rps-seven"]
+    assert [split.name for split in parts.splits] == ["to-evaluate", "part", "rps-seven"]
     assert pool_of(parts.splits[1]).members == ("always(paper)", "uniform", "copy")
 
 
@@ -198,5 +198,5 @@ def test_a_run_is_trained_and_judged_by_files(tmp_path: Path) -> None:
     start(config, tmp_path / "run")
     go(tmp_path / "run", Console(quiet=True))
     (report,) = mage.evaluate(tmp_path / "run", trials=2).splits.values()
-    assert (report.split, report.sha256, report.num_trials) == ("to-judge", load_split(evaluate_split).sha256, 4)
+    assert (report.split, report.sha256, report.num_trials) == ("to-evaluate", load_split(evaluate_split).sha256, 4)
     assert report.references[0][1].memoryless is not None

@@ -26,7 +26,7 @@ def printed(what: RenderableType, width: int = 88, terminal: bool = False) -> st
 
 KUHN = """\
 Trial 0 of here ────────────────────────────────────────────────────────────────────────
-game      kuhn_poker
+world     kuhn_poker
 agent     seat 0 · scripted:test
 opponent  seat 1 · conservative
 episodes  2 played of 2, fresh deals
