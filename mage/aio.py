@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_YOUNG = 200_000
+_GC_THRESHOLD = 200_000
 """Objects that are made before the collector looks for cycles. Trials make many and hardly a cycle: at Python's own
 figure much of a rollout's time goes into looking."""
 
 
 def run_sync(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end and return what it returns."""
-    with _few_collections():
+    with _fewer_collections():
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -34,9 +34,9 @@ async def _keep(work: Coroutine[Any, Any, T], found: list[T]) -> None:
 
 
 @contextmanager
-def _few_collections() -> Iterator[None]:
+def _fewer_collections() -> Iterator[None]:
     before = gc.get_threshold()
-    gc.set_threshold(max(_YOUNG, before[0]) if before[0] else 0, *before[1:])
+    gc.set_threshold(max(_GC_THRESHOLD, before[0]) if before[0] else 0, *before[1:])
     try:
         yield
     finally:

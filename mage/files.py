@@ -28,7 +28,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     scratch.replace(path)
 
 
-def take(file: IO[bytes] | FileIO) -> bool:
+def try_lock(file: IO[bytes] | FileIO) -> bool:
     """Lock a file for this process; False where another one holds it.
 
     Somebody who looks whether it is locked holds it for less than a moment, so it is tried a few times. A file system
@@ -47,7 +47,7 @@ def take(file: IO[bytes] | FileIO) -> bool:
     return False
 
 
-def is_taken(path: Path) -> bool:
+def is_file_locked(path: Path) -> bool:
     """Whether a process holds the lock of a file; the look itself takes it for less than a moment."""
     try:
         with path.open("rb") as file:
@@ -93,12 +93,12 @@ def count_lines(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def cut_lines(path: Path, keep: int, aside: str) -> None:
-    """Keep the first `keep` lines; what follows goes to a file whose name ends in `aside`, so nothing is lost."""
+def truncate_lines(path: Path, keep: int, suffix: str) -> None:
+    """Keep the first `keep` lines; what follows goes to a file whose name ends in `suffix`, so nothing is lost."""
     if not path.exists():
         return
     lines = path.read_bytes().splitlines(keepends=True)
     if len(lines) > keep:
-        with path.with_name(f"{path.name}.{aside}").open("ab") as file:
+        with path.with_name(f"{path.name}.{suffix}").open("ab") as file:
             file.writelines(lines[keep:])
         write_atomically(path, b"".join(lines[:keep]))

@@ -26,7 +26,7 @@ def load_config(recipe: str, overrides: Sequence[str] = ()) -> Config:
     """
     values = resolved(recipe)
     for key, value in map(parse_override, overrides):
-        _put(values, key, value)
+        _set_key(values, key, value)
     return validated(values, recipe)
 
 
@@ -38,7 +38,7 @@ def replaced(config: Config, values: Mapping[str, object], source: str) -> Confi
     """
     plain = config.model_dump(mode="json")
     for key, value in values.items():
-        _put(plain, key, value)
+        _set_key(plain, key, value)
     return validated(plain, source)
 
 
@@ -95,7 +95,7 @@ def _toml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _put(values: dict[str, Any], key: str, value: object) -> None:
+def _set_key(values: dict[str, Any], key: str, value: object) -> None:
     *tables, last = key.split(".")
     for table in tables:
         inner = values.setdefault(table, {})

@@ -118,7 +118,7 @@ def trial_returns(rewards: Sequence[Sequence[float]], scores: Sequence[float], r
     >>> trial_returns([[1.0], [4.0]], [1.0, 4.0], ReturnSpec(Objective.DIFFERENTIAL, 0.5, 0.5))
     Returns(plays=[[2.5], [3.0]], starts=[2.5, 3.0])
     """
-    paid = _paid(rewards, scores, return_spec.objective)
+    paid = _payments(rewards, scores, return_spec.objective)
     own = [discounted(turns, [return_spec.inside] * len(turns)) for turns in paid]
     crossing = [_crossing(len(turns), return_spec) for turns in paid]
     starts = discounted([turns[0] for turns in own], [turns[0] for turns in crossing])
@@ -127,7 +127,7 @@ def trial_returns(rewards: Sequence[Sequence[float]], scores: Sequence[float], r
         for turns, shares, later in zip(own, crossing, [*starts[1:], 0.0], strict=False)
     ]
     if return_spec.to_go:
-        settled = _settled(rewards, scores, return_spec)
+        settled = _already_decided(rewards, scores, return_spec)
         plays = [
             [return_ - known for return_, known in zip(*both, strict=True)] for both in zip(plays, settled, strict=True)
         ]
@@ -135,7 +135,9 @@ def trial_returns(rewards: Sequence[Sequence[float]], scores: Sequence[float], r
     return Returns([found if turns else [] for found, turns in zip(plays, rewards, strict=True)], starts)
 
 
-def _settled(rewards: Sequence[Sequence[float]], scores: Sequence[float], return_spec: ReturnSpec) -> list[list[float]]:
+def _already_decided(
+    rewards: Sequence[Sequence[float]], scores: Sequence[float], return_spec: ReturnSpec
+) -> list[list[float]]:
     """What would be paid from each turn on if no more were won: its episode keeps what it has, later ones get 0."""
     lengths = [max(1, len(turns)) for turns in rewards]
     won = [[0.0, *accumulate(turns)][:num] for turns, num in zip(rewards, lengths, strict=True)]
@@ -157,7 +159,7 @@ def _settled(rewards: Sequence[Sequence[float]], scores: Sequence[float], return
     ]
 
 
-def _paid(rewards: Sequence[Sequence[float]], scores: Sequence[float], objective: Objective) -> list[list[float]]:
+def _payments(rewards: Sequence[Sequence[float]], scores: Sequence[float], objective: Objective) -> list[list[float]]:
     """What the objective pays on each turn; an episode without turns has one that nobody made."""
     as_played = [list(turns) or [score] for turns, score in zip(rewards, scores, strict=True)]
     if objective is Objective.DIFFERENTIAL:

@@ -54,15 +54,15 @@ def places(group: CreditGroup, unit: Unit) -> dict[Place, dict[int, float]]:
 
 
 def compare(
-    group: CreditGroup, unit: Unit, evaluate_split: Callable[[Place, Sequence[float]], Sequence[float]]
+    group: CreditGroup, unit: Unit, advantages_at: Callable[[Place, Sequence[float]], Sequence[float]]
 ) -> TrialAdvantages:
     """Judge the siblings' returns at each place and give every step what its trial got there."""
-    evaluated = {
-        place: dict(zip(returns, evaluate_split(place, list(returns.values())), strict=True))
+    advantages = {
+        place: dict(zip(returns, advantages_at(place, list(returns.values())), strict=True))
         for place, returns in places(group, unit).items()
     }
     return tuple(
-        tuple(evaluated[place_of(step, unit)][number] if step.trained else 0.0 for step in trial)
+        tuple(advantages[place_of(step, unit)][number] if step.trained else 0.0 for step in trial)
         for number, trial in enumerate(group.trials)
     )
 
@@ -77,10 +77,10 @@ def centred(values: Sequence[float]) -> list[float]:
     return [_difference(value, mean) for value in values]
 
 
-def against_others(values: Sequence[float]) -> list[float]:
+def leave_one_out(values: Sequence[float]) -> list[float]:
     """Each value less the mean of the others; zero for one alone.
 
-    >>> against_others([1.0, 3.0, 8.0])  # 1 - 5.5, 3 - 4.5, 8 - 2
+    >>> leave_one_out([1.0, 3.0, 8.0])  # 1 - 5.5, 3 - 4.5, 8 - 2
     [-4.5, -1.5, 6.0]
     """
     if len(values) < 2:

@@ -65,7 +65,7 @@ def credit_group(
     return CreditGroup(opponent, group.task.seat, learner, trials)
 
 
-def trained_only(
+def trained_advantages(
     steps: Sequence[Step], advantages: Sequence[float], *, is_tutored: bool = False
 ) -> tuple[float | None, ...]:
     """One trial's advantages with None for steps that are not trained. Under a tutor no signal moves reflections.
@@ -122,9 +122,9 @@ def _drafts(trial: Trial, return_spec: ReturnSpec) -> list[_Draft]:
     returns = trial_returns([[turn.reward for turn in plays] for plays, _ in episodes], trial.scores, return_spec)
     drafts: list[_Draft] = []
     for index, (plays, reflections) in enumerate(episodes):
-        fines = discounted([return_spec.penalty(turn) for turn in plays], [return_spec.inside] * len(plays))
-        for number, (turn, return_, fine) in enumerate(zip(plays, returns.plays[index], fines, strict=True)):
-            drafts.append(_Draft(index, Phase.PLAY, number, turn.observation.key, True, return_ - fine))
+        penalties = discounted([return_spec.penalty(turn) for turn in plays], [return_spec.inside] * len(plays))
+        for number, (turn, return_, penalty) in enumerate(zip(plays, returns.plays[index], penalties, strict=True)):
+            drafts.append(_Draft(index, Phase.PLAY, number, turn.observation.key, True, return_ - penalty))
         # A reflection that no episode follows (somebody left the table) changed nothing.
         trained = return_spec.objective is not Objective.SINGLE and index + 1 < len(episodes)
         for number, turn in enumerate(reflections):

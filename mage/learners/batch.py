@@ -73,10 +73,10 @@ class MicroBatch:
 
 def micro_batches(samples: Sequence[Sample], weight: Weight, budget: int) -> list[MicroBatch]:
     """Cut a batch into micro-batches of at most `budget` positions, padding included."""
-    return list(each_micro_batch(samples, weight, partition(samples, budget)))
+    return list(iter_micro_batches(samples, weight, partition(samples, budget)))
 
 
-def each_micro_batch(
+def iter_micro_batches(
     samples: Sequence[Sample],
     weight: Weight,
     partitions: Sequence[Sequence[int]],
@@ -110,7 +110,9 @@ def partition(samples: Sequence[Sample], budget: int, multiple: int = 1) -> list
     return partitions
 
 
-def in_order(samples: Sequence[Sample], partitions: Sequence[Sequence[int]], found: Sequence[T]) -> list[list[T]]:
+def split_by_sample(
+    samples: Sequence[Sample], partitions: Sequence[Sequence[int]], found: Sequence[T]
+) -> list[list[T]]:
     """What was found for the trained tokens, micro-batch by micro-batch, for each sample."""
     left = iter(found)
     by_sample = {index: [next(left) for _ in samples[index].positions] for chosen in partitions for index in chosen}

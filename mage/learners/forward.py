@@ -12,7 +12,7 @@ from torch import Tensor
 from mage.errors import ConfigError
 from mage.learners.batch import MicroBatch
 from mage.learners.head import Head
-from mage.learners.losses import Exploitability, Regulariser
+from mage.learners.losses import Regulariser, TokenStats
 
 _MAX_KINDS = 32
 
@@ -26,7 +26,7 @@ class PolicyModel:
         if compiled:
             compile_layers(model)
 
-    def sampled_at(self, temperature: float) -> None:
+    def set_temperature(self, temperature: float) -> None:
         """Read tokens from now on as sampled at another temperature."""
         self._head.temperature = temperature
 
@@ -48,7 +48,7 @@ class PolicyModel:
         rows_P, before_P = batch.text_rows_P, batch.text_before_P
         return self._head.predict(states_BTD[rows_P, before_P], batch.tokens_BT[rows_P, before_P + 1])
 
-    def read(self, hidden_ND: Tensor, batch: MicroBatch, regularisers: Sequence[Regulariser] = ()) -> Exploitability:
+    def read(self, hidden_ND: Tensor, batch: MicroBatch, regularisers: Sequence[Regulariser] = ()) -> TokenStats:
         """Log-probabilities of the trained tokens, entropies and regularisers, all over the ids that were allowed."""
         return self._head.read(hidden_ND, batch, regularisers)
 

@@ -17,14 +17,14 @@ from torch.utils.checkpoint import checkpoint
 
 from mage.errors import ConfigError
 from mage.learners.batch import MicroBatch
-from mage.learners.losses import Exploitability, Regulariser, put_rows, read_all, read_allowed, read_logits
+from mage.learners.losses import Regulariser, TokenStats, read_all, read_allowed, read_logits, scatter_rows
 
 _CHUNK_BYTES = 2**29
 """What a chunk's logits may take in float32; reading them takes two to four times as much for a moment."""
 SMALL_VOCABULARY = 4096
 """Up to this size the whole head costs less than picking rows of it."""
 
-Read = Callable[[Tensor, Tensor, Tensor], Exploitability]
+TokenReader = Callable[[Tensor, Tensor, Tensor], TokenStats]
 
 
 class Head:
@@ -37,25 +37,25 @@ class Head:
         self._is_plain = _is_plain(model)
         self._has_rows = self._is_plain and _has_rows(model)
         self._is_small = model.config.vocab_size <= SMALL_VOCABULARY
-        self._read_all: Read = torch.compile(read_all, dynamic=True) if compiled else read_all
+        self._read_all: TokenReader = torch.compile(read_all, dynamic=True) if compiled else read_all
 
-    def read(self, hidden_ND: Tensor, batch: MicroBatch, regularisers: Sequence[Regulariser] = ()) -> Exploitability:
+    def read(self, hidden_ND: Tensor, batch: MicroBatch, regularisers: Sequence[Regulariser] = ()) -> TokenStats:
         """Log-probabilities of the targets, entropies and regularisers, all over the ids that were allowed."""
         read_some = partial(read_logits, regularisers=regularisers)
         if not self._is_plain:
             # Something follows the head, a cap or a scale, that only the model's own forward pass knows.
             logits_BTV = self._model(input_ids=batch.tokens_BT, use_cache=False).logits
             logits_NV = logits_BTV[batch.rows_N, batch.before_N]
-            return read_some(self._cooled(logits_NV), batch.targets_N, batch.allowed_NK)
+            return read_some(self._at_temperature(logits_NV), batch.targets_N, batch.allowed_NK)
         if self._is_small or not self._has_rows:
-            return self._in_chunks(read_some, self._whole, hidden_ND, batch.targets_N, batch.allowed_NK)
+            return self._in_chunks(read_some, self._all_logits, hidden_ND, batch.targets_N, batch.allowed_NK)
         num = 2 + len(regularisers)
         found_N = [hidden_ND.new_zeros(len(hidden_ND), dtype=torch.float32) for _ in range(num)]
         read_chosen = partial(self._read_chosen, ids_U=batch.ids_U, regularisers=regularisers)
         for rows_M, read in ((batch.chosen_M, read_chosen), (batch.free_M, self._read_free)):
             if len(rows_M):
                 read_M = read(hidden_ND[rows_M], batch.targets_N[rows_M], batch.allowed_NK[rows_M])
-                put_rows(found_N, rows_M, read_M)
+                scatter_rows(found_N, rows_M, read_M)
         return tuple(found_N)
 
     def predict(self, hidden_PD: Tensor, targets_P: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ class Head:
         if not self._is_plain:
             raise ConfigError("learner.prediction_weight: this model changes logits after its head; set it to 0")
         ids_P0 = targets_P.new_zeros(len(targets_P), 0)
-        return self._in_chunks(self._read_all, self._whole, hidden_PD, targets_P, ids_P0)[0]
+        return self._in_chunks(self._read_all, self._all_logits, hidden_PD, targets_P, ids_P0)[0]
 
     def _read_chosen(
         self,
@@ -72,7 +72,7 @@ class Head:
         allowed_MK: Tensor,
         ids_U: Tensor,
         regularisers: Sequence[Regulariser],
-    ) -> Exploitability:
+    ) -> TokenStats:
         """Tokens chosen from some ids: only those that some row of the micro-batch allows have logits."""
         head = self._model.lm_head
         weight_UD = head.weight.index_select(0, ids_U)
@@ -83,39 +83,39 @@ class Head:
         read = partial(read_allowed, regularisers=regularisers)
         return self._in_chunks(read, logits, hidden_MD, columns_M, columns_MK, len(ids_U))
 
-    def _read_free(self, hidden_MD: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> Exploitability:
+    def _read_free(self, hidden_MD: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> TokenStats:
         """Tokens chosen from all ids."""
-        return self._in_chunks(self._read_all, self._whole, hidden_MD, targets_M, allowed_MK)
+        return self._in_chunks(self._read_all, self._all_logits, hidden_MD, targets_M, allowed_MK)
 
-    def _whole(self, hidden_MD: Tensor) -> Tensor:
+    def _all_logits(self, hidden_MD: Tensor) -> Tensor:
         head = self._model.lm_head
         logits_MV: Tensor = _product(hidden_MD, head.weight, head.bias) if self._has_rows else head(hidden_MD)
         return logits_MV
 
     def _in_chunks(
         self,
-        read: Read,
+        read: TokenReader,
         logits: Callable[[Tensor], Tensor],
         hidden_MD: Tensor,
         targets_M: Tensor,
         ids_MK: Tensor,
         width: int | None = None,
-    ) -> Exploitability:
-        """Read rows whose logits have `width` columns, or one for each id, as many at a time as may be."""
+    ) -> TokenStats:
+        """TokenReader rows whose logits have `width` columns, or one for each id, as many at a time as may be."""
 
-        def piece(hidden_CD: Tensor, targets_C: Tensor, ids_CK: Tensor) -> Exploitability:
-            return read(self._cooled(logits(hidden_CD)), targets_C, ids_CK)
+        def read_chunk(hidden_CD: Tensor, targets_C: Tensor, ids_CK: Tensor) -> TokenStats:
+            return read(self._at_temperature(logits(hidden_CD)), targets_C, ids_CK)
 
         size = max(1, self._chunk_bytes // (4 * (width or self._model.config.vocab_size)))
         if len(hidden_MD) <= size:
-            return piece(hidden_MD, targets_M, ids_MK)
+            return read_chunk(hidden_MD, targets_M, ids_MK)
         found = [
-            checkpoint(piece, *rows, use_reentrant=False, preserve_rng_state=False)
+            checkpoint(read_chunk, *rows, use_reentrant=False, preserve_rng_state=False)
             for rows in zip(*(torch.split(rows, size) for rows in (hidden_MD, targets_M, ids_MK)), strict=True)
         ]
         return tuple(torch.cat(pieces) for pieces in zip(*found, strict=True))
 
-    def _cooled(self, logits_NV: Tensor) -> Tensor:
+    def _at_temperature(self, logits_NV: Tensor) -> Tensor:
         return logits_NV.float() / self.temperature
 
 

@@ -13,14 +13,14 @@ from torch import Tensor
 
 from mage.config.schema import LearnerConfig
 from mage.engines.local.adapters import LowRank
-from mage.learners.batch import MicroBatch, each_micro_batch, in_order, padded, partition
+from mage.learners.batch import MicroBatch, iter_micro_batches, padded, partition, split_by_sample
 from mage.learners.forward import PolicyModel, checkpoint_layers, is_compiled
 from mage.learners.load_weights import LearnError, load_weights
 from mage.learners.lora import ADAPTER_FILE, Adapter
 from mage.learners.losses import floor_factor
 from mage.learners.master_weights import MasterWeights
 from mage.learners.metric_sums import MetricSums
-from mage.learners.micro_loss import MicroLoss, frozen
+from mage.learners.micro_loss import MicroLoss, frozen_copy
 from mage.learners.settings import LearnerSettings
 from mage.seeds import stream
 from mage.types import Divergence, Sample
@@ -50,7 +50,7 @@ class Learner:
         self._adapter = _adapter(model, config, settings.seed)
         compiled = is_compiled(config.compile, self._device)
         is_copied = config.divergence is not Divergence.NONE and self._adapter is None
-        reference = frozen(model, settings.temperature, compiled=compiled) if is_copied else None
+        reference = frozen_copy(model, settings.temperature, compiled=compiled) if is_copied else None
         if config.gradient_checkpointing:
             checkpoint_layers(model)
         self._policy = PolicyModel(model, settings.temperature, compiled=compiled)
@@ -61,7 +61,7 @@ class Learner:
         self._loss = MicroLoss(
             self._policy, self._value_head, adapter=self._adapter, reference=reference, imitates=imitates
         )
-        self._master_weights = MasterWeights(self._named(), lr=config.lr, weight_decay=config.weight_decay)
+        self._master_weights = MasterWeights(self._named_parameters(), lr=config.lr, weight_decay=config.weight_decay)
         self.num_updates = 0
         self.num_tokens = 0
         """Tokens put through the model for learning so far."""
@@ -99,12 +99,12 @@ class Learner:
         weights: Mapping[str, Tensor] = self.model.state_dict() if self._adapter is None else self._adapter.state()
         return weights
 
-    def adjust(self, settings: LearnerSettings) -> None:
+    def set_settings(self, settings: LearnerSettings) -> None:
         """Go on by other settings; those that the model was built by must be the same."""
         for name in ("lora_rank", "lora_alpha", "lora_targets", "compile", "gradient_checkpointing", "weight_decay"):
             assert getattr(settings.config, name) == getattr(self._config, name)
         self._settings = settings
-        self._loss.sampled_at(settings.temperature)
+        self._loss.set_temperature(settings.temperature)
 
     def save(self, folder: Path, base: str) -> None:
         """Write the model in Hugging Face layout, or the adapter as PEFT does, with the name of its base."""
@@ -118,7 +118,7 @@ class Learner:
         config = self._config
         self.model.train()
         sums = MetricSums()
-        rate, bonus = self._rate(), self._bonus()
+        rate, bonus = self._learning_rate(), self._entropy_bonus()
         order = list(range(len(samples)))
         for epoch in range(config.epochs):
             if config.minibatches > 1:
@@ -141,10 +141,10 @@ class Learner:
         """What the value head expects at each trained token, aligned with the samples' positions."""
         head = self._value_head
         assert head is not None
-        return self._asked(samples, lambda batch: head(self._policy.hidden(batch).float()).squeeze(1))
+        return self._per_token(samples, lambda batch: head(self._policy.hidden(batch).float()).squeeze(1))
 
     @torch.no_grad()
-    def readings(self, samples: Sequence[Sample]) -> list[list[tuple[float, float]]]:
+    def evaluate_tokens(self, samples: Sequence[Sample]) -> list[list[tuple[float, float]]]:
         """The log-probability and the entropy of each trained token as the weights are now, aligned with positions.
 
         Nothing is compiled for it: it is for a few samples, now and then.
@@ -154,21 +154,21 @@ class Learner:
             return torch.stack(self._policy.read(self._policy.hidden(batch), batch), dim=1)
 
         with torch.compiler.set_stance("force_eager"):
-            return self._asked(samples, read)
+            return self._per_token(samples, read)
 
-    def _asked(self, samples: Sequence[Sample], answer: Callable[[MicroBatch], Tensor]) -> list[list[Any]]:
+    def _per_token(self, samples: Sequence[Sample], answer: Callable[[MicroBatch], Tensor]) -> list[list[Any]]:
         """One row of an answer for each trained token of each sample."""
         self.model.eval()
         partitions = partition(samples, self._budget, self._multiple)
-        batches = each_micro_batch(samples, self._config.weight, partitions, self._multiple)
+        batches = iter_micro_batches(samples, self._config.weight, partitions, self._multiple)
         rows_N = [answer(batch.to(self._device)) for batch in batches]
-        return in_order(samples, partitions, torch.cat(rows_N).tolist() if rows_N else [])
+        return split_by_sample(samples, partitions, torch.cat(rows_N).tolist() if rows_N else [])
 
     def _optimise(self, samples: Sequence[Sample], sums: MetricSums, *, is_first: bool) -> None:
         """One step of the optimizer. Where memory runs out, it begins again, once, with smaller micro-batches."""
         losses = self._backward(samples, sums, is_first=is_first)
         if losses is None:
-            self._halve(samples)
+            self._halve_budget(samples)
             sums.add("learner/out_of_memory", 1.0)
             losses = self._backward(samples, sums, is_first=is_first)
         if losses is None:
@@ -180,12 +180,12 @@ class Learner:
         norm, *numbers = torch.stack(norm_and_losses).tolist()  # one wait for the device, not one per micro-batch
         total = sum(numbers)
         if not (math.isfinite(norm) and math.isfinite(total)):
-            self._skip()
+            self._count_skip()
             sums.add("learner/skipped_updates", 1.0)
             return
         self._skips = 0
         try:
-            self._master_weights.step(self._rate())
+            self._master_weights.step(self._learning_rate())
         except torch.OutOfMemoryError:
             raise LearnError(
                 "out of memory: weights, gradients and the optimizer's moments do not fit together; "
@@ -199,26 +199,28 @@ class Learner:
 
         Figures count only when all went well.
         """
-        self._master_weights.clear()
+        self._master_weights.zero_grad()
         metrics = MetricSums()
         losses: list[Tensor] = []
         partitions = partition(samples, self._budget, self._multiple)
         try:
             is_read = self._config.prediction_weight > 0
-            batches = each_micro_batch(samples, self._config.weight, partitions, self._multiple, with_text=is_read)
+            batches = iter_micro_batches(samples, self._config.weight, partitions, self._multiple, with_text=is_read)
             for batch in batches:
-                loss = self._loss(batch.to(self._device), self._config, self._bonus(), metrics, is_first=is_first)
+                loss = self._loss(
+                    batch.to(self._device), self._config, self._entropy_bonus(), metrics, is_first=is_first
+                )
                 loss.backward()  # type: ignore[no-untyped-call]
-                self._master_weights.gather()
+                self._master_weights.accumulate()
                 losses.append(loss.detach())
         except torch.OutOfMemoryError:
             return None
-        sums.take(metrics)
+        sums.merge(metrics)
         return losses
 
-    def _halve(self, samples: Sequence[Sample]) -> None:
+    def _halve_budget(self, samples: Sequence[Sample]) -> None:
         """Make room, and let the largest micro-batch be half of what it was from now on."""
-        self._master_weights.clear()
+        self._master_weights.zero_grad()
         if self._is_cuda:
             torch.cuda.empty_cache()
         partitions = partition(samples, self._budget, self._multiple)
@@ -229,7 +231,7 @@ class Learner:
             stacklevel=2,
         )
 
-    def _skip(self) -> None:
+    def _count_skip(self) -> None:
         self._skips += 1
         if self._skips > self._config.max_skips:
             raise LearnError(
@@ -245,15 +247,15 @@ class Learner:
     def _multiple(self) -> int:
         return _CUDA_MULTIPLE if self._is_cuda else 1
 
-    def _rate(self) -> float:
+    def _learning_rate(self) -> float:
         """The learning rate now."""
-        return self._settings.rate(self.num_updates, self.num_tokens)
+        return self._settings.learning_rate(self.num_updates, self.num_tokens)
 
-    def _bonus(self) -> float:
+    def _entropy_bonus(self) -> float:
         """The entropy bonus now: annealed over the run, raised while entropy is under its floor."""
-        return self._factor * self._settings.bonus(self.num_updates, self.num_tokens)
+        return self._factor * self._settings.entropy_bonus(self.num_updates, self.num_tokens)
 
-    def _named(self) -> list[tuple[str, torch.nn.Parameter]]:
+    def _named_parameters(self) -> list[tuple[str, torch.nn.Parameter]]:
         named = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
         if self._value_head is not None:
             named += [(f"value_head.{n}", p) for n, p in self._value_head.named_parameters()]
@@ -280,7 +282,7 @@ class Learner:
         if self._adapter is None:
             load_weights(self.model, weights)
         else:
-            weights = self._adapter.fitting(weights)
+            weights = self._adapter.by_parameter(weights)
         if self._value_head is not None:
             self._value_head.load_state_dict({n: tensors[f"value_head.{n}"] for n in self._value_head.state_dict()})
         self._master_weights.restore(tensors, weights)

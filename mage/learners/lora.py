@@ -47,7 +47,7 @@ class Adapter:
         embeddings.register_forward_hook(_ask_for_gradient)
 
     @contextmanager
-    def off(self) -> Iterator[None]:
+    def disabled(self) -> Iterator[None]:
         """The model without the adapter: the reference to which a divergence is measured."""
         for layer in self._layers.values():
             layer.enable_adapters(False)
@@ -91,7 +91,7 @@ class Adapter:
             for letter, matrices in (("A", layer.lora_A), ("B", layer.lora_B))
         }
 
-    def fitting(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def by_parameter(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Tensors with the names of PEFT's files, checked, by the names of the parameters they belong to."""
         own = self.state()
         different = sorted(set(own) ^ set(tensors))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mage.types import Divergence
 
-Exploitability = tuple[Tensor, ...]
+TokenStats = tuple[Tensor, ...]
 """Log-probabilities of targets and entropies, aligned with tokens, and what each regulariser that was named says."""
 Regulariser = Callable[[Tensor, Tensor], Tensor]
 """A number for each row of a choice, from the log-probabilities of the allowed ids (0 where an id is absent) and how
@@ -20,7 +20,7 @@ many ids are allowed. A reader computes those that its caller names."""
 
 def read_logits(
     logits_NV: Tensor, targets_N: Tensor, allowed_NK: Tensor, regularisers: Sequence[Regulariser] = ()
-) -> Exploitability:
+) -> TokenStats:
     """The targets' log-probabilities, the entropies and the regularisers, all over the ids that were allowed.
 
     Entropy is divided by the logarithm of the number of allowed ids: 1 is uniform, 0 is certain. A row of `allowed_NK`
@@ -33,17 +33,17 @@ def read_logits(
         index_M = rows_M.nonzero().squeeze(1)
         if len(index_M):
             read_M = read(logits_NV[index_M], targets_N[index_M], allowed_NK[index_M])
-            put_rows(found_N, index_M, read_M)
+            scatter_rows(found_N, index_M, read_M)
     return tuple(found_N)
 
 
-def put_rows(found_N: list[Tensor], index_M: Tensor, read_M: Exploitability) -> None:
+def scatter_rows(found_N: list[Tensor], index_M: Tensor, read_M: TokenStats) -> None:
     """Put what was read of some rows among all; what was not read of them stays as it is."""
     for place, new_M in enumerate(read_M):
         found_N[place] = found_N[place].index_copy(0, index_M, new_M)
 
 
-def read_all(logits_MV: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> Exploitability:
+def read_all(logits_MV: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> TokenStats:
     """The same where every id was allowed, whatever `allowed_MK` holds, without regularisers."""
     logprobs_MV = logits_MV.log_softmax(dim=1)
     entropy_M = -(logprobs_MV.exp() * logprobs_MV).sum(dim=1) / math.log(logits_MV.shape[1])
@@ -52,7 +52,7 @@ def read_all(logits_MV: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> Exploi
 
 def read_allowed(
     logits_MV: Tensor, targets_M: Tensor, allowed_MK: Tensor, regularisers: Sequence[Regulariser] = ()
-) -> Exploitability:
+) -> TokenStats:
     """The same where every row has some allowed ids; -1 fills the rows up."""
     absent_MK = allowed_MK < 0
     logits_MK = logits_MV.gather(1, allowed_MK.clamp(min=0)).masked_fill(absent_MK, -torch.inf)

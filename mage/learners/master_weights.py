@@ -40,13 +40,13 @@ class MasterWeights:
             master_weights, lr=lr, weight_decay=weight_decay, fused=self._is_fused or None
         )
 
-    def clear(self) -> None:
+    def zero_grad(self) -> None:
         """Forget all gradients."""
         for pair in self._pairs:
             pair.parameter.grad = pair.master.grad = None
 
     @torch.no_grad()
-    def gather(self) -> None:
+    def accumulate(self) -> None:
         """Add the gradients of a micro-batch to the masters', in float32."""
         for pair in self._pairs:
             gradient = pair.parameter.grad

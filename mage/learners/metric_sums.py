@@ -39,7 +39,7 @@ class MetricSums:
         self.tensor("gap/outside_0.9_1.1", ((ratio_N < 0.9) | (ratio_N > 1.1)).float())
         self.tensor("gap/outside_0.8_1.25", ((ratio_N < 0.8) | (ratio_N > 1.25)).float())
 
-    def take(self, other: MetricSums) -> None:
+    def merge(self, other: MetricSums) -> None:
         """Add all that another tally holds."""
         self._totals.update(other._totals)
         self._sums += other._sums

@@ -38,11 +38,11 @@ class MicroLoss:
         self._reference = reference
         self._imitates = imitates
 
-    def sampled_at(self, temperature: float) -> None:
+    def set_temperature(self, temperature: float) -> None:
         """Read what was sampled at another temperature, in the reference too."""
         for policy in (self._policy, self._reference):
             if policy is not None:
-                policy.sampled_at(temperature)
+                policy.set_temperature(temperature)
 
     def __call__(
         self, batch: MicroBatch, config: LearnerConfig, bonus: float, sums: MetricSums, *, is_first: bool
@@ -101,10 +101,10 @@ class MicroLoss:
         if self._adapter is None:
             assert self._reference is not None
             return self._reference.read(self._reference.hidden(batch), batch)[0]
-        with self._adapter.off():
+        with self._adapter.disabled():
             return self._policy.read(self._policy.hidden(batch), batch)[0]
 
 
-def frozen(model: Any, temperature: float, *, compiled: bool) -> PolicyModel:
+def frozen_copy(model: Any, temperature: float, *, compiled: bool) -> PolicyModel:
     """A copy of a model as it is now, to measure a divergence from."""
     return PolicyModel(copy.deepcopy(model).requires_grad_(False), temperature, compiled=compiled)

@@ -32,13 +32,13 @@ class LearnerSettings:
                 "so learner.entropy_start and learner.entropy_end must be above 0"
             )
 
-    def rate(self, num_updates: int, num_tokens: int) -> float:
+    def learning_rate(self, num_updates: int, num_tokens: int) -> float:
         """The learning rate after some updates, which took so many tokens."""
         rise = min(1.0, (num_updates + 1) / max(1, self.config.warmup))
         fall = 1.0 - self._done(num_updates / max(1, self.steps), num_tokens) if self.config.decay else 1.0
         return self.config.lr * rise * fall
 
-    def bonus(self, num_updates: int, num_tokens: int) -> float:
+    def entropy_bonus(self, num_updates: int, num_tokens: int) -> float:
         """The entropy bonus after some updates, before the floor raises it."""
         done = self._done(num_updates / max(1, self.steps - 1), num_tokens)
         start, end = self.config.entropy_start, self.config.entropy_end

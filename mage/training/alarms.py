@@ -16,12 +16,12 @@ class AlarmState(msgspec.Struct, frozen=True):
     best: Mapping[str, float]
 
     @property
-    def is_calm(self) -> bool:
+    def is_healthy(self) -> bool:
         """Whether no figure is bad now."""
         return not any(self.streaks.values())
 
 
-NOTHING_SEEN = AlarmState({}, {})
+NO_ALARMS = AlarmState({}, {})
 
 
 def watch_step(config: AlarmConfig, watch: AlarmState, metrics: Mapping[str, float]) -> tuple[AlarmState, list[str]]:

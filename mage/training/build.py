@@ -117,7 +117,7 @@ def draw_tasks(config: Config, *path: str | int) -> Iterator[Task]:
         index += 1
 
 
-def settings(agent: AgentConfig) -> AgentSettings:
+def agent_settings(agent: AgentConfig) -> AgentSettings:
     """How the model plays."""
     return AgentSettings(
         name=agent.model,
@@ -153,10 +153,10 @@ def language_agent_factory(
     return seat
 
 
-def scripted_table(config: Config) -> tuple[World, AgentFactory]:
+def scripted_world_and_agent(config: Config) -> tuple[World, AgentFactory]:
     """The world and the agent of a config whose model is scripted."""
     world = OpenSpielWorld()
     if not config.agent.model.startswith("scripted:"):
         raise ConfigError(f"unknown model {config.agent.model!r}; known: scripted:{', scripted:'.join(sorted(MODELS))}")
     engine, chat_format = scripted_engine(config.agent.model)
-    return world, language_agent_factory(world, engine, chat_format, settings(config.agent))
+    return world, language_agent_factory(world, engine, chat_format, agent_settings(config.agent))

@@ -41,7 +41,7 @@ _FINAL = Path("evaluations") / "final.json"
 
 def config_of(folder: Path) -> Config:
     """The config that a run goes on with; a user's own splits are those that it keeps."""
-    return _at_home(_recorded(folder), folder)
+    return _with_own_splits(_recorded(folder), folder)
 
 
 def keep_splits(folder: Path, config: Config) -> None:
@@ -51,7 +51,7 @@ def keep_splits(folder: Path, config: Config) -> None:
         write_atomically(folder / _SPLITS / name, content)
 
 
-def changed(folder: Path, values: Mapping[str, object]) -> tuple[Config, tuple[Change, ...]]:
+def changed_config(folder: Path, values: Mapping[str, object]) -> tuple[Config, tuple[Change, ...]]:
     """The config of a run with some values replaced, and what differs by it; nothing is written yet."""
     before = _recorded(folder)
     after = replaced(before, values, str(folder))
@@ -64,15 +64,15 @@ def changed(folder: Path, values: Mapping[str, object]) -> tuple[Config, tuple[C
     if changes and (folder / _FINAL).exists():
         _refuse_done(folder, after)
     _refuse_other_splits(folder, set(after.evaluation.splits) - set(before.evaluation.splits))
-    return _at_home(after, folder), changes
+    return _with_own_splits(after, folder), changes
 
 
-def adopt(folder: Path, changes: Sequence[Change], step: int) -> tuple[Change, ...]:
+def record_changes(folder: Path, changes: Sequence[Change], step: int) -> tuple[Change, ...]:
     """Write changes down at the step where a run goes on; all that were ever made at it come back."""
     info = read_info(folder)
     if changes:
         config = replaced(_recorded(folder), {change.key: change.new for change in changes}, str(folder))
-        keep_splits(folder, _at_home(config, folder))
+        keep_splits(folder, _with_own_splits(config, folder))
         made = (*info.changes, *(msgspec.structs.replace(change, step=step) for change in changes))
         info = msgspec.structs.replace(info, config=config.model_dump(mode="json"), changes=made)
         write_info(folder, info)
@@ -86,7 +86,7 @@ def _recorded(folder: Path) -> Config:
     return validated(info.config, str(folder / "run.json"))
 
 
-def _at_home(config: Config, folder: Path) -> Config:
+def _with_own_splits(config: Config, folder: Path) -> Config:
     """The config with the paths of splits leading to the run's own copies, where it has them."""
 
     def home(name: str) -> str:

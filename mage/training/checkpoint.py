@@ -50,14 +50,19 @@ class TrainState(msgspec.Struct, frozen=True):
     """The step of the checkpoint that an alarm goes back to."""
     watch: AlarmState
     rollbacks: int
-    met: tuple[PlayedTask, ...] = ()
-    """The tasks that may be met again."""
+    played_tasks: tuple[PlayedTask, ...] = msgspec.field(default=(), name="met")
+    """The tasks that may be replayed; `met` in the file."""
 
 
 def save_checkpoint(
-    folder: Path, loaded: LoadedModel, learner: Learner, state: TrainState, card: str, more: Callable[[Path], None]
+    folder: Path,
+    loaded: LoadedModel,
+    learner: Learner,
+    state: TrainState,
+    card: str,
+    write_extra: Callable[[Path], None],
 ) -> Path:
-    """Write everything, `more` included, then give it its name."""
+    """Write everything, `write_extra` included, then give it its name."""
     target = checkpoint_path(folder, state.step)
     scratch = folder / f"{_WRITING}{target.name}"
     shutil.rmtree(scratch, ignore_errors=True)
@@ -68,11 +73,11 @@ def save_checkpoint(
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, scratch / "optimizer.safetensors")
     (scratch / "README.md").write_text(card, encoding="utf-8")
     write_atomically(scratch / "state.json", msgspec.json.format(msgspec.json.encode(state), indent=1))
-    more(scratch)
+    write_extra(scratch)
     for path in (*scratch.rglob("*"), scratch):
-        force_to_disk(path)
+        fsync(path)
     scratch.rename(target)
-    force_to_disk(folder)
+    fsync(folder)
     return target
 
 
@@ -108,9 +113,9 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.name.removeprefix(_PREFIX)))
 
 
-def prune(folder: Path, keep: int, others: Collection[int | None]) -> None:
-    """Delete all but the newest `keep` checkpoints and those of the steps in `others`, and what a kill left behind."""
-    spared = [checkpoint_path(folder, step) for step in others if step is not None]
+def prune(folder: Path, keep: int, keep_steps: Collection[int | None]) -> None:
+    """Delete all but the newest `keep` checkpoints and those of the steps in `keep_steps`, and what a kill left behind."""
+    spared = [checkpoint_path(folder, step) for step in keep_steps if step is not None]
     for path in checkpoints(folder)[:-keep]:
         if path not in spared:
             # Renamed first, so that a kill in between leaves no checkpoint that lacks a file.
@@ -119,7 +124,7 @@ def prune(folder: Path, keep: int, others: Collection[int | None]) -> None:
         shutil.rmtree(leftover)
 
 
-def force_to_disk(path: Path) -> None:
+def fsync(path: Path) -> None:
     """Let what was written to a file or a folder outlive a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:

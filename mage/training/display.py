@@ -31,7 +31,7 @@ class PlainDisplay:
     def say(self, text: str) -> None:
         self._console.print(text, soft_wrap=True)
 
-    def evaluated(self, reports: Sequence[SplitReport]) -> None:
+    def show_evaluation(self, reports: Sequence[SplitReport]) -> None:
         for report in reports:
             scores = " ".join(f"{score.value:+.2f}" for score in report.agent.scores)
             control = report.control.scores[-1].value
@@ -62,7 +62,7 @@ class LiveDisplay:
     def say(self, text: str) -> None:
         self._live.console.print(text)
 
-    def evaluated(self, reports: Sequence[SplitReport]) -> None:
+    def show_evaluation(self, reports: Sequence[SplitReport]) -> None:
         self._reports = reports
 
     def close(self) -> None:

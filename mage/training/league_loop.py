@@ -35,32 +35,34 @@ async def train_league(
 ) -> None:
     """Run the steps that are left, saving and judging the leader on the way."""
     await parts.publish(recorder.step)
-    await recorder.activate()
+    await recorder.load_snapshots()
     if recorder.step == 0:
-        recorder.keep(await _showcase(parts, policies, recorder))
+        recorder.record_trial(await _showcase(parts, policies, recorder))
     while not (recorder.is_finished or recorder.is_stopped):
         league = recorder.league
-        odds = {m.id: sampler.odds(league, m.id, met_by(config, league, m)) for m in league.learners}
+        odds = {m.id: sampler.odds(league, m.id, possible_opponents(config, league, m)) for m in league.learners}
         played = await play(config, parts, policies, league, draw(config, league, odds, recorder.step), recorder.step)
         credited = policies.credit(league, played)
         advantages, stats = parts.estimator.estimate(credited, recorder.stats)
         metrics = {m.id: learn(config, policies, recorder, m.id, played, credited, advantages) for m in league.learners}
-        recorder.record(played, odds)
+        recorder.record_matches(played, odds)
         every = config.league.nashconv_every
         if every and (recorder.step + 1) % every == 0:
             for name, make_agent in policies.agent_factories(league, live_only=True).items():
                 gains = await first_episode((name, make_agent), config.world, episodes=config.trial.episodes)
                 metrics[name][NASH_CONV] = gains.nash_conv
-        recorder.complete_all(stats, metrics, played)
-        await recorder.evolve()
+        recorder.complete_league_step(stats, metrics, played)
+        await recorder.update_members()
         if recorder.is_showcase_due:
-            recorder.keep(await _showcase(parts, policies, recorder))
+            recorder.record_trial(await _showcase(parts, policies, recorder))
         if recorder.is_evaluation_due:
-            recorder.evaluated(await _evaluate(config, parts, policies, recorder, config.evaluation.trials))
+            recorder.record_evaluation(await _evaluate(config, parts, policies, recorder, config.evaluation.trials))
         recorder.save_if_due()
     if recorder.is_finished and not recorder.is_evaluated:
-        recorder.keep(await _showcase(parts, policies, recorder))
-        recorder.finish(await _evaluate(config, parts, policies, recorder, config.evaluation.final_trials))
+        recorder.record_trial(await _showcase(parts, policies, recorder))
+        recorder.record_final_evaluation(
+            await _evaluate(config, parts, policies, recorder, config.evaluation.final_trials)
+        )
 
 
 def check_league(config: Config) -> None:
@@ -97,7 +99,7 @@ def sampler_of(config: Config) -> Sampler:
     return make_sampler(config.league.sampler, config.league.options, (game.lowest, game.highest))
 
 
-def met_by(config: Config, league: League, learner: Member) -> list[Member]:
+def possible_opponents(config: Config, league: League, learner: Member) -> list[Member]:
     """Whom a learner may meet: anchors, snapshots, and other learners, or `itself` where it is the only one."""
     is_alone = len(league.learners) == 1
     return list(league.opponents_of(learner.id, with_itself=is_alone and config.league.itself))
@@ -110,7 +112,7 @@ def draw(config: Config, league: League, odds: dict[str, ActionProbs], step: int
         match
         for learner in league.learners
         for match in draw_matches(
-            config, learner.id, met_by(config, league, learner), odds[learner.id], num, "league", step
+            config, learner.id, possible_opponents(config, league, learner), odds[learner.id], num, "league", step
         )
     ]
 
@@ -122,7 +124,7 @@ async def play(
     await policies.publish(league, step)
     with parts.resources.playing():
         played = await play_matches(matches, config.batch.size, policies.agent_factories(league), CONCURRENCY)
-    parts.refuse_failed([one.group for one in played])
+    parts.raise_if_all_failed([one.group for one in played])
     return played
 
 
@@ -143,16 +145,16 @@ def learn(
     trained = trained_groups(live, dead, config.batch.dead)
     drawn = [played[number].group for number in mine if played[number].is_drawn]
     metrics = {**step_metrics(drawn, drawn), "groups/dead_share": len(dead) / len(groups)}
-    body = policies.shared.activate(learner)
-    if learner == recorder.transcribed:
+    current = policies.shared_learner.activate(learner)
+    if learner == recorder.transcribed_learner:
         recorder.transcribe_if_due(groups[0], steps[0], found[0], 0 in trained, is_tutored=False)
     if trained:
-        metrics |= body.update(to_batch(groups, steps, found, trained))
+        metrics |= current.update(to_batch(groups, steps, found, trained))
     return metrics
 
 
 async def _showcase(parts: Parts, policies: LeaguePolicies, recorder: LeagueRecorder) -> Trial | Failure:
-    policies.shared.activate(recorder.league.leader().id)
+    policies.shared_learner.activate(recorder.league.leader().id)
     return await showcase(parts, recorder.step)
 
 
@@ -160,5 +162,5 @@ async def _evaluate(
     config: Config, parts: Parts, policies: LeaguePolicies, recorder: LeagueRecorder, trials: int
 ) -> list[SplitReport]:
     """Judge whoever leads the league."""
-    policies.shared.activate(recorder.league.leader().id)
+    policies.shared_learner.activate(recorder.league.leader().id)
     return await evaluate(config, parts, recorder.step, trials)

@@ -24,7 +24,7 @@ from mage.league.samplers import ActionProbs
 from mage.league.state import League, found
 from mage.learners.shared import load_state, save_state
 from mage.seeds import derive
-from mage.training.alarms import NOTHING_SEEN, AlarmState, watch_score, watch_step
+from mage.training.alarms import NO_ALARMS, AlarmState, watch_score, watch_step
 from mage.training.build import members_of
 from mage.training.league_policies import LeaguePolicies
 from mage.training.parts import Parts
@@ -48,7 +48,7 @@ class LeagueState(msgspec.Struct, frozen=True):
     """How often each learner went back since it last took a snapshot."""
 
 
-def founded(config: Config) -> League:
+def new_league(config: Config) -> League:
     """A new league: the population as anchors, and learners that have learned nothing yet."""
     specs = members_of(config)
     weights = config.population.weights or (1.0,) * len(specs)
@@ -73,26 +73,26 @@ class LeagueRecorder(RunRecorder):
         max_minutes: float | None,
     ) -> None:
         self._policies = policies
-        self._state = LeagueState(0, founded(config), {}, {}, {})
+        self._state = LeagueState(0, new_league(config), {}, {}, {})
         super().__init__(config, folder, parts, display, max_minutes)
-        policies.adjust(self.league)
+        policies.apply_settings(self.league)
 
     @property
     def league(self) -> League:
         return self._state.league
 
     @property
-    def transcribed(self) -> str:
+    def transcribed_learner(self) -> str:
         """The learner whose trials are written down at this step, if any are: they take turns."""
         learners, every = self.league.learners, max(1, self._config.checkpoint.transcripts)
         return learners[self.step // every % len(learners)].id
 
-    async def activate(self) -> None:
+    async def load_snapshots(self) -> None:
         """Let the snapshots of a run that is resumed play again."""
         for member in self.league.snapshots:
-            await self._policies.thaw(member.id, self._folder_of(member.id), member.born)
+            await self._policies.load_snapshot(member.id, self._folder_of(member.id), member.born)
 
-    def record(self, played: Sequence[PlayedMatch], odds: Mapping[str, ActionProbs]) -> None:
+    def record_matches(self, played: Sequence[PlayedMatch], odds: Mapping[str, ActionProbs]) -> None:
         """Add results to the pay-off table; a game of two learners counts for both."""
         results = [
             MatchScore(one.learner, opponent, one.score)
@@ -101,18 +101,20 @@ class LeagueRecorder(RunRecorder):
             if one.score is not None
         ]
         half_life = self._config.league.half_life
-        self._change(self.league.with_results(results, self.step, half_life).with_drawn(odds))
+        self._set_league(self.league.with_results(results, self.step, half_life).with_drawn(odds))
 
-    def complete_all(
+    def complete_league_step(
         self, stats: Stats, metrics: Mapping[str, Mapping[str, float]], played: Sequence[PlayedMatch]
     ) -> None:
         """Write down a step that is done, by learner; whoever is unwell goes back, or stops the run."""
-        self.complete(stats, {**_together(metrics), **self._by_learner(metrics, played)}, [p.group for p in played])
+        self.complete_step(
+            stats, {**_aggregated(metrics), **self._by_learner(metrics, played)}, [p.group for p in played]
+        )
         for name, own in metrics.items():
-            watch, alarms = watch_step(self._config.alarms, self._state.watches.get(name, NOTHING_SEEN), own)
+            watch, alarms = watch_step(self._config.alarms, self._state.watches.get(name, NO_ALARMS), own)
             watch, forgotten = self._watch_anchors(name, watch)
-            self._stand(watches={**self._state.watches, name: watch})
-            self._sound_for(name, [*alarms, *forgotten])
+            self._update_state(watches={**self._state.watches, name: watch})
+            self._raise_learner_alarms(name, [*alarms, *forgotten])
 
     def _watch_anchors(self, name: str, watch: AlarmState) -> tuple[AlarmState, list[str]]:
         """Look now and then at what a learner scores against the anchors: they do not change, so a fall is its own."""
@@ -122,15 +124,15 @@ class LeagueRecorder(RunRecorder):
             return watch, []
         return watch_score(self._config.alarms, watch, "the anchors", fsum(cell.mean for cell in known) / len(known))
 
-    async def evolve(self) -> None:
+    async def update_members(self) -> None:
         """Take snapshots, let go of those that are least needed, and let learners exploit and explore, when due."""
         config, changed = self._config.league, False
         for member in self.league.learners:
             if self._is_snapshot_due(member.id):
-                await self._freeze(member.id, "on schedule")
+                await self._take_snapshot(member.id, "on schedule")
                 changed = True
         for name, reason in to_evict(self.league, config.snapshots):
-            self._retire(name, reason)
+            self._evict(name, reason)
         if config.exploit_every and self.step % config.exploit_every == 0 and not self.is_finished:
             self._exploit()
             changed = True
@@ -140,38 +142,40 @@ class LeagueRecorder(RunRecorder):
     def _is_snapshot_due(self, name: str) -> bool:
         config = self._config.league
         is_time = config.snapshots > 0 and config.snapshot_every > 0 and self.step % config.snapshot_every == 0
-        return is_time and self._state.watches.get(name, NOTHING_SEEN).is_calm
+        return is_time and self._state.watches.get(name, NO_ALARMS).is_healthy
 
-    async def _freeze(self, name: str, reason: str) -> None:
-        self._change(self.league.with_snapshot(name, self.step))
+    async def _take_snapshot(self, name: str, reason: str) -> None:
+        self._set_league(self.league.with_snapshot(name, self.step))
         member = self.league.members[-1]
-        await self._policies.freeze(member.id, name, self._folder_of(member.id), self.step)
-        self._stand(healthy={**self._state.healthy, name: member.id}, rollbacks={**self._state.rollbacks, name: 0})
-        self._tell("snapshot", member.id, name, reason)
+        await self._policies.add_snapshot(member.id, name, self._folder_of(member.id), self.step)
+        self._update_state(
+            healthy={**self._state.healthy, name: member.id}, rollbacks={**self._state.rollbacks, name: 0}
+        )
+        self._record_event("snapshot", member.id, name, reason)
 
-    def _retire(self, name: str, reason: str) -> None:
-        self._policies.release(name)
-        self._change(self.league.retire([name], self.step))
-        self._tell("evict", name, None, reason)
+    def _evict(self, name: str, reason: str) -> None:
+        self._policies.remove_snapshot(name)
+        self._set_league(self.league.retire([name], self.step))
+        self._record_event("evict", name, None, reason)
 
     def _exploit(self) -> None:
         config = self._config.league
         events = decisions(self.league, self.step, derive(self._config.seed, "explore"), config.explore, config.factor)
         for event in events:
-            self._policies.shared.replace(event.learner, self._policies.shared[event.parent])
+            self._policies.shared_learner.replace(event.learner, self._policies.shared_learner[event.parent])
             changes = {key: new for key, (_, new) in event.changes.items()}
-            self._change(self.league.with_copy(event.learner, event.parent, changes))
-            self._tell("exploit", event.learner, event.parent, event.reason, event.changes)
-        self._policies.adjust(self.league)
+            self._set_league(self.league.with_copy(event.learner, event.parent, changes))
+            self._record_event("exploit", event.learner, event.parent, event.reason, event.changes)
+        self._policies.apply_settings(self.league)
 
-    def _look(self, metrics: Mapping[str, float]) -> None:
+    def _check_alarms(self, metrics: Mapping[str, float]) -> None:
         """Figures of all learners together tell nobody's health."""
 
-    def _sound(self, alarms: Sequence[str], action: AlarmAction, healthy: int | None) -> None:
+    def _raise_alarms(self, alarms: Sequence[str], action: AlarmAction, healthy: int | None) -> None:
         """Of the leader's scores: there is no checkpoint to go back to, because the others are well."""
-        super()._sound(alarms, AlarmAction.PRINT if action is AlarmAction.ROLLBACK else action, None)
+        super()._raise_alarms(alarms, AlarmAction.PRINT if action is AlarmAction.ROLLBACK else action, None)
 
-    def _sound_for(self, name: str, alarms: Sequence[str]) -> None:
+    def _raise_learner_alarms(self, name: str, alarms: Sequence[str]) -> None:
         """Say and record the alarms of one learner, and act on them."""
         action, healthy = self._config.alarms.action, self._state.healthy.get(name)
         for alarm in alarms:
@@ -187,12 +191,12 @@ class LeagueRecorder(RunRecorder):
         elif times == MAX_ROLLBACKS:
             self.stop(f"stopped by an alarm: {name} has gone back {times} times since its last snapshot")
         else:
-            self._policies.go_back(name, self._folder_of(healthy))
-            self._stand(
-                watches={**self._state.watches, name: NOTHING_SEEN},
+            self._policies.restore_learner(name, self._folder_of(healthy))
+            self._update_state(
+                watches={**self._state.watches, name: NO_ALARMS},
                 rollbacks={**self._state.rollbacks, name: times + 1},
             )
-            self._tell("rollback", name, healthy, alarms[0])
+            self._record_event("rollback", name, healthy, alarms[0])
 
     def _by_learner(
         self, metrics: Mapping[str, Mapping[str, float]], played: Sequence[PlayedMatch]
@@ -215,35 +219,37 @@ class LeagueRecorder(RunRecorder):
             for key, value in own.items():
                 if key.startswith("score/episode_"):
                     found[f"{name}/score_{key.removeprefix('score/episode_')}"] = value
-                elif key in _TOLD:
-                    found[f"{name}/{_TOLD[key]}"] = value
+                elif key in _LEARNER_METRICS:
+                    found[f"{name}/{_LEARNER_METRICS[key]}"] = value
         return found
 
     @property
     def _num_tokens(self) -> int:
-        return self._policies.shared.num_tokens
+        return self._policies.shared_learner.num_tokens
 
-    def _save_more(self, folder: Path) -> None:
+    def _save_extra(self, folder: Path) -> None:
         for member in self.league.learners:
             save_state(
-                folder / LEARNERS / member.id, self._policies.shared.activate(member.id), self._parts.loaded.name
+                folder / LEARNERS / member.id,
+                self._policies.shared_learner.activate(member.id),
+                self._parts.loaded.name,
             )
         self._write(folder / LEAGUE)
         self._write(self._folder / LEAGUE)
 
-    def _load_more(self, folder: Path) -> None:
+    def _load_extra(self, folder: Path) -> None:
         try:
             self._state = msgspec.json.decode((folder / LEAGUE).read_bytes(), type=LeagueState)
         except (OSError, msgspec.DecodeError) as error:
             raise RecordError(f"{folder} holds no league that can be read: {error}") from None
         for member in self.league.learners:
-            self._policies.shared.replace(
-                member.id, load_state(folder / LEARNERS / member.id, self._policies.shared.body)
+            self._policies.shared_learner.replace(
+                member.id, load_state(folder / LEARNERS / member.id, self._policies.shared_learner.learner)
             )
 
     def _save(self, *, is_scheduled: bool) -> None:
         """Save with the leader in the body. Snapshots that left before are needed by no checkpoint from now on."""
-        self._policies.shared.activate(self.league.leader().id)
+        self._policies.shared_learner.activate(self.league.leader().id)
         super()._save(is_scheduled=is_scheduled)
         needed = {*(member.id for member in self.league.snapshots), *self._state.healthy.values()}
         for folder in (self._folder / SNAPSHOTS).glob("*"):
@@ -251,10 +257,10 @@ class LeagueRecorder(RunRecorder):
                 shutil.rmtree(folder)
 
     def _write(self, path: Path) -> None:
-        self._stand(step=self.step)
+        self._update_state(step=self.step)
         write_atomically(path, msgspec.json.format(msgspec.json.encode(self._state), indent=1))
 
-    def _tell(
+    def _record_event(
         self,
         what: str,
         member: str,
@@ -269,14 +275,14 @@ class LeagueRecorder(RunRecorder):
     def _folder_of(self, name: str) -> Path:
         return self._folder / SNAPSHOTS / name
 
-    def _change(self, league: League) -> None:
-        self._stand(league=league)
+    def _set_league(self, league: League) -> None:
+        self._update_state(league=league)
 
-    def _stand(self, **changes: object) -> None:
+    def _update_state(self, **changes: object) -> None:
         self._state = msgspec.structs.replace(self._state, **changes)
 
 
-_TOLD = {
+_LEARNER_METRICS = {
     "entropy/play": "entropy",
     "groups/dead_share": "dead_share",
     "learner/lr": "lr",
@@ -287,7 +293,7 @@ _TOLD = {
 _SUMS = ("learner/tokens", "learner/trained_tokens", "play/tokens_sampled", "play/tokens_in_streams")
 
 
-def _together(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+def _aggregated(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """The figures of all learners in one: sums of what was done, else means over those that have them."""
     keys = dict.fromkeys(key for own in metrics.values() for key in own if key != NASH_CONV)
     found: dict[str, float] = {}

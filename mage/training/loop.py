@@ -13,24 +13,24 @@ from mage.config.schema import Config
 from mage.credit.dead_groups import split_dead, trained_groups
 from mage.credit.estimators.base import Advantages
 from mage.credit.stats import Stats
-from mage.credit.steps import CreditGroup, agent_turns, trained_only
+from mage.credit.steps import CreditGroup, agent_turns, trained_advantages
 from mage.evaluation.splits import Split
 from mage.evaluation.suite.evaluate import SplitReport, evaluate_split, evaluation_tasks
 from mage.learners.samples import to_samples
 from mage.seeds import derive
 from mage.training.parts import Parts
 from mage.training.recorder import RunRecorder
-from mage.training.step_metrics import of_teacher, step_metrics
-from mage.training.task_replay import PlayedTask, draw_again
+from mage.training.step_metrics import as_teacher_metrics, step_metrics
+from mage.training.task_replay import PlayedTask, draw_replayed
 from mage.types import DeadGroups, Failure, Group, Sample, Task, Trial
 
 
 async def train(config: Config, parts: Parts, recorder: RunRecorder) -> None:
     """Run the steps that are left, saving and judging on the way."""
     if recorder.step == 0:
-        recorder.keep(await showcase(parts, 0))
+        recorder.record_trial(await showcase(parts, 0))
     while not (recorder.is_finished or recorder.is_stopped):
-        groups, metrics = await collect(config, parts, recorder.step, recorder.stats, recorder.met)
+        groups, metrics = await collect(config, parts, recorder.step, recorder.stats, recorder.played_tasks)
         credited = parts.credit(groups)
         advantages, stats = parts.estimator.estimate(credited, recorder.stats)
         live, dead = split_dead(advantages)
@@ -40,24 +40,24 @@ async def train(config: Config, parts: Parts, recorder: RunRecorder) -> None:
         recorder.transcribe_if_due(groups[0], credited[0], advantages[0], 0 in trained, 0 in tutored)
         if trained:
             metrics |= parts.learner.update(to_batch(groups, credited, advantages, trained, tutored))
-        recorder.complete(stats, metrics, groups)
+        recorder.complete_step(stats, metrics, groups)
         if recorder.is_showcase_due:
-            recorder.keep(await showcase(parts, recorder.step))
+            recorder.record_trial(await showcase(parts, recorder.step))
         if recorder.is_evaluation_due:
-            recorder.evaluated(await evaluate(config, parts, recorder.step, config.evaluation.trials))
+            recorder.record_evaluation(await evaluate(config, parts, recorder.step, config.evaluation.trials))
         recorder.save_if_due()
     if recorder.is_finished and not recorder.is_evaluated:
-        recorder.keep(await showcase(parts, recorder.step))
-        recorder.finish(await evaluate(config, parts, recorder.step, config.evaluation.final_trials))
+        recorder.record_trial(await showcase(parts, recorder.step))
+        recorder.record_final_evaluation(await evaluate(config, parts, recorder.step, config.evaluation.final_trials))
 
 
 async def collect(
-    config: Config, parts: Parts, step: int, stats: Stats, met: Sequence[PlayedTask] = ()
+    config: Config, parts: Parts, step: int, stats: Stats, played_tasks: Sequence[PlayedTask] = ()
 ) -> tuple[list[Group], dict[str, float]]:
-    """Play a step's groups, new tasks and some met again. New tasks may follow in place of dead groups."""
+    """Play a step's groups, new tasks and some played_tasks again. New tasks may follow in place of dead groups."""
     batch = config.batch
     await parts.publish(step)
-    again = draw_again(met, int(batch.replay * batch.groups), derive(config.seed, "revisits", step))
+    again = draw_replayed(played_tasks, int(batch.replay * batch.groups), derive(config.seed, "revisits", step))
     drawn = parts.tasks(batch.groups - len(again), "tasks", step)
     first = [*(0 for _ in drawn), *(known.siblings for known in again)]
     groups = await parts.play([*drawn, *(known.task for known in again)], batch.size, step, first)
@@ -66,7 +66,7 @@ async def collect(
         if dead:
             groups += await parts.play(parts.tasks(len(dead), "replacements", step, 0), batch.size, step)
     metrics = step_metrics(groups[: len(drawn)], groups, len(again))
-    return groups, of_teacher(metrics) if parts.is_taught else metrics
+    return groups, as_teacher_metrics(metrics) if parts.has_teacher else metrics
 
 
 def to_batch(
@@ -80,7 +80,7 @@ def to_batch(
     samples: list[Sample] = []
     for number in live:
         for trial, steps, found in zip(groups[number].trials, credited[number].trials, advantages[number], strict=True):
-            trained = trained_only(steps, found, is_tutored=number in tutored)
+            trained = trained_advantages(steps, found, is_tutored=number in tutored)
             samples += to_samples(trial, agent_turns(trial), trained, [step.return_ for step in steps])
     return samples
 
@@ -98,7 +98,7 @@ async def evaluate(config: Config, parts: Parts, step: int, trials: int) -> list
     for split in parts.splits:
         await parts.publish(step)
         tasks = tasks_of_split(config, split, trials)
-        reports.append(await evaluate_split(parts.world, parts.make_agent, parts.control, split, tasks))
+        reports.append(await evaluate_split(parts.world, parts.make_agent, parts.make_control_agent, split, tasks))
     return reports
 
 

@@ -21,10 +21,10 @@ _LEARNER_BYTES = 16
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _CacheEntry:
     """A model as it was read, which nobody trains, and an engine that any run with this model can publish to."""
 
-    wanted: tuple[object, ...]
+    key: tuple[object, ...]
     """What a config must ask for to be lent it."""
     seed: int
     loaded: LoadedModel
@@ -36,42 +36,42 @@ class ModelCache:
 
     A run gets a copy of the model as it was read, so it is the run it would be alone. The engine needs no copy: it
     forgets what it knew when new weights are published, which every run does before it plays. Only the last model
-    is kept, because two may not fit side by side, and what a run that has ended left behind is let go of first.
+    is entry, because two may not fit side by side, and what a run that has ended left behind is let go of first.
     """
 
     def __init__(self) -> None:
-        self._kept: _Kept | None = None
+        self._entry: _CacheEntry | None = None
 
     def get(self, config: Config) -> tuple[LoadedModel, LocalEngine]:
         """The config's model, ready to be trained, and an engine for it."""
         gc.unfreeze()  # building the parts of a run froze them
         gc.collect()
         placement = placed(config.device, config.dtype)
-        kept, self._kept = self._kept, None
+        entry, self._entry = self._entry, None
         agent = config.agent
-        wanted = (agent.model, placement, agent.context, agent.slots, _adapters(config))
-        if kept is None or kept.wanted != wanted:
-            del kept  # before its successor is made
-            kept = _Kept(wanted, config.seed, *model_and_engine(config))
-        elif kept.seed != config.seed and is_random(config.agent.model):
-            kept = replace(kept, seed=config.seed, loaded=_load(config, placement))
-        kept.engine.reset_cache()
-        kept.engine.reset_counters()
-        kept.loaded.model.to("cpu")  # on the card it would only take the learner's place
-        self._kept = kept
-        return replace(kept.loaded, model=copy.deepcopy(kept.loaded.model).to(placement.device)), kept.engine
+        key = (agent.model, placement, agent.context, agent.slots, _adapters(config))
+        if entry is None or entry.key != key:
+            del entry  # before its successor is made
+            entry = _CacheEntry(key, config.seed, *model_and_engine(config))
+        elif entry.seed != config.seed and is_random(config.agent.model):
+            entry = replace(entry, seed=config.seed, loaded=_load(config, placement))
+        entry.engine.reset_cache()
+        entry.engine.reset_counters()
+        entry.loaded.model.to("cpu")  # on the card it would only take the learner's place
+        self._entry = entry
+        return replace(entry.loaded, model=copy.deepcopy(entry.loaded.model).to(placement.device)), entry.engine
 
 
 def model_and_engine(config: Config) -> tuple[LoadedModel, LocalEngine]:
     """A config's model and an engine for it. What they depend on is what a bench tells configs apart by."""
     loaded = _load(config, placed(config.device, config.dtype))
     num_trained = 0 if config.learner.lora_rank else sum(p.numel() for p in loaded.model.parameters())
-    capacity, reserve = _room_for(config, loaded), _LEARNER_BYTES * num_trained
+    capacity, reserve = _adapter_capacity(config, loaded), _LEARNER_BYTES * num_trained
     slots, length = config.agent.slots or None, config.agent.context
     return loaded, LocalEngine(loaded, slots=slots, length=length, adapters=capacity, reserve=reserve)
 
 
-def served(config: Config) -> tuple[LoadedModel, LocalEngine]:
+def model_and_inference_engine(config: Config) -> tuple[LoadedModel, LocalEngine]:
     """A config's model to play with and never to train, and an engine for it, which has all the memory it likes."""
     placement = placed(config.device, config.dtype)
     settle(placement, config.threads)
@@ -84,7 +84,7 @@ def _adapters(config: Config) -> tuple[int, int, int]:
     return config.learner.lora_rank, config.league.learners, config.league.snapshots
 
 
-def _room_for(config: Config, loaded: LoadedModel) -> AdapterCapacity | None:
+def _adapter_capacity(config: Config, loaded: LoadedModel) -> AdapterCapacity | None:
     """Room for the adapters that are played with.
 
     One alone is added to the weights where these have enough bits for it, or where there is no other way. Those of a

@@ -24,7 +24,7 @@ from mage.models.load import LoadedModel
 from mage.opponents.registry import family
 from mage.protocols import AgentFactory, Engine, World
 from mage.rollout.group import play_groups
-from mage.training.build import check, check_splits, draw_tasks, language_agent_factory, settings
+from mage.training.build import agent_settings, check, check_splits, draw_tasks, language_agent_factory
 from mage.training.model_cache import ModelCache, model_and_engine
 from mage.training.step_resources import StepResources
 from mage.training.teacher import taught_agent_factory, teacher_of
@@ -48,12 +48,12 @@ class Parts:
     learner: Learner
     estimator: Estimator
     make_agent: AgentFactory
-    control: AgentFactory
+    make_control_agent: AgentFactory
     """The same weights without memory."""
-    training: Callable[[int], AgentFactory]
+    make_training_agent: Callable[[int], AgentFactory]
     """The seating for training at a step: the agent's, its teacher's where the estimator clones one, or a tutor's."""
     tutor: Tutor
-    is_taught: bool
+    has_teacher: bool
     """Whether a teacher plays in training."""
     splits: tuple[Split, ...]
     resources: StepResources
@@ -73,20 +73,22 @@ class Parts:
         return list(islice(draw_tasks(self.config, *path), num))
 
     async def play(
-        self, tasks: Sequence[Task], size: int, step: int | None = None, first: Sequence[int] = ()
+        self, tasks: Sequence[Task], size: int, step: int | None = None, first_siblings: Sequence[int] = ()
     ) -> list[Group]:
         """Siblings of every task. A trial may fail, but not all of them: then nothing could be learned.
 
         With a `step` they are trials to learn from, seated for training. `first` has the numbers of the tasks' first
         siblings.
         """
-        make_agent = self.make_agent if step is None else self.training(step)
+        make_agent = self.make_agent if step is None else self.make_training_agent(step)
         with self.resources.playing():
-            groups = await play_groups(self.world, tasks, size, make_agent, concurrency=CONCURRENCY, first=first)
-        self.refuse_failed(groups)
+            groups = await play_groups(
+                self.world, tasks, size, make_agent, concurrency=CONCURRENCY, first_siblings=first_siblings
+            )
+        self.raise_if_all_failed(groups)
         return groups
 
-    def refuse_failed(self, groups: Sequence[Group]) -> None:
+    def raise_if_all_failed(self, groups: Sequence[Group]) -> None:
         """Stop where all trials failed: nothing can be learned from that."""
         failures = [failure for group in groups for failure in group.failures]
         if failures and not any(group.trials for group in groups):
@@ -112,7 +114,7 @@ class Parts:
         if not self.learner.has_values:
             return [None for _ in groups]
         trials = [trial for group in groups for trial in group.trials]
-        asked = [_to_ask(trial) for trial in trials]
+        asked = [_value_samples(trial) for trial in trials]
         answers = iter(self.learner.values([sample for samples in asked for sample in samples]))
         found = [
             _turn_values(trial, [(sample, next(answers)) for sample in samples])
@@ -122,7 +124,7 @@ class Parts:
         return [[next(by_trial) for _ in group.trials] for group in groups]
 
 
-def _to_ask(trial: Trial) -> list[Sample]:
+def _value_samples(trial: Trial) -> list[Sample]:
     turns = agent_turns(trial)
     return to_samples(trial, turns, [0.0] * len(turns), [0.0] * len(turns))
 
@@ -158,7 +160,7 @@ def return_spec_of(credit: CreditConfig) -> ReturnSpec:
     )
 
 
-def played_by(engine: LocalEngine) -> Engine:
+def policy_engine(engine: LocalEngine) -> Engine:
     """The engine as the learner plays with it: through its adapter where there is room for one."""
     return engine.adapter(LEARNER) if engine.capacity is not None else engine
 
@@ -184,9 +186,9 @@ def build_parts(
     world = OpenSpielWorld()
     if config.agent.context > engine.length:
         raise ConfigError(f"agent.context = {config.agent.context}: {loaded.name} has room for {engine.length} tokens")
-    how = settings(config.agent)
-    without = settings(config.agent.model_copy(update={"memory": Memory.NONE}))
-    seated = partial(language_agent_factory, world, played_by(engine), loaded.chat_format, how)
+    how = agent_settings(config.agent)
+    without = agent_settings(config.agent.model_copy(update={"memory": Memory.NONE}))
+    seated = partial(language_agent_factory, world, policy_engine(engine), loaded.chat_format, how)
     tutor = Tutor(config.agent.tutor, config.agent.tutor_steps, config.agent.tutor_fade)
     tutored = partial(tutor.make_agent, seated)
     taught = None if teacher is None else partial(taught_agent_factory, world, loaded.chat_format, how, teacher)
@@ -200,10 +202,10 @@ def build_parts(
         learner=learner,
         estimator=estimator,
         make_agent=seated(),
-        control=language_agent_factory(world, played_by(engine), loaded.chat_format, without),
-        training=taught or tutored,
+        make_control_agent=language_agent_factory(world, policy_engine(engine), loaded.chat_format, without),
+        make_training_agent=taught or tutored,
         tutor=tutor,
-        is_taught=teacher is not None,
+        has_teacher=teacher is not None,
         splits=splits,
         resources=StepResources(engine),
     )

@@ -13,23 +13,23 @@ from mage.credit.stats import EMPTY, Stats
 from mage.credit.steps import CreditGroup
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.report import evaluation_report, to_json
-from mage.files import JsonLines, count_lines, cut_lines, write_atomically
+from mage.files import JsonLines, count_lines, truncate_lines, write_atomically
 from mage.runs.credit import CREDIT
 from mage.runs.store import Change
 from mage.runs.tracker import Trackers
-from mage.training.alarms import NOTHING_SEEN, AlarmState, watch_score, watch_step
+from mage.training.alarms import NO_ALARMS, AlarmState, watch_score, watch_step
 from mage.training.checkpoint import (
     TrainState,
     checkpoint_path,
     checkpoints,
-    force_to_disk,
+    fsync,
     load_checkpoint,
     prune,
     save_checkpoint,
 )
 from mage.training.model_card import model_card
 from mage.training.parts import Parts
-from mage.training.task_replay import PlayedTask, remember
+from mage.training.task_replay import PlayedTask, update_played
 from mage.training.transcripts import Transcripts
 from mage.types import AlarmAction, Failure, Group, Trial
 
@@ -48,7 +48,7 @@ class Display(Protocol):
 
     def say(self, text: str) -> None: ...
 
-    def evaluated(self, reports: Sequence[SplitReport]) -> None: ...
+    def show_evaluation(self, reports: Sequence[SplitReport]) -> None: ...
 
 
 class RunRecorder:
@@ -63,9 +63,9 @@ class RunRecorder:
         self._max_s = None if max_minutes is None else 60 * max_minutes
         self.step = 0
         self.stats: Stats = EMPTY
-        self.met: tuple[PlayedTask, ...] = ()
+        self.played_tasks: tuple[PlayedTask, ...] = ()
         """The tasks that may be met again."""
-        self._watch: AlarmState = NOTHING_SEEN
+        self._watch: AlarmState = NO_ALARMS
         self._best: tuple[float, int] | None = None
         """The best mean score of the last episode over all splits, and its step."""
         self._healthy: int | None = None
@@ -81,7 +81,7 @@ class RunRecorder:
         self._events = JsonLines(folder / EVENTS)
         self._timings = JsonLines(folder / TIMINGS)
 
-    def changed(self, changes: Sequence[Change]) -> None:
+    def record_changes(self, changes: Sequence[Change]) -> None:
         """Say and record what the run goes on with instead; scores on other tasks are not compared with old ones."""
         if self.is_finished and self.is_evaluated:
             return
@@ -102,25 +102,27 @@ class RunRecorder:
         """Write some of a group's trials down with their credit, while the learner is what it was when they played."""
         every = self._config.checkpoint.transcripts
         if every and self.step % every == 0:
-            self._trials.paid(self.step, group, credited, advantages, is_trained=is_trained, is_tutored=is_tutored)
+            self._trials.write_credited(
+                self.step, group, credited, advantages, is_trained=is_trained, is_tutored=is_tutored
+            )
 
-    def complete(self, stats: Stats, metrics: Mapping[str, float], groups: Sequence[Group]) -> None:
+    def complete_step(self, stats: Stats, metrics: Mapping[str, float], groups: Sequence[Group]) -> None:
         """Write down a step that is done."""
         for failure in (failure for group in groups for failure in group.failures):
-            self._trials.unpaid(self.step, failure)
+            self._trials.write_uncredited(self.step, failure)
         self.step += 1
         self.stats = stats
         if self._config.batch.replay:
-            self.met = remember(self.met, groups, self._config.batch.size)
+            self.played_tasks = update_played(self.played_tasks, groups, self._config.batch.size)
         self._trackers.log(self.step, metrics)
         timings = self._time(metrics)
         self._display.step(self.step, metrics, timings)
-        self._look(metrics)
+        self._check_alarms(metrics)
 
-    def _look(self, metrics: Mapping[str, float]) -> None:
+    def _check_alarms(self, metrics: Mapping[str, float]) -> None:
         """Sound alarms where figures of a step have been bad for long."""
         self._watch, alarms = watch_step(self._config.alarms, self._watch, metrics)
-        self._sound(alarms, self._config.alarms.action, self._healthy)
+        self._raise_alarms(alarms, self._config.alarms.action, self._healthy)
 
     @property
     def is_showcase_due(self) -> bool:
@@ -135,21 +137,21 @@ class RunRecorder:
         every = self._config.evaluation.every
         return every > 0 and self.step % every == 0 and not self.is_finished
 
-    def evaluated(self, reports: Sequence[SplitReport]) -> None:
+    def record_evaluation(self, reports: Sequence[SplitReport]) -> None:
         """Write down an evaluation, keep the best weights, and sound an alarm when a score fell."""
         self._evaluation_s = time.perf_counter() - self._stepped
         if not reports:
             return
-        alarms = self._evaluate(reports)
+        alarms = self._log_evaluation(reports)
         # Scores are seen only now and then: of the checkpoints since the best one, nobody knows which are good.
         healthy = self._healthy if self._best is None else self._best[1]
-        self._sound(alarms, self._config.alarms.action, healthy)
+        self._raise_alarms(alarms, self._config.alarms.action, healthy)
         overall = sum(report.agent.scores[-1].value for report in reports) / len(reports)
         if not alarms and (self._best is None or overall > self._best[0]):
             self._best = (overall, self.step)
             self._save(is_scheduled=True)
 
-    def _evaluate(self, reports: Sequence[SplitReport]) -> list[str]:
+    def _log_evaluation(self, reports: Sequence[SplitReport]) -> list[str]:
         metrics: dict[str, float] = {}
         for report in reports:
             for k, (score, control) in enumerate(zip(report.agent.scores, report.control.scores, strict=True)):
@@ -157,7 +159,7 @@ class RunRecorder:
                 metrics[f"eval/{report.split}/control_{k + 1}"] = control.value
             metrics[f"eval/{report.split}/over_control"] = report.over_control.value
         self._trackers.log(self.step, metrics)
-        self._display.evaluated(reports)
+        self._display.show_evaluation(reports)
         alarms: list[str] = []
         for report in reports:
             last = report.agent.scores[-1].value
@@ -167,22 +169,22 @@ class RunRecorder:
 
     def save_if_due(self) -> None:
         """Save on schedule, and before stopping for whatever reason."""
-        if self._is_late and not self.is_stopped and not self.is_finished:
+        if self._is_out_of_time and not self.is_stopped and not self.is_finished:
             self.stop(f"stopped after {time.perf_counter() - self._started:.0f} seconds, as told")
         is_scheduled = self.step % self._config.checkpoint.every == 0 or self.is_finished
         if is_scheduled or self.is_stopped:
             self._save(is_scheduled=is_scheduled)
 
     @property
-    def _is_late(self) -> bool:
+    def _is_out_of_time(self) -> bool:
         return self._max_s is not None and time.perf_counter() - self._started > self._max_s
 
-    def finish(self, reports: Sequence[SplitReport]) -> None:
+    def record_final_evaluation(self, reports: Sequence[SplitReport]) -> None:
         """Write the last evaluation down; its alarms sound, but there is nothing left to stop."""
         if reports:
-            self._sound(self._evaluate(reports), AlarmAction.PRINT, None)
-        self._final.parent.mkdir(exist_ok=True)
-        write_atomically(self._final, to_json(evaluation_report(reports, self._config, self.step)))
+            self._raise_alarms(self._log_evaluation(reports), AlarmAction.PRINT, None)
+        self._final_report.parent.mkdir(exist_ok=True)
+        write_atomically(self._final_report, to_json(evaluation_report(reports, self._config, self.step)))
 
     @property
     def is_finished(self) -> bool:
@@ -197,15 +199,15 @@ class RunRecorder:
     @property
     def is_evaluated(self) -> bool:
         """Whether the last evaluation was written down."""
-        return self._final.exists()
+        return self._final_report.exists()
 
     @property
-    def _final(self) -> Path:
+    def _final_report(self) -> Path:
         return self._folder / "evaluations" / "final.json"
 
-    def keep(self, outcome: Trial | Failure) -> None:
+    def record_trial(self, outcome: Trial | Failure) -> None:
         """Write down a trial that nobody learns from."""
-        self._trials.unpaid(self.step, outcome)
+        self._trials.write_uncredited(self.step, outcome)
 
     def stop(self, why: str) -> None:
         """Stop after the step in progress."""
@@ -222,7 +224,7 @@ class RunRecorder:
         for log in (self._trials, self._trackers, self._events, self._timings):
             log.close()
 
-    def _sound(self, alarms: Sequence[str], action: AlarmAction, healthy: int | None) -> None:
+    def _raise_alarms(self, alarms: Sequence[str], action: AlarmAction, healthy: int | None) -> None:
         """Say and record alarms, and act on them; `healthy` is the checkpoint to go back to."""
         for alarm in alarms:
             self._display.say(f"alarm at step {self.step}: {alarm}")
@@ -253,10 +255,10 @@ class RunRecorder:
         folder = self._folder / CHECKPOINTS
         if checkpoint_path(folder, self.step).exists():
             return
-        if is_scheduled and self._watch.is_calm:
+        if is_scheduled and self._watch.is_healthy:
             self._healthy = self.step
         for name in LOGS:
-            force_to_disk(self._folder / name)
+            fsync(self._folder / name)
         state = TrainState(
             step=self.step,
             stats=self.stats,
@@ -266,17 +268,17 @@ class RunRecorder:
             healthy=self._healthy,
             watch=self._watch,
             rollbacks=self._rollbacks,
-            met=self.met,
+            played_tasks=self.played_tasks,
         )
         loaded = self._parts.loaded
         card = model_card(self._config, self.step, loaded.name)
-        save_checkpoint(folder, loaded, self._parts.learner, state, card, self._save_more)
+        save_checkpoint(folder, loaded, self._parts.learner, state, card, self._save_extra)
         self._prune()
 
-    def _save_more(self, folder: Path) -> None:
+    def _save_extra(self, folder: Path) -> None:
         """Add to a checkpoint before it is complete."""
 
-    def _load_more(self, folder: Path) -> None:
+    def _load_extra(self, folder: Path) -> None:
         """Read what was added to a checkpoint."""
 
     def _prune(self) -> None:
@@ -291,16 +293,16 @@ class RunRecorder:
             state = load_checkpoint(saved[-1], self._parts.learner)
             self.step, self.stats, self._watch = state.step, state.stats, state.watch
             self._best, self._healthy = state.best, state.healthy
-            self._rollbacks, self.met, lines = state.rollbacks, state.met, state.lines
-            self._load_more(saved[-1])
+            self._rollbacks, self.played_tasks, lines = state.rollbacks, state.played_tasks, state.lines
+            self._load_extra(saved[-1])
         self._prune()
         if self.is_evaluated and not self.is_finished:  # It was told to go on.
-            self._final.rename(self._final.with_name(f"final-{self.step:06d}.json"))
+            self._final_report.rename(self._final_report.with_name(f"final-{self.step:06d}.json"))
         if not (self.is_finished and self.is_evaluated):
             self._trials.cut_back(lines.get(TRIALS, 0), lines.get(CREDIT, 0))
             for name in (METRICS, EVENTS):
-                cut_lines(self._folder / name, lines.get(name, 0), "superseded")
-        cut_lines(self._folder / TIMINGS, count_lines(self._folder / TIMINGS), "superseded")
+                truncate_lines(self._folder / name, lines.get(name, 0), "superseded")
+        truncate_lines(self._folder / TIMINGS, count_lines(self._folder / TIMINGS), "superseded")
 
     def _time(self, metrics: Mapping[str, float]) -> dict[str, float]:
         now = time.perf_counter()

@@ -21,7 +21,7 @@ from mage.models.device import placed
 from mage.runs.store import TOKENIZER, RunWriter, fresh_path, refuse_used
 from mage.runs.tracker import check_trackers
 from mage.training.build import check, check_splits
-from mage.training.changes import adopt, changed, config_of, keep_splits
+from mage.training.changes import changed_config, config_of, keep_splits, record_changes
 from mage.training.checkpoint import checkpoints, load_checkpoint
 from mage.training.display import LiveDisplay, PlainDisplay
 from mage.training.league_loop import check_league, refuse_explored, sampler_of, train_league
@@ -48,13 +48,13 @@ def check_start(config: Config) -> None:
     placed(config.device, config.dtype)
 
 
-def start(config: Config, folder: Path) -> None:
+def create_run_directory(config: Config, folder: Path) -> None:
     """Make the directory of a new run."""
     check_start(config)
     _make(config, folder)
 
 
-def begin(
+def create_run(
     config: Config, folder: Path | None, eval_agent: str, model_cache: ModelCache | None = None
 ) -> tuple[Path, Parts]:
     """Make a new run, under `runs` where no folder is named; the directory comes last, so a failure leaves none."""
@@ -73,7 +73,7 @@ def _make(config: Config, folder: Path) -> None:
     keep_splits(folder, config)
 
 
-def go(
+def train_run(
     folder: Path,
     console: Console,
     max_minutes: float | None = None,
@@ -85,9 +85,9 @@ def go(
 
     A run that is done stays as it is. The first interrupt lets the step finish and saves, a clean end like any
     other; the second raises `KeyboardInterrupt`, and the run goes on from its last checkpoint when resumed. `values`
-    are settings to go on with instead; `parts` are those that `begin` built.
+    are settings to go on with instead; `parts` are those that `create_run` built.
     """
-    config, changes = changed(folder, values or {})
+    config, changes = changed_config(folder, values or {})
     if changes:
         check_start(config)
         refuse_explored(config, [change.key for change in changes])
@@ -96,7 +96,7 @@ def go(
     try:
         recorder, job = _prepared(config, folder, parts, display, max_minutes)
         try:
-            recorder.changed(adopt(folder, changes, recorder.step))
+            recorder.record_changes(record_changes(folder, changes, recorder.step))
             if recorder.step == 0 and config.agent.thoughts is Thoughts.STRIP:
                 recorder.warn(_STRIPPED)
             with interruptible(recorder.interrupt):
@@ -120,7 +120,7 @@ def _prepared(
     return recorder, partial(train_league, config, parts, policies, sampler_of(config), recorder)
 
 
-def weights_of(
+def load_run(
     folder: Path, checkpoint: Path | None = None, values: Mapping[str, object] | None = None
 ) -> tuple[Config, Parts, int]:
     """A run's config, its parts with the weights of a checkpoint loaded, and the step they are from.

@@ -24,10 +24,10 @@ def step_metrics(drawn: Sequence[Group], groups: Sequence[Group], num_again: int
     return {**metrics, **_scores(trials), **_health(trials), **_cost(groups), **_shares(drawn, groups)}
 
 
-def of_teacher(metrics: Mapping[str, float]) -> dict[str, float]:
+def as_teacher_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
     """The figures of a step that a teacher played: its scores are not the agent's.
 
-    >>> of_teacher({"score/episode_1": 1.0, "play/overflows": 0.0})
+    >>> as_teacher_metrics({"score/episode_1": 1.0, "play/overflows": 0.0})
     {'teacher/episode_1': 1.0, 'play/overflows': 0.0}
     """
     return {re.sub("^score/", "teacher/", name): value for name, value in metrics.items()}

@@ -33,18 +33,18 @@ class TeacherEngine:
 
     def __init__(self, version: int) -> None:
         self._version = version
-        self._place = 0
+        self._index = 0
 
-    def tell(self, place: int) -> None:
+    def set_choice(self, index: int) -> None:
         """The place, among the choices, of the next answer."""
-        self._place = place
+        self._index = index
 
     async def complete(
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
     ) -> Completion:
         if choices is None:
             raise EngineError("a teacher chooses among actions and writes nothing")
-        tokens, allowed = tuple(choices[self._place]), []
+        tokens, allowed = tuple(choices[self._index]), []
         left = Trie([tuple(choice) for choice in choices])
         for token in tokens:
             allowed.append(left.allowed)
@@ -55,16 +55,16 @@ class TeacherEngine:
 class TaughtAgent:
     """An agent whose answers its teacher dictates; both are told how episodes end."""
 
-    def __init__(self, agent: Agent, dictation: TeacherEngine, teacher: Agent) -> None:
+    def __init__(self, agent: Agent, engine: TeacherEngine, teacher: Agent) -> None:
         self._agent = agent
-        self._dictation = dictation
+        self._engine = engine
         self._teacher = teacher
         self.info = AgentInfo(teacher.info.name, agent.info.memory, agent.info.reply)
 
     async def act(self, observation: Observation) -> Reply:
         chosen = (await self._teacher.act(observation)).action
         assert chosen is not None
-        self._dictation.tell(observation.actions.index(chosen))
+        self._engine.set_choice(observation.actions.index(chosen))
         return await self._agent.act(observation)
 
     async def reflect(self, outcome: Observation) -> Reply | None:
@@ -81,9 +81,9 @@ def taught_agent_factory(
     """Seats agents that a teacher plays for; `version` is that of the weights that learn from it."""
 
     def seat(task: Task, sibling: int) -> Agent:
-        dictation = TeacherEngine(version)
-        agent = language_agent_factory(world, dictation, chat_format, how)(task, sibling)
-        return TaughtAgent(agent, dictation, teacher(task, sibling))
+        engine = TeacherEngine(version)
+        agent = language_agent_factory(world, engine, chat_format, how)(task, sibling)
+        return TaughtAgent(agent, engine, teacher(task, sibling))
 
     return seat
 
@@ -111,13 +111,13 @@ def _bayes(config: Config) -> AgentFactory:
     """Exact Bayes-optimal play for the last episode, for whoever knows the population; planned now, in seconds."""
     members = members_of(config)
     weights = config.population.weights or (1.0,) * len(members)
-    pool = list(zip(members, weights, strict=True))
-    make_agent = BayesAgentFactory(pool, PlanObjective.LAST)
+    population = list(zip(members, weights, strict=True))
+    make_agent = BayesAgentFactory(population, PlanObjective.LAST)
     try:
         some = next(draw_tasks(config, "teacher"))
         for seat in config.trial.seats:
             make_agent(msgspec.structs.replace(some, seat=seat), 0)
-            bayes_optimal(config.world, pool, seat, some.episodes, PlanObjective.LAST)
+            bayes_optimal(config.world, population, seat, some.episodes, PlanObjective.LAST)
     except InexactError as error:
         raise ConfigError(f"{_ESTIMATOR}: there is no exact plan against this population: {error}") from None
     return make_agent

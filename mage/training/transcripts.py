@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mage.credit.siblings import TrialAdvantages
-from mage.credit.steps import CreditGroup, Step, agent_turns, credit_group, trained_only
-from mage.files import JsonLines, cut_lines
+from mage.credit.steps import CreditGroup, Step, agent_turns, credit_group, trained_advantages
+from mage.files import JsonLines, truncate_lines
 from mage.learners.local import Learner
 from mage.learners.samples import samples_by_stream
 from mage.runs.credit import CREDIT, CallCredit, Credit, TurnCredit
@@ -18,7 +18,7 @@ from mage.types import Call, Failure, Group, Sample, Trial
 NUM_SIBLINGS = 2
 """Trials of a group that are kept: enough to see what one did and the other did not."""
 
-Readings = Mapping[int, tuple[float, float]]
+StatsByPosition = Mapping[int, tuple[float, float]]
 """The log-probability and the entropy of tokens, by their positions in a stream."""
 
 
@@ -35,10 +35,10 @@ class Transcripts:
         """Keep the first lines alone; what follows is set aside."""
         self._trials.cut_back(num_trials)
         self._credit.close()
-        cut_lines(self._folder / CREDIT, num_credits, "superseded")
+        truncate_lines(self._folder / CREDIT, num_credits, "superseded")
         self._credit = JsonLines(self._folder / CREDIT)
 
-    def paid(
+    def write_credited(
         self,
         step: int,
         group: Group,
@@ -50,18 +50,18 @@ class Transcripts:
     ) -> None:
         """Keep the first siblings of a group, while the learner still is what it was when they played."""
         trials, steps = group.trials[:NUM_SIBLINGS], credited.trials[:NUM_SIBLINGS]
-        found = [trained_only(s, a, is_tutored=is_tutored) for s, a in zip(steps, advantages, strict=False)]
-        for trial, turns in zip(trials, explain(self._parts.learner, trials, steps, found), strict=True):
+        found = [trained_advantages(s, a, is_tutored=is_tutored) for s, a in zip(steps, advantages, strict=False)]
+        for trial, turns in zip(trials, turn_credits(self._parts.learner, trials, steps, found), strict=True):
             self._credit.append(Credit(self._trials.append(trial), step, is_trained, turns))
 
-    def unpaid(self, step: int, outcome: Trial | Failure) -> None:
+    def write_uncredited(self, step: int, outcome: Trial | Failure) -> None:
         """Keep a trial that nobody learns from: its turns have returns and no advantage. A failure has neither."""
         if isinstance(outcome, Failure):
             self._trials.append(outcome)
             return
         return_spec, name = return_spec_of(self._parts.config.credit), opponent_name(outcome.task)
         (steps,) = credit_group(Group(outcome.task, (outcome,), ()), return_spec, name, LEARNER).trials
-        (turns,) = explain(self._parts.learner, [outcome], [steps], [[None] * len(steps)])
+        (turns,) = turn_credits(self._parts.learner, [outcome], [steps], [[None] * len(steps)])
         self._credit.append(Credit(self._trials.append(outcome), step, False, turns))
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ class Transcripts:
         self._credit.close()
 
 
-def explain(
+def turn_credits(
     learner: Learner,
     trials: Sequence[Trial],
     steps: Sequence[Sequence[Step]],
@@ -78,7 +78,7 @@ def explain(
 ) -> list[tuple[TurnCredit, ...]]:
     """The credit of each turn of each trial, with what the learner's weights as they are now say of its tokens."""
     asked = [_every_decision(trial) for trial in trials]
-    answers = iter(learner.readings([sample for samples in asked for sample in samples.values()]))
+    answers = iter(learner.evaluate_tokens([sample for samples in asked for sample in samples.values()]))
     found: list[tuple[TurnCredit, ...]] = []
     for trial, samples, own_steps, own in zip(trials, asked, steps, advantages, strict=True):
         read = {n: dict(zip(sample.positions, next(answers), strict=True)) for n, sample in samples.items()}
@@ -96,6 +96,6 @@ def _every_decision(trial: Trial) -> dict[int, Sample]:
     return samples_by_stream(trial, turns, [0.0] * len(turns), [0.0] * len(turns))
 
 
-def _call(call: Call, read: Readings) -> CallCredit:
+def _call(call: Call, read: StatsByPosition) -> CallCredit:
     found = [read.get(call.start + index, (None, None)) for index in range(len(call.completion.tokens))]
     return CallCredit(tuple(logprob for logprob, _ in found), tuple(entropy for _, entropy in found))

@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from mage.credit.estimators.base import Advantages
-from mage.credit.siblings import Place, TrialAdvantages, Unit, against_others, compare, variance_by_episode
+from mage.credit.siblings import Place, TrialAdvantages, Unit, compare, leave_one_out, variance_by_episode
 from mage.credit.stats import EMPTY, Pools, RunningMean, StatKey, Stats, merge, pooled
 from mage.credit.steps import CreditGroup
 
@@ -66,17 +66,17 @@ class AgentSpecific(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         observed = [item for variances in own for item in variances.items()]
         batch = pooled(merge(EMPTY, observed, 1.0))
         history = _History(stats.table(), {**batch, **pooled(stats)}, batch)
-        advantages = tuple(self._evaluated(g, found, history) for g, found in zip(groups, own, strict=True))
+        advantages = tuple(self._advantages(g, found, history) for g, found in zip(groups, own, strict=True))
         return advantages, merge(stats, observed, self.decay)
 
-    def _evaluated(self, group: CreditGroup, own: Mapping[StatKey, float], history: _History) -> TrialAdvantages:
+    def _advantages(self, group: CreditGroup, own: Mapping[StatKey, float], history: _History) -> TrialAdvantages:
         # An episode that at most one sibling reached has no scale, and no differences to divide.
         scales = {key.episode: self._scale(key, variance, history) for key, variance in own.items()}
 
-        def evaluate_split(place: Place, returns: Sequence[float]) -> list[float]:
-            return [difference / scales.get(place.episode, 1.0) for difference in against_others(returns)]
+        def advantages_at(place: Place, returns: Sequence[float]) -> list[float]:
+            return [difference / scales.get(place.episode, 1.0) for difference in leave_one_out(returns)]
 
-        return compare(group, self.unit, evaluate_split)
+        return compare(group, self.unit, advantages_at)
 
     def _scale(self, key: StatKey, own: float, history: _History) -> float:
         """What differences are divided by in a group whose own variance is `own`."""

@@ -40,10 +40,10 @@ class Gigpo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     anchors: Anchors = Anchors.GLOBAL
 
     def estimate(self, groups: Sequence[CreditGroup], stats: Stats) -> tuple[Advantages, Stats]:
-        return tuple(self._evaluated(group) for group in groups), stats
+        return tuple(self._advantages(group) for group in groups), stats
 
-    def _evaluated(self, group: CreditGroup) -> TrialAdvantages:
-        episodes = compare(group, Unit.EPISODE, _evaluate)
+    def _advantages(self, group: CreditGroup) -> TrialAdvantages:
+        episodes = compare(group, Unit.EPISODE, _advantages_at)
         steps = self._step_terms(group)
         return tuple(
             tuple(term + self.weight * steps.get((number, index), 0.0) for index, term in enumerate(trial))
@@ -67,5 +67,5 @@ class Gigpo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return step.phase, step.key, step.episode if self.anchors is Anchors.EPISODE else None
 
 
-def _evaluate(place: Place, returns: Sequence[float]) -> list[float]:
+def _advantages_at(place: Place, returns: Sequence[float]) -> list[float]:
     return centred(returns)

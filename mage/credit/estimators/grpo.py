@@ -31,8 +31,8 @@ class Grpo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """What siblings are compared by."""
 
     def estimate(self, groups: Sequence[CreditGroup], stats: Stats) -> tuple[Advantages, Stats]:
-        return tuple(compare(group, self.unit, self._evaluate) for group in groups), stats
+        return tuple(compare(group, self.unit, self._advantages_at) for group in groups), stats
 
-    def _evaluate(self, place: Place, returns: Sequence[float]) -> list[float]:
+    def _advantages_at(self, place: Place, returns: Sequence[float]) -> list[float]:
         scale = sqrt(variance([returns]) or 0.0) + TINY if self.divide else 1.0
         return [deviation / scale for deviation in centred(returns)]

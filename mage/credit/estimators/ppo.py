@@ -49,10 +49,10 @@ class Ppo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     scale: AdvantageScale = AdvantageScale.NONE
 
     def estimate(self, groups: Sequence[CreditGroup], stats: Stats) -> tuple[Advantages, Stats]:
-        raw = tuple(tuple(self._evaluated(trial) for trial in group.trials) for group in groups)
+        raw = tuple(tuple(self._advantages(trial) for trial in group.trials) for group in groups)
         return (raw if self.scale is AdvantageScale.NONE else _whitened(groups, raw)), stats
 
-    def _evaluated(self, steps: Sequence[Step]) -> tuple[float, ...]:
+    def _advantages(self, steps: Sequence[Step]) -> tuple[float, ...]:
         following = [step.value for step in steps[1:]] + [0.0]
         surprises = [
             step.reward + step.discount * value - step.value for step, value in zip(steps, following, strict=False)
