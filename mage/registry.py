@@ -1,9 +1,8 @@
-"""Names that other packages and scripts may add to: games, players and estimators.
+"""Tables of names that scripts and installed packages can extend: worlds, players and estimators.
 
-A table of our own names comes first. A script adds to it with `add`; an installed package adds by an entry point of
-the table's group, which is imported only when its name is used. So a package that is broken is an error for whoever
-asks for it, and for nobody else. A name stands for one thing as long as the process lives: what was made by a name
-is kept in many places.
+A script extends a table with `add`; a package by an entry point of the table's group, which is imported only when its
+name is used, so a broken package is an error only there. A name keeps its meaning as long as the process runs, because
+objects made by name are cached.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ _IMPORT_ERRORS = (
     *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError),
     *(OSError, RuntimeError, SyntaxError, TypeError, ValueError),
 )
-"""What importing somebody else's module may raise."""
+"""What importing a plugin's module may raise."""
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """A table of names that can grow, and reads like any other mapping."""
+    """A mapping of names that plugins can extend."""
 
     def __init__(
         self, kind: str, builtin: Mapping[str, T], accept: Callable[[object], T], is_reserved: Callable[[str], bool]
@@ -34,9 +33,9 @@ class Registry(Mapping[str, T], Generic[T]):
         self._kind = kind
         self._builtin = builtin
         self._accept = accept
-        """Turns what a plugin gives into an entry, or raises TypeError that says what is wanted."""
+        """Turns a plugin's object into an entry, or raises a TypeError that says what is expected."""
         self._is_reserved = is_reserved
-        """Whether a name means something already that is not in the table."""
+        """Whether a name has a meaning already without being in the table."""
         self._added: dict[str, T] = {}
 
     @property
@@ -45,7 +44,7 @@ class Registry(Mapping[str, T], Generic[T]):
         return f"mage.{self._kind}s"
 
     def add(self, name: str, given: object) -> None:
-        """Let a name stand for something in this process."""
+        """Register an object under a name, for this process."""
         if _spec_name(name) != name:
             raise ConfigError(f"{name!r} cannot be the name of a {self._kind}; take one without spaces and brackets")
         if self._is_builtin(name):
@@ -62,7 +61,7 @@ class Registry(Mapping[str, T], Generic[T]):
             raise ConfigError(f"the {self._kind} {name!r} is registered already; take another name")
 
     def loaded(self, name: str) -> T | None:
-        """What a name stands for, if that is known without importing anything."""
+        """The entry of a name, or None where that is unknown without importing a plugin."""
         return self._builtin[name] if name in self._builtin else self._added.get(name)
 
     def trouble(self, name: str) -> str | None:
@@ -117,12 +116,12 @@ class Registry(Mapping[str, T], Generic[T]):
 
     @cached_property
     def _conflicting(self) -> frozenset[str]:
-        """Names that several packages give to different things."""
+        """Names that several packages define differently."""
         return frozenset(p.name for p in self._points if self._entry_points[p.name].value != p.value)
 
 
 def _spec_name(text: str) -> str | None:
-    """The name in a spec that is a name alone."""
+    """The name, where the text is a spec without parameters; else None."""
     try:
         spec = parse_spec(text)
     except ConfigError:

@@ -1,7 +1,6 @@
-"""Configuration: a recipe becomes a frozen value, of which parts take the sections they need.
+"""Load a config from a recipe and overrides, validate it, change values, and write it as TOML.
 
-`compose.py` reads recipes, `schema.py` has their keys. Overrides are dotted keys: `learner.lr=1e-5`. Unknown keys are
-errors.
+Overrides are dotted keys: `learner.lr=1e-5`. Unknown keys are errors. `compose.py` reads the recipes.
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ def _set_key(values: dict[str, Any], key: str, value: object) -> None:
 
 
 def _literal(text: str) -> object:
-    """A TOML value, or the text itself where quotes were left out, as shells make people do."""
+    """A TOML value, or the text itself where the quotes were left out."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

@@ -1,4 +1,4 @@
-"""Dead groups: siblings that all did equally well teach nothing."""
+"""Dead groups: groups whose siblings all scored alike, so that every advantage is zero."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""From hidden states to log-probabilities and entropies, at trained positions only and never many logits at once.
+"""The language-model head: log-probabilities and entropies from hidden states, in bounded memory.
 
-Three things keep the head cheap. Logits are computed where tokens are trained and nowhere else. Where a token was
-chosen from a few ids, only their rows of the head are used. What is left is read in chunks, whose logits are
-computed a second time for the gradient rather than kept.
+Logits are computed only where tokens are trained. Where a token was chosen from a few ids, only their rows of the head
+are used. The rest is computed in chunks, whose logits are recomputed in the backward pass rather than kept.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from mage.learners.batch import MicroBatch
 from mage.learners.losses import Regulariser, TokenStats, read_all, read_allowed, read_logits, scatter_rows
 
 _CHUNK_BYTES = 2**29
-"""What a chunk's logits may take in float32; reading them takes two to four times as much for a moment."""
+"""Most memory of a chunk's logits in float32; the peak is two to four times as much."""
 SMALL_VOCABULARY = 4096
 """Up to this size the whole head costs less than picking rows of it."""
 
@@ -28,7 +27,7 @@ TokenReader = Callable[[Tensor, Tensor, Tensor], TokenStats]
 
 
 class Head:
-    """Reads what a model's head says of trained tokens, at the temperature they were sampled with."""
+    """Computes statistics of trained tokens from a model's head, at the temperature they were sampled with."""
 
     def __init__(self, model: Any, temperature: float, *, compiled: bool, chunk_bytes: int = _CHUNK_BYTES) -> None:
         self._model = model
@@ -40,10 +39,10 @@ class Head:
         self._read_all: TokenReader = torch.compile(read_all, dynamic=True) if compiled else read_all
 
     def read(self, hidden_ND: Tensor, batch: MicroBatch, regularisers: Sequence[Regulariser] = ()) -> TokenStats:
-        """Log-probabilities of the targets, entropies and regularisers, all over the ids that were allowed."""
+        """Log-probabilities of the targets, entropies and regularisers, all over the allowed ids."""
         read_some = partial(read_logits, regularisers=regularisers)
         if not self._is_plain:
-            # Something follows the head, a cap or a scale, that only the model's own forward pass knows.
+            # The model changes logits after the head, by a cap or a scale: use its own forward pass.
             logits_BTV = self._model(input_ids=batch.tokens_BT, use_cache=False).logits
             logits_NV = logits_BTV[batch.rows_N, batch.before_N]
             return read_some(self._at_temperature(logits_NV), batch.targets_N, batch.allowed_NK)
@@ -59,7 +58,7 @@ class Head:
         return tuple(found_N)
 
     def predict(self, hidden_PD: Tensor, targets_P: Tensor) -> Tensor:
-        """Log-probabilities of tokens out of the whole vocabulary."""
+        """Log-probabilities of tokens over the whole vocabulary."""
         if not self._is_plain:
             raise ConfigError("learner.prediction_weight: this model changes logits after its head; set it to 0")
         ids_P0 = targets_P.new_zeros(len(targets_P), 0)
@@ -73,7 +72,7 @@ class Head:
         ids_U: Tensor,
         regularisers: Sequence[Regulariser],
     ) -> TokenStats:
-        """Tokens chosen from some ids: only those that some row of the micro-batch allows have logits."""
+        """Tokens chosen from some ids: logits are computed only for ids that any row of the micro-batch allows."""
         head = self._model.lm_head
         weight_UD = head.weight.index_select(0, ids_U)
         bias_U = None if head.bias is None else head.bias.index_select(0, ids_U)
@@ -101,7 +100,7 @@ class Head:
         ids_MK: Tensor,
         width: int | None = None,
     ) -> TokenStats:
-        """TokenReader rows whose logits have `width` columns, or one for each id, as many at a time as may be."""
+        """Apply `read` to chunks of rows whose logits have `width` columns, by default the whole vocabulary."""
 
         def read_chunk(hidden_CD: Tensor, targets_C: Tensor, ids_CK: Tensor) -> TokenStats:
             return read(self._at_temperature(logits(hidden_CD)), targets_C, ids_CK)
@@ -120,9 +119,9 @@ class Head:
 
 
 class _FloatProduct(torch.autograd.Function):
-    """Rows times a matrix in float32 from factors of fewer bits; the gradients have the factors' bits again.
+    """A matrix product in float32 of bfloat16 factors; the gradients are in the factors' dtype.
 
-    A bfloat16 logit of twenty is a multiple of an eighth: log-probabilities read from it would be wrong by per cents.
+    A bfloat16 logit near twenty is a multiple of an eighth: probabilities computed from it would be off by per cents.
     """
 
     @staticmethod
@@ -152,9 +151,9 @@ def _product(hidden_MD: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> Ten
 
 @torch.no_grad()
 def _is_plain(model: Any) -> bool:
-    """Whether logits are the head's output and nothing more; caps and scales need a plain forward pass.
+    """Whether logits are the head's output, without a cap or scale after it.
 
-    A cap hardly shows while logits are small, so the config is asked as well.
+    Tested on a probe; a cap has hardly any effect while logits are small, so the config is checked as well.
     """
     if getattr(model.config, "final_logit_softcapping", None) is not None:
         return False
@@ -166,10 +165,7 @@ def _is_plain(model: Any) -> bool:
 
 @torch.no_grad()
 def _has_rows(model: Any) -> bool:
-    """Whether the head is a matrix whose rows give the logits of their ids, each by itself.
-
-    Not so where an adapter sits on the head.
-    """
+    """Whether the head is a linear layer whose rows give the logits of single ids; false with an adapter on it."""
     head = model.lm_head
     if type(head) is not torch.nn.Linear:
         return False

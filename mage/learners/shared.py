@@ -1,7 +1,7 @@
-"""Several learners in one learner: one model and one optimizer in memory, and whose weights they hold changes.
+"""Time-share one model and optimizer between learners by swapping state.
 
-What tells learners apart is small beside a model (an adapter, or all of a small model), so it is copied in and out:
-one base, one compilation, and as many learners as one likes.
+The state of a learner (an adapter, or all weights of a small model) is copied in and out; the base model and its
+compiled functions exist once for any number of learners.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OPTIMIZER, NUMBERS = "optimizer.safetensors", "numbers.json"
 
 @dataclass(frozen=True)
 class LearnerState:
-    """All that a learner is: its weights, its optimizer and its counters. Nobody changes it in place."""
+    """The state of a learner: weights, optimizer tensors and counters. Never changed in place."""
 
     weights: Mapping[str, Tensor]
     tensors: Mapping[str, Tensor]
@@ -33,12 +33,15 @@ class LearnerState:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens it has learned from."""
+        """Tokens that it was trained on."""
         return int(self.numbers["num_tokens"])
 
 
 class SharedLearner:
-    """The minds that take turns in one learner. The one that is awake is in the learner, and its entry is out of date."""
+    """Several learner states that take turns in one `Learner`.
+
+    The state of the active one is in the `Learner`; its stored entry is out of date until the next one is activated.
+    """
 
     def __init__(self, learner: Learner, settings: Mapping[str, LearnerSettings]) -> None:
         self.learner = learner
@@ -48,7 +51,7 @@ class SharedLearner:
         self._active: str | None = None
 
     def activate(self, name: str) -> Learner:
-        """The learner with this state in it."""
+        """Load the state of a learner and return the `Learner`."""
         if name != self._active:
             self._deactivate()
             state = self._states[name]
@@ -62,23 +65,23 @@ class SharedLearner:
         return self._states[name]
 
     def replace(self, name: str, state: LearnerState) -> None:
-        """Let a learner be what another one is or was."""
+        """Replace the state of a learner."""
         self._deactivate()
         self._states[name] = state
 
     def set_settings(self, name: str, settings: LearnerSettings) -> None:
-        """Let a learner learn by other settings."""
+        """Change the settings of a learner."""
         self._deactivate()
         self._settings[name] = settings
 
     @property
     def num_tokens(self) -> int:
-        """Tokens that all of them have learned from."""
-        asleep = sum(state.num_tokens for name, state in self._states.items() if name != self._active)
-        return asleep + (0 if self._active is None else self.learner.num_tokens)
+        """Tokens that all learners together were trained on."""
+        inactive = sum(state.num_tokens for name, state in self._states.items() if name != self._active)
+        return inactive + (0 if self._active is None else self.learner.num_tokens)
 
     def _deactivate(self) -> None:
-        """Take the state out of the learner."""
+        """Store the state of the active learner."""
         if self._active is not None:
             self._states[self._active] = _state_of(self.learner)
             self._active = None
@@ -94,7 +97,7 @@ def _copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def save_state(folder: Path, learner: Learner, base: str) -> None:
-    """Write the state that is in the learner, as checkpoints have it: a model or an adapter, and the rest beside it."""
+    """Write a learner's state to a folder: the model or adapter in checkpoint format, the optimizer and counters."""
     tensors, numbers = learner.state()
     folder.mkdir(parents=True, exist_ok=True)
     learner.save(folder, base)
@@ -103,7 +106,7 @@ def save_state(folder: Path, learner: Learner, base: str) -> None:
 
 
 def load_state(folder: Path, learner: Learner) -> LearnerState:
-    """Read a state that `save_mind` wrote, for this learner."""
+    """Read a state that `save_state` wrote, for this learner's model."""
     device = next(learner.model.parameters()).device
     try:
         weights = load_file(folder / learner.weights_file, device=str(device))

@@ -1,4 +1,4 @@
-"""Many trials at once. Here, and only here, an error becomes data: a recorded `Failure`."""
+"""Play many trials concurrently. The only place where an exception becomes a recorded `Failure`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def play_trials(
 async def outcomes_of(
     plays: Iterable[tuple[Job, Callable[[], Awaitable[T]]]], concurrency: int
 ) -> AsyncIterator[T | Failure]:
-    """Play plays concurrently and yield what came of them in their order, a failure where one failed."""
+    """Run coroutines concurrently and yield their results in order, a `Failure` where one raised."""
     if concurrency < 1:
         raise ConfigError(f"concurrency = {concurrency}: at least one trial must be under way")
     waiting: deque[asyncio.Task[T | Failure]] = deque()
@@ -56,7 +56,7 @@ async def play_groups(
     concurrency: int = 1000,
     first_siblings: Sequence[int] = (),
 ) -> list[Group]:
-    """Play `size` siblings of each task, numbered from `first_siblings` of the task on; from 0 where that is empty."""
+    """Play `size` siblings of each task, numbered from the task's entry in `first_siblings`, by default from 0."""
     starts = zip(tasks, first_siblings or [0] * len(tasks), strict=True)
     jobs = [(task, start + sibling) for task, start in starts for sibling in range(size)]
     outcomes = [outcome async for outcome in play_trials(world, jobs, make_agent, concurrency=concurrency)]

@@ -1,4 +1,4 @@
-"""What a watcher sees while a run trains: a live table in a terminal, plain lines elsewhere."""
+"""Progress of a run on the console: a live table in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mage.evaluation.suite.report_tables import summary_table
 
 
 class PlainDisplay:
-    """One line a step, thinned out so that a log stays readable."""
+    """At most about forty lines for a run, one for a step."""
 
     def __init__(self, console: Console, steps: int) -> None:
         self._console = console
@@ -35,10 +35,10 @@ class PlainDisplay:
         for report in reports:
             scores = " ".join(f"{score.value:+.2f}" for score in report.agent.scores)
             control = report.control.scores[-1].value
-            self.say(f"judged on {report.split}: {scores} (no memory {control:+.2f}, {report.num_trials} trials)")
+            self.say(f"evaluated on {report.split}: {scores} (no memory {control:+.2f}, {report.num_trials} trials)")
 
     def close(self) -> None:
-        """Nothing to put away."""
+        """Do nothing."""
 
 
 class LiveDisplay:
@@ -66,7 +66,7 @@ class LiveDisplay:
         self._reports = reports
 
     def close(self) -> None:
-        """Give the terminal back."""
+        """Stop drawing."""
         self._live.stop()
 
 

@@ -1,4 +1,4 @@
-"""Where a league stands: its members and their results, who is well, and what exploit and explore did and why."""
+"""The recorder of a league run: members, results, alarms per learner, snapshots, exploit and explore."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ NASH_CONV = "nash_conv"
 
 
 class LeagueState(msgspec.Struct, frozen=True):
-    """Everything about a league but its weights; goes into checkpoints."""
+    """The state of a league without weights; stored in checkpoints."""
 
     step: int
     league: League
     watches: Mapping[str, AlarmState]
-    """How long figures of each learner have been bad."""
+    """The alarm state of each learner."""
     healthy: Mapping[str, str]
-    """The newest snapshot of each learner that was taken while all was well."""
+    """The newest snapshot of each learner, all of which are taken without an alarm condition."""
     rollbacks: Mapping[str, int]
-    """How often each learner went back since it last took a snapshot."""
+    """Rollbacks of each learner since its last snapshot."""
 
 
 def new_league(config: Config) -> League:
-    """A new league: the population as anchors, and learners that have learned nothing yet."""
+    """A new league: the population as anchors, and untrained learners."""
     specs = members_of(config)
     weights = config.population.weights or (1.0,) * len(specs)
     own = {key: float(value_of(config, key)) for key in config.league.explore}
@@ -61,7 +61,7 @@ def new_league(config: Config) -> League:
 
 
 class LeagueRecorder(RunRecorder):
-    """The state of a league's run, kept in its directory."""
+    """Keeps the state of a league run in its directory."""
 
     def __init__(
         self,
@@ -83,17 +83,17 @@ class LeagueRecorder(RunRecorder):
 
     @property
     def transcribed_learner(self) -> str:
-        """The learner whose trials are written down at this step, if any are: they take turns."""
+        """The learner whose trials are written at this step, if any are; learners take turns."""
         learners, every = self.league.learners, max(1, self._config.checkpoint.transcripts)
         return learners[self.step // every % len(learners)].id
 
     async def load_snapshots(self) -> None:
-        """Let the snapshots of a run that is resumed play again."""
+        """Publish the snapshots of a resumed run."""
         for member in self.league.snapshots:
             await self._policies.load_snapshot(member.id, self._folder_of(member.id), member.born)
 
     def record_matches(self, played: Sequence[PlayedMatch], odds: Mapping[str, ActionProbs]) -> None:
-        """Add results to the pay-off table; a game of two learners counts for both."""
+        """Add results to the pay-off table; a match of two learners counts for both."""
         results = [
             MatchScore(one.learner, opponent, one.score)
             for one in played
@@ -106,7 +106,7 @@ class LeagueRecorder(RunRecorder):
     def complete_league_step(
         self, stats: Stats, metrics: Mapping[str, Mapping[str, float]], played: Sequence[PlayedMatch]
     ) -> None:
-        """Write down a step that is done, by learner; whoever is unwell goes back, or stops the run."""
+        """Record a completed step with metrics by learner; alarms may roll a learner back or stop the run."""
         self.complete_step(
             stats, {**_aggregated(metrics), **self._by_learner(metrics, played)}, [p.group for p in played]
         )
@@ -117,7 +117,7 @@ class LeagueRecorder(RunRecorder):
             self._raise_learner_alarms(name, [*alarms, *forgotten])
 
     def _watch_anchors(self, name: str, watch: AlarmState) -> tuple[AlarmState, list[str]]:
-        """Look now and then at what a learner scores against the anchors: they do not change, so a fall is its own."""
+        """Check a learner's score against the anchors now and then; they never change, so a fall is the learner's."""
         cells = [self.league.payoffs.cell(name, member.id) for member in self.league.anchors]
         known = [cell for cell in cells if cell is not None and cell.count >= SETTLED]
         if not known or len(known) < len(cells) or self.step % self._config.alarms.patience:
@@ -125,7 +125,7 @@ class LeagueRecorder(RunRecorder):
         return watch_score(self._config.alarms, watch, "the anchors", fsum(cell.mean for cell in known) / len(known))
 
     async def update_members(self) -> None:
-        """Take snapshots, let go of those that are least needed, and let learners exploit and explore, when due."""
+        """Take snapshots, evict the least useful ones, and exploit and explore, when due."""
         config, changed = self._config.league, False
         for member in self.league.learners:
             if self._is_snapshot_due(member.id):
@@ -169,14 +169,14 @@ class LeagueRecorder(RunRecorder):
         self._policies.apply_settings(self.league)
 
     def _check_alarms(self, metrics: Mapping[str, float]) -> None:
-        """Figures of all learners together tell nobody's health."""
+        """Do nothing: metrics aggregated over learners raise no alarms."""
 
     def _raise_alarms(self, alarms: Sequence[str], action: AlarmAction, healthy: int | None) -> None:
-        """Of the leader's scores: there is no checkpoint to go back to, because the others are well."""
+        """Alarms of the leader's scores; no rollback, because the other learners may be healthy."""
         super()._raise_alarms(alarms, AlarmAction.PRINT if action is AlarmAction.ROLLBACK else action, None)
 
     def _raise_learner_alarms(self, name: str, alarms: Sequence[str]) -> None:
-        """Say and record the alarms of one learner, and act on them."""
+        """Print and record the alarms of one learner, and act on them."""
         action, healthy = self._config.alarms.action, self._state.healthy.get(name)
         for alarm in alarms:
             self._display.say(f"alarm at step {self.step}, {name}: {alarm}")
@@ -201,7 +201,7 @@ class LeagueRecorder(RunRecorder):
     def _by_learner(
         self, metrics: Mapping[str, Mapping[str, float]], played: Sequence[PlayedMatch]
     ) -> dict[str, float]:
-        """The figures that are told of each learner, and of the league."""
+        """Metrics of the league and of each learner."""
         league = self.league
         found = {
             "league/members": float(len(league.present)),
@@ -212,8 +212,8 @@ class LeagueRecorder(RunRecorder):
         anchors = {member.id for member in league.anchors}
         for name, own in metrics.items():
             found[f"{name}/rating"] = ratings[name]
-            met = [p.score for p in played if p.learner == name and anchors.issuperset(p.opponents)]
-            scores = [score for score in met if score is not None]
+            against_anchors = [p.score for p in played if p.learner == name and anchors.issuperset(p.opponents)]
+            scores = [score for score in against_anchors if score is not None]
             if scores:
                 found[f"{name}/anchors"] = sum(scores) / len(scores)
             for key, value in own.items():
@@ -248,7 +248,7 @@ class LeagueRecorder(RunRecorder):
             )
 
     def _save(self, *, is_scheduled: bool) -> None:
-        """Save with the leader in the body. Snapshots that left before are needed by no checkpoint from now on."""
+        """Save with the leader active, then delete snapshots that no checkpoint needs any more."""
         self._policies.shared_learner.activate(self.league.leader().id)
         super()._save(is_scheduled=is_scheduled)
         needed = {*(member.id for member in self.league.snapshots), *self._state.healthy.values()}
@@ -289,12 +289,12 @@ _LEARNER_METRICS = {
     "learner/entropy_bonus": "entropy_bonus",
     NASH_CONV: NASH_CONV,
 }
-"""Figures that are told of each learner, by the names that they have there."""
+"""Metrics that are logged for each learner, and their names there."""
 _SUMS = ("learner/tokens", "learner/trained_tokens", "play/tokens_sampled", "play/tokens_in_streams")
 
 
 def _aggregated(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """The figures of all learners in one: sums of what was done, else means over those that have them."""
+    """Metrics aggregated over learners: sums of counts, else means over the learners that have them."""
     keys = dict.fromkeys(key for own in metrics.values() for key in own if key != NASH_CONV)
     found: dict[str, float] = {}
     for key in keys:

@@ -1,13 +1,13 @@
-"""A sweep: several recipes with several seeds, one run after another in one process.
+"""Sweeps: several recipes with several seeds, one run after another in one process.
 
     runs/…-sweep-rps/
         sweep.json                 the plan: every run with its whole config
         rps-seed0/ rps-seed1/ …    ordinary runs
         ended.jsonl                how each run ended, a line when it did
-        summary.json summary.txt   what came of it, written anew after each run
+        summary.json summary.txt   results, rewritten after each run
 
-What is expensive to make (a model in memory, an engine and its captured graphs, compiled functions) is made once
-where runs agree on the model, the device and the numbers. On a CPU every run is, bit for bit, what it would be alone.
+The model, the engine with its captured graphs and compiled functions are shared by runs with the same model, device
+and dtype. On a CPU every run is bit-identical to one in a process of its own.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ ENDED, SUMMARY = "ended.jsonl", "summary.json"
 
 class _Outcome(NamedTuple):
     ended: RunEnd | None
-    """None where the run is to be gone on with."""
+    """None where a resumed sweep continues the run."""
     is_interrupted: bool
 
 
 def plan_sweep(recipes: Sequence[tuple[str, Config]], num_seeds: int, max_minutes: float | None) -> SweepPlan:
-    """Every recipe with `num_seeds` seeds from its own on; all are checked before the first begins."""
+    """A plan of every recipe with `num_seeds` consecutive seeds, from its own on; all configs are checked."""
     if not recipes or num_seeds < 1:
         raise ConfigError("a sweep needs at least one recipe and one seed")
     names = [label_of(recipe) for recipe, _ in recipes]
@@ -65,7 +65,7 @@ def plan_sweep(recipes: Sequence[tuple[str, Config]], num_seeds: int, max_minute
 
 
 def make_sweep(folder: Path, plan: SweepPlan) -> None:
-    """Write a plan to a directory that does not exist yet or is empty."""
+    """Write a plan to a new or empty directory."""
     refuse_used(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -75,10 +75,10 @@ def make_sweep(folder: Path, plan: SweepPlan) -> None:
 
 
 def run_sweep(folder: Path, console: Console) -> SweepSummary:
-    """Make the runs that are left, until they are done or somebody interrupts; what came of it is written down too.
+    """Run what is left of a sweep, until it is done or the user interrupts, and write the summary.
 
-    One that fails is recorded and the next begins. Interrupts are heard as in a run of its own: the first lets the
-    step finish and saves, the second raises `KeyboardInterrupt`. Either way a resumed sweep goes on there.
+    A run that fails is recorded, and the next one starts. The first interrupt finishes the step and saves, the second
+    raises `KeyboardInterrupt`; a resumed sweep continues there.
     """
     plan = read_plan(folder)
     with _locked(folder):
@@ -98,7 +98,7 @@ def run_sweep(folder: Path, console: Console) -> SweepSummary:
 
 
 def summarise(folder: Path) -> SweepSummary:
-    """A sweep as it stands."""
+    """The current summary of a sweep."""
     ended = _run_ends(folder)
     runs = tuple(_run_summary(folder / run.name, run, ended.get(run.name)) for run in read_plan(folder).runs)
     return SweepSummary(runs, by_recipe(runs))
@@ -122,7 +122,7 @@ def _run_summary(path: Path, planned: PlannedRun, ended: RunEnd | None) -> Sweep
 def _run_or_record_failure(
     path: Path, planned: PlannedRun, max_minutes: float | None, model_cache: ModelCache, console: Console
 ) -> _Outcome:
-    """Make one run or go on with it. A run that fails must not cost the others; a config that cannot be used may."""
+    """Start or resume one run; an error other than a ConfigError is recorded, so that the sweep goes on."""
     try:
         return _run(path, planned, max_minutes, model_cache, console)
     except ConfigError:
@@ -151,18 +151,18 @@ def _run(
 
 
 def _parts(path: Path, planned: PlannedRun, model_cache: ModelCache) -> tuple[Config, Parts]:
-    """The config and parts of a run that has begun, or of one that begins now."""
+    """The config and parts of a run, which is created where it does not exist."""
     if (path / RUN).exists():
         config = config_of(path)
         return config, build_parts(config, model_cache)
-    if path.exists():  # a kill came while it was made
+    if path.exists():  # killed while it was created
         shutil.rmtree(path)
     config = validated(planned.config, planned.name)
     return config, create_run(config, path, planned.name, model_cache)[1]
 
 
 def _evaluate_stopped(path: Path, config: Config, parts: Parts) -> int:
-    """Judge the newest weights of a run that stopped early as one that is done would be; return their step."""
+    """Run the final evaluation on the newest weights of a run that stopped early; return their step."""
     step = load_checkpoint(checkpoints(path / "checkpoints")[-1], parts.learner).step
     reports = run_sync(evaluate(config, parts, step, config.evaluation.final_trials))
     (path / "evaluations").mkdir(exist_ok=True)
@@ -172,7 +172,7 @@ def _evaluate_stopped(path: Path, config: Config, parts: Parts) -> int:
 
 
 def _run_ends(folder: Path) -> dict[str, RunEnd]:
-    """How each run ended last."""
+    """The last recorded end of each run."""
     found = (msgspec.convert(line, RunEnd) for line in read_lines(folder / ENDED))
     return {ended.name: ended for ended in found}
 
@@ -185,7 +185,7 @@ def _append_end(folder: Path, ended: RunEnd) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """One process at a time works on a sweep."""
+    """Lock a sweep for this process."""
     with (folder / SWEEP).open("rb") as file:
         if not try_lock(file):
             raise RecordError(f"{folder} is being written by another process")

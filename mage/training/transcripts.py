@@ -1,4 +1,4 @@
-"""The trials that a training run keeps, each with its credit; the learner says how sure it was before it learns."""
+"""Write trials of a training run, each with its credit and the learner's token log-probabilities and entropies."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from mage.training.parts import LEARNER, Parts, opponent_name, return_spec_of
 from mage.types import Call, Failure, Group, Sample, Trial
 
 NUM_SIBLINGS = 2
-"""Trials of a group that are kept: enough to see what one did and the other did not."""
+"""Trials of a group that are written: enough to compare two siblings."""
 
 StatsByPosition = Mapping[int, tuple[float, float]]
 """The log-probability and the entropy of tokens, by their positions in a stream."""
 
 
 class Transcripts:
-    """Writes trials and their credit. It holds the lock of the run."""
+    """Writes trials and their credit, and holds the lock of the run."""
 
     def __init__(self, folder: Path, parts: Parts) -> None:
         self._folder = folder
@@ -32,7 +32,7 @@ class Transcripts:
         self._credit = JsonLines(folder / CREDIT)
 
     def cut_back(self, num_trials: int, num_credits: int) -> None:
-        """Keep the first lines alone; what follows is set aside."""
+        """Keep the first lines of both logs; the rest is moved aside."""
         self._trials.cut_back(num_trials)
         self._credit.close()
         truncate_lines(self._folder / CREDIT, num_credits, "superseded")
@@ -48,14 +48,14 @@ class Transcripts:
         is_trained: bool,
         is_tutored: bool,
     ) -> None:
-        """Keep the first siblings of a group, while the learner still is what it was when they played."""
+        """Write the first siblings of a group; call before the update, with the weights that played."""
         trials, steps = group.trials[:NUM_SIBLINGS], credited.trials[:NUM_SIBLINGS]
         found = [trained_advantages(s, a, is_tutored=is_tutored) for s, a in zip(steps, advantages, strict=False)]
         for trial, turns in zip(trials, turn_credits(self._parts.learner, trials, steps, found), strict=True):
             self._credit.append(Credit(self._trials.append(trial), step, is_trained, turns))
 
     def write_uncredited(self, step: int, outcome: Trial | Failure) -> None:
-        """Keep a trial that nobody learns from: its turns have returns and no advantage. A failure has neither."""
+        """Write a trial that is not trained on, with returns and without advantages, or a failure, without either."""
         if isinstance(outcome, Failure):
             self._trials.append(outcome)
             return
@@ -65,7 +65,7 @@ class Transcripts:
         self._credit.append(Credit(self._trials.append(outcome), step, False, turns))
 
     def close(self) -> None:
-        """Force everything to the disk."""
+        """Close both logs and force them to the disk."""
         self._trials.close()
         self._credit.close()
 
@@ -76,7 +76,7 @@ def turn_credits(
     steps: Sequence[Sequence[Step]],
     advantages: Sequence[Sequence[float | None]],
 ) -> list[tuple[TurnCredit, ...]]:
-    """The credit of each turn of each trial, with what the learner's weights as they are now say of its tokens."""
+    """The credit of each turn of each trial, with token log-probabilities and entropies under the current weights."""
     asked = [_every_decision(trial) for trial in trials]
     answers = iter(learner.evaluate_tokens([sample for samples in asked for sample in samples.values()]))
     found: list[tuple[TurnCredit, ...]] = []
@@ -91,7 +91,7 @@ def turn_credits(
 
 
 def _every_decision(trial: Trial) -> dict[int, Sample]:
-    """All tokens that the agent decided, trained or not, by stream."""
+    """All tokens that the agent chose, trained or not, by stream."""
     turns = agent_turns(trial)
     return samples_by_stream(trial, turns, [0.0] * len(turns), [0.0] * len(turns))
 
