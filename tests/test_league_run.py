@@ -269,7 +269,7 @@ def test_adapters_of_one_base_are_a_league_too(mage: Mage, recipe: Path, tmp_pat
 @pytest.mark.parametrize(
     ("override", "complaint"),
     [
-        ("batch.groups=13", "must be shared out among 3 learners"),
+        ("batch.groups=13", "must be a multiple of league.learners = 3"),
         ("batch.dead=resample", "a league replaces no groups"),
         ("batch.replay=0.5", "a league meets no task again"),
         ("league.sampler=fair", "unknown sampler 'fair'"),

@@ -170,7 +170,7 @@ class RunRecorder:
     def save_if_due(self) -> None:
         """Save on schedule, and before stopping for any reason."""
         if self._is_out_of_time and not self.is_stopped and not self.is_finished:
-            self.stop(f"stopped after {time.perf_counter() - self._started:.0f} seconds, as told")
+            self.stop(f"stopped after {time.perf_counter() - self._started:.0f} seconds: the time limit")
         is_scheduled = self.step % self._config.checkpoint.every == 0 or self.is_finished
         if is_scheduled or self.is_stopped:
             self._save(is_scheduled=is_scheduled)
