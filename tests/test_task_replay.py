@@ -175,7 +175,10 @@ def test_a_resumed_run_meets_the_same_tasks_again(mage: Mage, tmp_path: Path) ->
     [
         (("batch.replay=1.0",), "batch.replay"),
         (("batch.replay=-0.1",), "batch.replay"),
-        (("batch.replay=0.5", "credit.estimator=cloning"), "a teacher's scores do not show which tasks the agent fails"),
+        (
+            ("batch.replay=0.5", "credit.estimator=cloning"),
+            "a teacher's scores do not show which tasks the agent fails",
+        ),
     ],
 )
 def test_shares_that_make_no_sense_are_refused(given: tuple[str, ...], says: str) -> None:

@@ -24,7 +24,9 @@ class LearnerSettings:
     def __post_init__(self) -> None:
         """Refuse settings that cannot train, or that contradict each other."""
         if self.temperature == 0.0:
-            raise ConfigError("agent.temperature = 0: a deterministic policy has no gradient; train at a temperature above 0")
+            raise ConfigError(
+                "agent.temperature = 0: a deterministic policy has no gradient; train at a temperature above 0"
+            )
         config = self.config
         if config.entropy_floor > 0.0 and not (config.entropy_start > 0.0 and config.entropy_end > 0.0):
             raise ConfigError(

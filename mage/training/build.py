@@ -40,7 +40,9 @@ def check(config: Config) -> None:
             for member in members:
                 check_opponent(member, game, other)
     if config.batch.replay and config.credit.estimator == "cloning":
-        raise ConfigError(f"batch.replay = {config.batch.replay}: a teacher's scores do not show which tasks the agent fails")
+        raise ConfigError(
+            f"batch.replay = {config.batch.replay}: a teacher's scores do not show which tasks the agent fails"
+        )
     if not config.trial.seats:
         raise ConfigError("trial.seats = []: name at least one seat")
     check_agent(config.agent)

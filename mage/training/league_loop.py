@@ -72,7 +72,9 @@ def check_league(config: Config) -> None:
         return
     sampler_of(config)
     if config.batch.groups % league.learners:
-        raise ConfigError(f"batch.groups = {config.batch.groups}: must be a multiple of league.learners = {league.learners}")
+        raise ConfigError(
+            f"batch.groups = {config.batch.groups}: must be a multiple of league.learners = {league.learners}"
+        )
     if config.batch.dead is DeadGroups.RESAMPLE:
         raise ConfigError("batch.dead = resample: a league does not resample groups; set it to drop or keep")
     if config.batch.replay:
