@@ -16,8 +16,8 @@ import msgspec
 
 from mage.config.load import load_config
 from mage.protocols import AgentFactory
-from mage.training.build import language_agent_factory, settings
-from mage.training.model_cache import served
+from mage.training.build import agent_settings, language_agent_factory
+from mage.training.model_cache import model_and_inference_engine
 from mage.types import Reply, Task
 from mage.worlds.openspiel.game import load_game
 from mage.worlds.openspiel.world import OpenSpielWorld
@@ -50,7 +50,7 @@ def main() -> None:
     args = parser.parse_args()
     for recipe in args.recipes:
         config = load_config(recipe, (f"device={args.device}",))
-        loaded, engine = served(config)
+        loaded, engine = model_and_inference_engine(config)
         opponents = ("uniform",) * (load_game(config.world).num_seats - 1)
         seats = config.trial.seats
         tasks = [
@@ -60,7 +60,7 @@ def main() -> None:
         for prefill in (config.agent.prefill, ""):
             for temperature in args.temperature:
                 how = msgspec.structs.replace(
-                    settings(config.agent), retries=0, prefill=prefill, temperature=temperature
+                    agent_settings(config.agent), retries=0, prefill=prefill, temperature=temperature
                 )
                 replies = asyncio.run(
                     first_answers(tasks, language_agent_factory(WORLD, engine, loaded.chat_format, how))

@@ -26,7 +26,7 @@ from mage.evaluation.suite.report import machine_name, versions_now
 from mage.files import JsonLines
 from mage.rollout.trial import play_trial
 from mage.runs.store import RunWriter
-from mage.training.build import scripted_table
+from mage.training.build import scripted_world_and_agent
 from mage.types import Task
 
 NUM_TRIALS = 10_000
@@ -36,7 +36,7 @@ REPEATS = 20
 
 def make_runs(root: Path, num_trials: int, num_steps: int = NUM_STEPS) -> None:
     """A run of many trials, each of its own seed, and a train run with all figures of every step."""
-    world, make_agent = scripted_table(Config())
+    world, make_agent = scripted_world_and_agent(Config())
     task = Task("rps(rounds=3)", ("copy",), 0, 1, 3, replay_deal=False, early_stop=False, max_turns=1000)
     trial = asyncio.run(play_trial(world, task, 0, make_agent))
     config = Config(trials=num_trials).model_dump(mode="json")

@@ -1,4 +1,4 @@
-"""Waiting for a coroutine from code that does not wait, also inside a loop that runs already, as in a notebook."""
+"""Run a coroutine from synchronous code, also where an event loop is running already, as in a notebook."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_YOUNG = 200_000
-"""Objects that are made before the collector looks for cycles. Trials make many and hardly a cycle: at Python's own
-figure much of a rollout's time goes into looking."""
+_GC_THRESHOLD = 200_000
+"""Allocations between collections of cycles. Trials allocate many objects and hardly a cycle: with Python's default
+much of a rollout's time goes into collections."""
 
 
 def run_sync(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end and return what it returns."""
-    with _few_collections():
+    with _fewer_collections():
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -29,14 +29,14 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _keep(work: Coroutine[Any, Any, T], found: list[T]) -> None:
-    """What a task returns is written out when `asyncio.run` puts the interrupt handler back: a rollout in words."""
+    """Put the result into a list: `asyncio.run` would compute the repr of a task's result, here of a whole rollout."""
     found.append(await work)
 
 
 @contextmanager
-def _few_collections() -> Iterator[None]:
+def _fewer_collections() -> Iterator[None]:
     before = gc.get_threshold()
-    gc.set_threshold(max(_YOUNG, before[0]) if before[0] else 0, *before[1:])
+    gc.set_threshold(max(_GC_THRESHOLD, before[0]) if before[0] else 0, *before[1:])
     try:
         yield
     finally:
@@ -44,10 +44,10 @@ def _few_collections() -> Iterator[None]:
 
 
 def _in_a_thread(work: Coroutine[Any, Any, T]) -> T:
-    """A loop cannot run inside another, so this one has a thread of its own; an interrupt here cancels it."""
+    """Run in an event loop of its own, in a new thread; an interrupt of the caller cancels the coroutine."""
     loop = asyncio.new_event_loop()
     task = loop.create_task(work)
-    done = Event()  # an interrupted Thread.join believes that the thread has ended
+    done = Event()  # an interrupted Thread.join takes the thread for ended
 
     def run() -> None:
         try:

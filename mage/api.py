@@ -66,9 +66,9 @@ class Run:
 
         `overrides` change some settings from here on: more steps, the learning rate, how it is judged and watched.
         """
-        from mage.training.run import go
+        from mage.training.run import train_run
 
-        go(self.path, plain_console(quiet=quiet), max_minutes, values=overrides)
+        train_run(self.path, plain_console(quiet=quiet), max_minutes, values=overrides)
         return open_run(self.path)
 
 
@@ -163,10 +163,10 @@ def train(
     """Start a run and train until it is done, time is up or somebody interrupts."""
     config = config_with(recipe, overrides)
     require("train", "training needs")
-    from mage.training.run import begin, go
+    from mage.training.run import create_run, train_run
 
-    path, parts = begin(config, None if folder is None else Path(folder), label_of(recipe))
-    go(path, plain_console(quiet=quiet), max_minutes, parts=parts)
+    path, parts = create_run(config, None if folder is None else Path(folder), label_of(recipe))
+    train_run(path, plain_console(quiet=quiet), max_minutes, parts=parts)
     return open_run(path)
 
 

@@ -1,9 +1,9 @@
-"""Every error this package raises on purpose.
+"""The errors that this package raises on purpose.
 
 MageError
 ├── ConfigError     a recipe, an override, a spec string or a command line that cannot be used
 ├── RecordError     a run directory that is missing, broken or of another schema version
-├── PlayError       a game, player or agent that broke its contract while playing
+├── PlayError       a world, player or agent that broke its contract while playing
 └── EngineError     a model call that could not be answered
 
 Messages are one line, name the value that was wrong and say what is allowed. The command line prints them
@@ -31,7 +31,7 @@ class RecordError(MageError):
 
 
 class PlayError(MageError):
-    """A game, player or agent broke its contract."""
+    """A world, player or agent broke its contract."""
 
 
 class EngineError(MageError):

@@ -1,4 +1,4 @@
-"""Extras: packages that only a part of the work needs; where one is missing, one line says what to install."""
+"""Optional dependencies: which extra has which packages, and the error where one is not installed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ EXTRAS = {
     "plot": ("matplotlib",),
     "remote": ("httpx",),
 }
-"""By extra, the packages by which it is known to be there."""
+"""By extra, the packages that must be there for it to count as installed."""
 
 
 def require(extra: str, needed: str, otherwise: str = "") -> None:
-    """Fail where an extra is not installed; `needed` begins the message, as in "training needs"."""
+    """Raise a ConfigError where an extra is not installed; `needed` begins the message, as in "training needs"."""
     if any(find_spec(package) is None for package in EXTRAS[extra]):
         raise ConfigError(f"{needed} the extra {extra}: pip install 'mage-rl[{extra}]'{otherwise}")

@@ -1,4 +1,4 @@
-"""Files that survive a kill: atomic replacement, and JSON lines that can be cut back to a known length."""
+"""Files that stay valid when the process is killed: atomic replacement, locks, and JSON lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PAUSES_S = (0.01, 0.05, 0.2)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file: after a kill it holds the old content or the new, never a part."""
+    """Replace a file: after a kill it holds the old content or the new, never a part of it."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}.part")
     with scratch.open("wb") as file:
         file.write(content)
@@ -28,11 +28,10 @@ def write_atomically(path: Path, content: bytes) -> None:
     scratch.replace(path)
 
 
-def take(file: IO[bytes] | FileIO) -> bool:
-    """Lock a file for this process; False where another one holds it.
+def try_lock(file: IO[bytes] | FileIO) -> bool:
+    """Lock a file for this process; False where another process holds the lock.
 
-    Somebody who looks whether it is locked holds it for less than a moment, so it is tried a few times. A file system
-    without locks lets everybody have it.
+    Tried a few times, because `is_file_locked` holds the lock for a moment. On a file system without locks it is True.
     """
     for pause_s in (*_PAUSES_S, None):
         try:
@@ -47,8 +46,8 @@ def take(file: IO[bytes] | FileIO) -> bool:
     return False
 
 
-def is_taken(path: Path) -> bool:
-    """Whether a process holds the lock of a file; the look itself takes it for less than a moment."""
+def is_file_locked(path: Path) -> bool:
+    """Whether a process holds the lock of a file. The test itself takes the lock for a moment."""
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -76,7 +75,7 @@ class JsonLines:
 
 
 def read_lines(path: Path) -> Iterator[Any]:
-    """The values of a JSON lines file; a last line without its end was being written and is left out."""
+    """The values of a JSON lines file; an incomplete last line is left out."""
     if not path.exists():
         return
     with path.open("rb") as file:
@@ -93,12 +92,12 @@ def count_lines(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def cut_lines(path: Path, keep: int, aside: str) -> None:
-    """Keep the first `keep` lines; what follows goes to a file whose name ends in `aside`, so nothing is lost."""
+def truncate_lines(path: Path, keep: int, suffix: str) -> None:
+    """Keep the first `keep` lines; the rest is appended to a file whose name ends in `suffix`."""
     if not path.exists():
         return
     lines = path.read_bytes().splitlines(keepends=True)
     if len(lines) > keep:
-        with path.with_name(f"{path.name}.{aside}").open("ab") as file:
+        with path.with_name(f"{path.name}.{suffix}").open("ab") as file:
             file.writelines(lines[keep:])
         write_atomically(path, b"".join(lines[:keep]))

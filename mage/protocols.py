@@ -1,6 +1,6 @@
-"""The seams of the system. Anything that keeps one of these contracts can be swapped in.
+"""The protocols between the parts: worlds, players, agents, engines and chat formats.
 
-`mage.checks` has a check for each that any implementation must pass.
+Any implementation of one can be used in its place; `mage.checks` has a check for each that it must pass.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mage.types import AgentInfo, Completion, Observation, Reply, Result, Task
 
 
 class Env(Protocol):
-    """One episode of a game, played once and thrown away."""
+    """One episode of a world. An instance is played once."""
 
     def to_move(self) -> int | None:
         """The seat that must act, or None when the episode is over."""
@@ -30,13 +30,13 @@ class Env(Protocol):
 
 
 class Player(Protocol):
-    """Anyone who can sit at the table: scripts, search, solvers, agents, people."""
+    """A decision maker for one seat: a script, search, a solver, an agent or a person."""
 
     async def act(self, observation: Observation) -> Reply: ...
 
 
 class Agent(Player, Protocol):
-    """A player with memory. It lives as long as one trial."""
+    """A player with memory, made for one trial."""
 
     @property
     def info(self) -> AgentInfo: ...
@@ -54,14 +54,14 @@ class World(Protocol):
     def new_env(self, task: Task, episode: int) -> Env: ...
 
     def rules(self, task: Task) -> str:
-        """The game explained to the task's seat."""
+        """The rules of the world, explained to the task's seat."""
 
     def opponents(self, task: Task) -> Mapping[int, Player]:
-        """Fresh players for every seat but the task's; they live as long as the trial."""
+        """New players for every seat but the task's, for one trial."""
 
 
 class AgentFactory(Protocol):
-    """Brings a fresh agent to the table for one trial."""
+    """Makes a new agent for one trial."""
 
     def __call__(self, task: Task, sibling: int) -> Agent: ...
 
@@ -72,11 +72,11 @@ class Sampling(msgspec.Struct, frozen=True, gc=False):
     temperature: float
     max_tokens: int
     seed: int
-    """The call's own stream: one uniform per token, so arrival order never changes a draw."""
+    """The call's own random stream: one uniform per token, so the order of requests never changes a draw."""
 
 
 class Engine(Protocol):
-    """A language model: tokens in, tokens out. Stateless to its callers."""
+    """A language model: tokens in, tokens out, without state that callers can see."""
 
     async def complete(
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
@@ -86,7 +86,7 @@ class Engine(Protocol):
 
 @runtime_checkable
 class ScoringEngine(Engine, Protocol):
-    """An engine that can be asked how likely each answer is."""
+    """An engine that also returns the log-probability of given answers."""
 
     async def action_logprobs(
         self, prompt: Sequence[int], choices: Sequence[Sequence[int]], temperature: float = 1.0
@@ -95,7 +95,7 @@ class ScoringEngine(Engine, Protocol):
 
 
 class ChatFormat(Protocol):
-    """Chat to tokens in pieces that are encoded once and only ever appended."""
+    """Encodes chat messages one at a time, so that a stream of tokens only grows and nothing is encoded twice."""
 
     @property
     def end(self) -> int:
@@ -103,7 +103,7 @@ class ChatFormat(Protocol):
 
     @property
     def close(self) -> tuple[int, ...]:
-        """Glue between the end of an answer and the next user message."""
+        """The ids between the end of an answer and the next user message."""
 
     def opening(self, system: str) -> tuple[int, ...]:
         """The start of a stream."""
@@ -115,7 +115,7 @@ class ChatFormat(Protocol):
         """The ids of one constrained answer, `end` included."""
 
     def answer(self, text: str) -> tuple[int, ...]:
-        """The ids of an answer that nobody sampled, `end` included: context, which need not read back exactly."""
+        """The ids of an answer that was not sampled, `end` included: context only, so it need not decode exactly."""
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of an answer, without its `end`."""

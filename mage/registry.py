@@ -1,9 +1,8 @@
-"""Names that other packages and scripts may add to: games, players and estimators.
+"""Tables of names that scripts and installed packages can extend: worlds, players and estimators.
 
-A table of our own names comes first. A script adds to it with `add`; an installed package adds by an entry point of
-the table's group, which is imported only when its name is used. So a package that is broken is an error for whoever
-asks for it, and for nobody else. A name stands for one thing as long as the process lives: what was made by a name
-is kept in many places.
+A script extends a table with `add`; a package by an entry point of the table's group, which is imported only when its
+name is used, so a broken package is an error only there. A name keeps its meaning as long as the process runs, because
+objects made by name are cached.
 """
 
 from __future__ import annotations
@@ -18,25 +17,25 @@ from mage.spec import Spec, parse_spec
 
 T = TypeVar("T")
 
-BROKEN = (
+_IMPORT_ERRORS = (
     *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError),
     *(OSError, RuntimeError, SyntaxError, TypeError, ValueError),
 )
-"""What importing somebody else's module may raise."""
+"""What importing a plugin's module may raise."""
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """A table of names that can grow, and reads like any other mapping."""
+    """A mapping of names that plugins can extend."""
 
     def __init__(
-        self, kind: str, ours: Mapping[str, T], accept: Callable[[object], T], taken: Callable[[str], bool]
+        self, kind: str, builtin: Mapping[str, T], accept: Callable[[object], T], is_reserved: Callable[[str], bool]
     ) -> None:
         self._kind = kind
-        self._ours = ours
+        self._builtin = builtin
         self._accept = accept
-        """Turns what a plugin gives into an entry, or raises TypeError that says what is wanted."""
-        self._taken = taken
-        """Whether a name means something already that is not in the table."""
+        """Turns a plugin's object into an entry, or raises a TypeError that says what is expected."""
+        self._is_reserved = is_reserved
+        """Whether a name has a meaning already without being in the table."""
         self._added: dict[str, T] = {}
 
     @property
@@ -45,13 +44,15 @@ class Registry(Mapping[str, T], Generic[T]):
         return f"mage.{self._kind}s"
 
     def add(self, name: str, given: object) -> None:
-        """Let a name stand for something in this process."""
+        """Register an object under a name, for this process."""
         if _spec_name(name) != name:
             raise ConfigError(f"{name!r} cannot be the name of a {self._kind}; take one without spaces and brackets")
-        if self._is_ours(name):
+        if self._is_builtin(name):
             raise ConfigError(f"the {self._kind} {name!r} comes with mage; register yours under another name")
-        if name in self._foreign:
-            raise ConfigError(f"the {self._kind} {name!r} comes with {_origin(self._foreign[name])}; take another name")
+        if name in self._entry_points:
+            raise ConfigError(
+                f"the {self._kind} {name!r} comes with {_origin(self._entry_points[name])}; take another name"
+            )
         try:
             entry = self._accept(given)
         except TypeError as error:
@@ -60,8 +61,8 @@ class Registry(Mapping[str, T], Generic[T]):
             raise ConfigError(f"the {self._kind} {name!r} is registered already; take another name")
 
     def loaded(self, name: str) -> T | None:
-        """What a name stands for, if that is known without importing anything."""
-        return self._ours[name] if name in self._ours else self._added.get(name)
+        """The entry of a name, or None where that is unknown without importing a plugin."""
+        return self._builtin[name] if name in self._builtin else self._added.get(name)
 
     def trouble(self, name: str) -> str | None:
         """Why a name cannot be used, or None."""
@@ -73,8 +74,8 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def __getitem__(self, name: str) -> T:
         entry = self.loaded(name)
-        point = self._foreign.get(name)
-        if point is not None and (self._is_ours(name) or name in self._doubled):
+        point = self._entry_points.get(name)
+        if point is not None and (self._is_builtin(name) or name in self._conflicting):
             raise ConfigError(
                 f"the {self._kind} {name!r} of {_origin(point)} has a name that is taken; rename or remove it"
             )
@@ -85,21 +86,21 @@ class Registry(Mapping[str, T], Generic[T]):
         return self._added.setdefault(name, self._load(point))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted({*self._ours, *self._added, *self._foreign}))
+        return iter(sorted({*self._builtin, *self._added, *self._entry_points}))
 
     def __len__(self) -> int:
         return len(set(self))
 
     def __contains__(self, name: object) -> bool:
-        return name in self._ours or name in self._added or name in self._foreign
+        return name in self._builtin or name in self._added or name in self._entry_points
 
-    def _is_ours(self, name: str) -> bool:
-        return name in self._ours or self._taken(name)
+    def _is_builtin(self, name: str) -> bool:
+        return name in self._builtin or self._is_reserved(name)
 
     def _load(self, point: EntryPoint) -> T:
         try:
             return self._accept(point.load())
-        except BROKEN as error:
+        except _IMPORT_ERRORS as error:
             why = " ".join(f"{type(error).__name__}: {error}".split())
             raise ConfigError(
                 f"the {self._kind} {point.name!r} of {_origin(point)} cannot be loaded from {point.value}: {why}"
@@ -110,17 +111,17 @@ class Registry(Mapping[str, T], Generic[T]):
         return tuple(entry_points(group=self.group))
 
     @cached_property
-    def _foreign(self) -> Mapping[str, EntryPoint]:
+    def _entry_points(self) -> Mapping[str, EntryPoint]:
         return {point.name: point for point in self._points}
 
     @cached_property
-    def _doubled(self) -> frozenset[str]:
-        """Names that several packages give to different things."""
-        return frozenset(p.name for p in self._points if self._foreign[p.name].value != p.value)
+    def _conflicting(self) -> frozenset[str]:
+        """Names that several packages define differently."""
+        return frozenset(p.name for p in self._points if self._entry_points[p.name].value != p.value)
 
 
 def _spec_name(text: str) -> str | None:
-    """The name in a spec that is a name alone."""
+    """The name, where the text is a spec without parameters; else None."""
     try:
         spec = parse_spec(text)
     except ConfigError:

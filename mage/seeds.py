@@ -1,6 +1,6 @@
-"""Named randomness: every draw is a function of a seed and a path, never of what was drawn before.
+"""Random numbers by name: every draw is a function of a seed and a path, never of earlier draws.
 
-Nothing here is global. Adding a draw somewhere does not shift draws elsewhere, and the same path gives the
+There is no global state. Adding a draw in one place does not change draws in another, and a path gives the
 same value in any order, on any worker.
 """
 
@@ -35,12 +35,12 @@ def derive(seed: int, *path: str | int) -> int:
 
 
 def stream(seed: int, *path: str | int) -> random.Random:
-    """A generator of its own for everything drawn under `path`."""
+    """A random generator of its own for the stream called `path`."""
     return random.Random(derive(seed, *path))
 
 
 def uniform(seed: int, *path: str | int) -> float:
-    """One number in [0, 1): the cheap way to draw once from a stream that is used only once."""
+    """One number in [0, 1): cheaper than `stream` where only one number is drawn."""
     return (derive(seed, *path) >> 11) * 2.0**-53
 
 

@@ -1,4 +1,4 @@
-"""Spec strings: how games and opponents are named, with their parameters.
+"""Spec strings: names of worlds and opponents, with their parameters.
 
     kuhn_poker                       a name
     mcts:100                         a name and one value, short for mcts(100)
@@ -82,7 +82,7 @@ def make_spec(name: str, /, *args: Value, **kwargs: Value) -> Spec:
 
 
 def call_with(kind: str, spec: Spec, function: Callable[..., Any], *context: Any) -> Any:
-    """Call `function(*context, ...)` with the spec's values, or say which parameters exist."""
+    """Call `function(*context, ...)` with the spec's values; where they do not fit, a ConfigError lists what does."""
     known = _parameters_of(function)[len(context) :]
     names = [p.name for p in known if p.kind is not Parameter.VAR_POSITIONAL]
     takes_any = any(p.kind is Parameter.VAR_POSITIONAL for p in known)
@@ -96,8 +96,8 @@ def call_with(kind: str, spec: Spec, function: Callable[..., Any], *context: Any
     given = {p.name for p in positional[: len(spec.args)]} | {name for name, _ in spec.kwargs}
     missing = [p.name for p in known if p.default is Parameter.empty and p.name in names and p.name not in given]
     if missing or (doubled := [n for n, _ in spec.kwargs if n in {p.name for p in positional[: len(spec.args)]}]):
-        trouble = f"missing {missing[0]!r}" if missing else f"two values for {doubled[0]!r}"
-        raise ConfigError(f"{trouble} in {str(spec)!r}; {allowed}")
+        problem = f"missing {missing[0]!r}" if missing else f"two values for {doubled[0]!r}"
+        raise ConfigError(f"{problem} in {str(spec)!r}; {allowed}")
     return function(*context, *spec.args, **spec.named)
 
 

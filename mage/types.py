@@ -1,8 +1,8 @@
-"""The nouns: what is played, what is written down, what is learned from.
+"""The data types: tasks, observations, turns, episodes, trials, groups, samples, and the enums of the config.
 
 All are frozen and complete when built. They hold plain values only (no tensors, no arrays), so a transcript
-is these types as JSON and reads back equal. `CONTRIBUTING.md` has the glossary. None can refer back to whoever
-holds it, so the garbage collector need not look at them: a rollout makes a hundred thousand.
+is these types as JSON and reads back equal. `CONTRIBUTING.md` has the glossary. They cannot form reference cycles, so
+they are not tracked by the garbage collector (`gc=False`): a rollout makes a hundred thousand.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Phase(StrEnum):
 
 
 class Ending(StrEnum):
-    """How an episode came to its end."""
+    """How an episode ended."""
 
     FINISHED = "finished"
     FORFEITED = "forfeited"
@@ -49,14 +49,14 @@ class ReplyMode(StrEnum):
 
 
 class Thoughts(StrEnum):
-    """What becomes of thoughts, between think tags, once an answer is given: they stay, or leave the history."""
+    """Whether thoughts (text between think tags) stay in the history after the answer, or are removed from it."""
 
     KEEP = "keep"
     STRIP = "strip"
 
 
 class Weight(StrEnum):
-    """What counts equally in the loss. A move is one token and a reflection sixty, so the default is the turn."""
+    """What has equal weight in the loss. A move is one token and a reflection about sixty: the default is the turn."""
 
     TURN = "turn"
     TOKEN = "token"
@@ -64,7 +64,7 @@ class Weight(StrEnum):
 
 
 class Divergence(StrEnum):
-    """How far the policy is from its reference, estimated from the sampled token alone."""
+    """Estimators of KL(policy || reference) from the sampled token alone."""
 
     NONE = "none"
     K1 = "k1"
@@ -73,19 +73,18 @@ class Divergence(StrEnum):
 
 
 class DeadGroups(StrEnum):
-    """What a step does with groups whose siblings all scored alike, so that nothing in them is credited.
-
-    They are left out; or they stay, without advantages but with the entropy bonus; or they are left out and new tasks,
-    as many, are played in their place, once a step.
-    """
+    """What a step does with groups whose siblings all scored alike, so that all advantages are zero."""
 
     DROP = "drop"
+    """Leave them out of the batch."""
     KEEP = "keep"
+    """Train on them: the advantages are zero, the entropy bonus and the divergence penalty still apply."""
     RESAMPLE = "resample"
+    """Leave them out and play as many new tasks instead, once a step."""
 
 
 class AlarmAction(StrEnum):
-    """What a run does when an alarm sounds."""
+    """What a run does when an alarm is raised."""
 
     PRINT = "print"
     STOP = "stop"
@@ -103,7 +102,7 @@ class Objective(StrEnum):
 
 
 class Device(StrEnum):
-    """Where models run."""
+    """The device that models run on."""
 
     CPU = "cpu"
     CUDA = "cuda"
@@ -112,7 +111,7 @@ class Device(StrEnum):
 
 
 class Dtype(StrEnum):
-    """The numbers that models compute with."""
+    """The number format that models compute in."""
 
     AUTO = "auto"
     """bfloat16 on CUDA, float32 on a CPU."""
@@ -121,7 +120,7 @@ class Dtype(StrEnum):
 
 
 class Observation(msgspec.Struct, frozen=True, gc=False):
-    """What one seat may know when it must act, and nothing else."""
+    """What one seat may know when it must act."""
 
     seat: int
     episode: int
@@ -130,9 +129,9 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
     """How many decisions this seat has made in this episode."""
     text: str
     actions: tuple[str, ...]
-    """Legal actions as this game words them; empty where the answer is free text."""
+    """Legal actions in the world's words; empty where the answer is free text."""
     ids: tuple[int, ...]
-    """The game's own numbers for `actions`, aligned; the same whatever the wording."""
+    """The world's own numbers for `actions`, aligned; they do not depend on the wording."""
     key: str
     """Equal for equal decision problems of one episode."""
     facts: Mapping[str, Fact]
@@ -170,7 +169,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
     action: str | None
     text: str
-    """All that was said, for people; empty for scripted players."""
+    """The whole reply, for people to read; empty for scripted players."""
     calls: tuple[Call, ...]
 
 
@@ -187,7 +186,7 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
 
 
 class Result(msgspec.Struct, frozen=True, gc=False):
-    """How a game ended, for every seat."""
+    """How an episode ended, for every seat."""
 
     returns: tuple[float, ...]
     outcomes: tuple[str, ...]
@@ -199,7 +198,7 @@ class Result(msgspec.Struct, frozen=True, gc=False):
 
 
 class Episode(msgspec.Struct, frozen=True, gc=False):
-    """One game from deal to end, with every seat's turns in order of play."""
+    """One play of the world from start to end, with every seat's turns in order of play."""
 
     turns: tuple[Turn, ...]
     result: Result
@@ -209,7 +208,7 @@ class Task(msgspec.Struct, frozen=True, gc=False):
     """What is played. Trials of equal tasks may be compared."""
 
     world: str
-    """A game spec, such as `kuhn_poker` or `rps(rounds=3)`."""
+    """A world spec, such as `kuhn_poker` or `rps(rounds=3)`."""
     opponents: tuple[str, ...]
     """One spec for each other seat, in order of seats."""
     seat: int
@@ -224,13 +223,13 @@ class Task(msgspec.Struct, frozen=True, gc=False):
 
 
 class AgentInfo(msgspec.Struct, frozen=True, gc=False):
-    """Who sat in the task's seat, and how it played."""
+    """The agent in the task's seat: its name and settings."""
 
     name: str
     memory: Memory | None
     reply: ReplyMode | None
     method: str | None = None
-    """How a model was prompted; None where there is no model, or where nobody wrote it down yet."""
+    """How a model was prompted; None where there is no model, and in transcripts of versions that did not store it."""
 
 
 class Trial(msgspec.Struct, frozen=True, gc=False, tag="trial"):
@@ -286,7 +285,7 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     """As the engine sampled them."""
     advantages: tuple[float, ...]
     returns: tuple[float, ...]
-    """What the turn went on to earn: the target of a value head."""
+    """The return of the turn: the target of a value head."""
     allowed: tuple[tuple[int, ...] | None, ...]
-    """The ids the token was chosen from; None where all were allowed."""
+    """The ids that the token was chosen from; None where all were allowed."""
     version: int

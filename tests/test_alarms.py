@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mage.config.schema import AlarmConfig
-from mage.training.alarms import NOTHING_SEEN, AlarmState, watch_score, watch_step
+from mage.training.alarms import NO_ALARMS, AlarmState, watch_score, watch_step
 
 CONFIG = AlarmConfig(entropy=0.1, invalid=0.5, dead=0.9, asymmetry=2.0, drop=0.3, patience=2)
 GOOD = {"entropy/play": 0.8, "play/invalid_share": 0.0, "groups/dead_share": 0.2, "play/seat_gap": 0.5}
@@ -13,7 +13,7 @@ GOOD = {"entropy/play": 0.8, "play/invalid_share": 0.0, "groups/dead_share": 0.2
 
 def sounded(*steps: dict[str, float]) -> list[list[str]]:
     """The alarms after each step."""
-    watch, found = NOTHING_SEEN, []
+    watch, found = NO_ALARMS, []
     for metrics in steps:
         watch, alarms = watch_step(CONFIG, watch, metrics)
         found.append(alarms)
@@ -22,7 +22,7 @@ def sounded(*steps: dict[str, float]) -> list[list[str]]:
 
 def test_a_healthy_run_is_quiet() -> None:
     assert sounded(GOOD, GOOD, GOOD) == [[], [], []]
-    assert watch_step(CONFIG, NOTHING_SEEN, GOOD)[0].is_calm
+    assert watch_step(CONFIG, NO_ALARMS, GOOD)[0].is_healthy
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_healthy_run_is_quiet() -> None:
 def test_each_figure_sounds_when_it_stays_bad(name: str, value: float, sentence: str) -> None:
     bad = {**GOOD, name: value}
     assert sounded(bad, bad) == [[], [sentence]]
-    assert not watch_step(CONFIG, NOTHING_SEEN, bad)[0].is_calm
+    assert not watch_step(CONFIG, NO_ALARMS, bad)[0].is_healthy
 
 
 def test_a_limit_itself_is_not_bad() -> None:
@@ -74,7 +74,7 @@ def test_watching_a_step_leaves_the_scores_alone() -> None:
 
 
 def test_a_fall_from_the_best_score_sounds_at_once() -> None:
-    watch = NOTHING_SEEN
+    watch = NO_ALARMS
     said = []
     for score in (0.2, 0.6, 0.35, 0.25, 0.7):
         watch, alarms = watch_score(CONFIG, watch, "seen", score)

@@ -20,7 +20,7 @@ from mage.evaluation.suite.evaluate import evaluation_tasks
 from mage.evaluation.suite.metrics import metrics
 from mage.evaluation.suite.reflections import evaluate_reflections
 from mage.protocols import Agent, AgentFactory
-from mage.training.build import check, language_agent_factory, settings
+from mage.training.build import agent_settings, check, language_agent_factory
 from mage.types import Failure, Memory, Observation, Reply, ReplyMode, Task, Thoughts, Trial
 from tests.prompted import BASELINES, CODEC, agent_of, decisions, how_of, played, see, told
 from tests.seated import GAMES, TEXTS, WORLD, RandomEngine, agent_calls, make_settings, make_task, play_all, saying
@@ -51,7 +51,7 @@ def test_a_method_that_cannot_be_used_is_refused(overrides: Sequence[str], messa
     with pytest.raises(ConfigError, match=message):
         check(config)
     with pytest.raises(ConfigError, match=message):
-        language_agent_factory(WORLD, ScriptedEngine(counter), CODEC, settings(config.agent))
+        language_agent_factory(WORLD, ScriptedEngine(counter), CODEC, agent_settings(config.agent))
 
 
 def test_react_takes_every_memory_and_may_strip_its_thoughts() -> None:
@@ -202,4 +202,4 @@ def test_what_the_reflections_of_a_method_do_can_be_judged(method: str) -> None:
 
 def test_settings_have_a_plain_agent_unless_they_say_otherwise() -> None:
     assert make_settings().method == "plain"
-    assert settings(load_config("demo", ["agent.method=react"]).agent).method == "react"
+    assert agent_settings(load_config("demo", ["agent.method=react"]).agent).method == "react"

@@ -19,9 +19,9 @@ from mage.errors import ConfigError, MageError
 from mage.evaluation.splits import write_split
 from mage.files import read_lines
 from mage.runs.store import read_info
-from mage.training.changes import MAY_CHANGE, changed, config_of
+from mage.training.changes import MAY_CHANGE, changed_config, config_of
 from mage.training.checkpoint import checkpoints, read_state
-from mage.training.run import go, start
+from mage.training.run import create_run_directory, train_run
 from tests.tiny import tiny_config
 from tests.tree import ROOT
 
@@ -31,15 +31,19 @@ JUDGED = ("evaluation.every=1", 'evaluation.splits=["rps-seven"]', "evaluation.t
 
 def begun(folder: Path, *overrides: str) -> Path:
     """A run of four steps that was stopped after one."""
-    start(tiny_config("steps=4", "checkpoint.every=10", "alarms.entropy=0.0", f"world={GAME}", *overrides), folder)
-    go(folder, Console(quiet=True), max_minutes=0)
+    create_run_directory(
+        tiny_config("steps=4", "checkpoint.every=10", "alarms.entropy=0.0", f"world={GAME}", *overrides), folder
+    )
+    train_run(folder, Console(quiet=True), max_minutes=0)
     assert newest(folder) == 1
     return folder
 
 
 def resumed(folder: Path, max_minutes: float | None = None, **values: object) -> str:
     said = StringIO()
-    go(folder, Console(file=said, width=200), max_minutes, values={k.replace("__", "."): v for k, v in values.items()})
+    train_run(
+        folder, Console(file=said, width=200), max_minutes, values={k.replace("__", "."): v for k, v in values.items()}
+    )
     return said.getvalue()
 
 
@@ -138,7 +142,7 @@ def test_anything_else_is_refused_in_one_line_and_changes_nothing(
     folder = shutil.copytree(stopped, tmp_path / "run")
     before = (folder / "run.json").read_bytes(), outcome(folder)
     with pytest.raises(MageError, match=says) as caught:
-        go(folder, Console(quiet=True), values=values)
+        train_run(folder, Console(quiet=True), values=values)
     assert "\n" not in str(caught.value)
     assert ((folder / "run.json").read_bytes(), outcome(folder)) == before
 
@@ -160,7 +164,7 @@ def test_what_may_change_is_there_to_be_changed(stopped: Path) -> None:
         assert any(key.startswith(start_of) if star else key == pattern for key in keys), pattern
         assert f"`{pattern}`" in (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8"), pattern
     values = {"alarms.drop": 1.5, "checkpoint.keep": 5, "learner.entropy_reflect": 0.5, "evaluation.seed": 3}
-    assert {change.key for change in changed(stopped, values)[1]} == set(values)
+    assert {change.key for change in changed_config(stopped, values)[1]} == set(values)
 
 
 def test_a_run_that_is_done_and_gets_no_more_steps_cannot_change(tmp_path: Path, stopped: Path) -> None:

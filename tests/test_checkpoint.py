@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from mage.credit.stats import RunningMean, StatKey, Stats
 from mage.errors import RecordError
-from mage.training.alarms import NOTHING_SEEN, AlarmState
+from mage.training.alarms import NO_ALARMS, AlarmState
 from mage.training.checkpoint import (
     TrainState,
     checkpoint_path,
@@ -155,7 +155,7 @@ def test_checkpoints_are_in_the_order_of_their_steps(tmp_path: Path) -> None:
 def test_state_reads_back_equal_and_damage_is_named(parts: Parts, tmp_path: Path) -> None:
     path = save(parts, tmp_path, 3)
     assert read_state(path) == state(parts, 3)
-    assert state(parts, 3).watch != NOTHING_SEEN
+    assert state(parts, 3).watch != NO_ALARMS
     values = msgspec.json.decode((path / "state.json").read_bytes())
     del values["healthy"]
     (path / "state.json").write_bytes(msgspec.json.encode(values))

@@ -11,7 +11,7 @@ import pytest
 from mage.config.compose import Shipped, label_of, parts_of, resolved, shipped_recipes
 from mage.config.load import load_config, to_toml, validated
 from mage.errors import ConfigError
-from mage.training.build import check, draw_tasks, members_of, settings
+from mage.training.build import agent_settings, check, draw_tasks, members_of
 from mage.types import Memory, Thoughts
 from tests.tree import ROOT
 
@@ -221,7 +221,7 @@ def test_what_would_fail_later_fails_at_the_start(overrides: list[str], says: st
 def test_thoughts_can_be_stripped_where_the_history_holds_them(where: str) -> None:
     config = load_config("demo", ["agent.memory=none", "agent.thoughts=strip", where])
     check(config)
-    assert settings(config.agent).thoughts is Thoughts.STRIP
+    assert agent_settings(config.agent).thoughts is Thoughts.STRIP
 
 
 def test_tasks_are_drawn_by_weight_and_seats_in_turn() -> None:

@@ -12,13 +12,13 @@ from rich.console import Console
 
 from mage.cli.terminal import one_trial
 from mage.credit.stats import EMPTY
-from mage.credit.steps import agent_turns, trained_only
+from mage.credit.steps import agent_turns, trained_advantages
 from mage.errors import RecordError
 from mage.files import JsonLines, read_lines
 from mage.runs.credit import CREDIT, CallCredit, Credit, TurnCredit, by_episode, credit_of
 from mage.runs.store import RunReader
-from mage.training.run import go, start
-from mage.training.transcripts import explain
+from mage.training.run import create_run_directory, train_run
+from mage.training.transcripts import turn_credits
 from mage.types import Phase, Trial
 from tests.tiny import evaluated, play, read, sharpen, tiny_config, tiny_parts
 
@@ -29,8 +29,8 @@ NOTES = ("agent.memory=both", "agent.reflection_tokens=4", "checkpoint.transcrip
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three steps of a tiny model that writes notes."""
     folder = tmp_path_factory.mktemp("runs") / "run"
-    start(tiny_config("steps=3", *NOTES), folder)
-    go(folder, Console(file=StringIO()))
+    create_run_directory(tiny_config("steps=3", *NOTES), folder)
+    train_run(folder, Console(file=StringIO()))
     return folder
 
 
@@ -66,7 +66,7 @@ def test_the_credit_of_a_step_is_what_its_update_used(run: Path) -> None:
     for sibling, number in enumerate((1, 2)):
         steps, credit = credited[0].trials[sibling], known(run, number)
         assert trial_of(run, number) == groups[0].trials[sibling]
-        assert [turn.advantage for turn in credit.turns] == list(trained_only(steps, advantages[0][sibling]))
+        assert [turn.advantage for turn in credit.turns] == list(trained_advantages(steps, advantages[0][sibling]))
         assert [turn.return_ for turn in credit.turns] == [step.return_ for step in steps]
     assert any(turn.advantage for turn in known(run, 1).turns)
     assert [turn.advantage for turn in known(run, 0).turns] == [None] * len(known(run, 0).turns)
@@ -79,7 +79,7 @@ def test_tokens_have_what_the_learner_says_of_them(run: Path) -> None:
     (sample,) = evaluated(parts, groups[:1])[:1]  # a trial of one stream
     ((logprobs,), entropies) = read(parts.learner, [sample])
     steps = parts.credit(groups)[0].trials[0]
-    (turns,) = explain(parts.learner, [trial], [steps], [[0.0] * len(steps)])
+    (turns,) = turn_credits(parts.learner, [trial], [steps], [[0.0] * len(steps)])
     said = [(a, b) for turn in turns for call in turn.calls for a, b in zip(call.logprobs, call.entropies, strict=True)]
     decided = [(a, b) for a, b in said if a is not None and b is not None]
     assert [a for a, _ in decided] == pytest.approx(logprobs, abs=1e-6)
@@ -95,13 +95,13 @@ def test_reading_leaves_the_learner_and_every_generator_as_they_were() -> None:
     samples = evaluated(parts, play(parts))
     before = {name: tensor.clone() for name, tensor in parts.learner.weights().items()}
     generator = torch.get_rng_state()
-    found = parts.learner.readings(samples)
+    found = parts.learner.evaluate_tokens(samples)
     assert [len(one) for one in found] == [len(sample.positions) for sample in samples]
     assert torch.equal(torch.get_rng_state(), generator)
     assert all(torch.equal(tensor, before[name]) for name, tensor in parts.learner.weights().items())
     other = tiny_parts(*NOTES)
     assert parts.learner.update(samples) == other.learner.update(samples)
-    assert parts.learner.readings([]) == []
+    assert parts.learner.evaluate_tokens([]) == []
 
 
 def test_credit_lies_beside_the_turns_of_its_episode(run: Path) -> None:
@@ -143,14 +143,14 @@ def test_a_run_without_credit_reads_as_before(run: Path, tmp_path: Path) -> None
 
 def test_a_run_from_before_there_was_credit_goes_on_with_it(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    start(tiny_config("steps=4", "checkpoint.every=1", "checkpoint.transcripts=1"), folder)
-    go(folder, Console(file=StringIO()), max_minutes=0)
+    create_run_directory(tiny_config("steps=4", "checkpoint.every=1", "checkpoint.transcripts=1"), folder)
+    train_run(folder, Console(file=StringIO()), max_minutes=0)
     (folder / CREDIT).unlink()
     state = folder / "checkpoints" / "step-000001" / "state.json"
     known_then = msgspec.json.decode(state.read_bytes())
     assert known_then["lines"].pop(CREDIT) == 4
     state.write_bytes(msgspec.json.encode(known_then))
-    go(folder, Console(file=StringIO()))
+    train_run(folder, Console(file=StringIO()))
     numbers = [summary.number for summary in RunReader(folder).summaries()]
     assert [number for number in numbers if credit_of(folder, number) is None] == [0, 1, 2, 3]
     assert [known(folder, number).step for number in numbers[4:]] == [1, 1, 2, 2, 2, 3, 3, 3, 4]

@@ -10,7 +10,7 @@ import torch
 from mage.config.load import load_config
 from mage.errors import ConfigError
 from mage.models.device import Placement, placed
-from mage.training.run import start
+from mage.training.run import create_run_directory
 from mage.types import Device, Dtype
 from tests.tiny import tiny_config, tiny_parts
 
@@ -30,7 +30,7 @@ def test_cuda_that_is_not_there_is_refused_in_one_line_before_a_run_is_made(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ConfigError, match="device = 'cuda': PyTorch finds no CUDA device here; use cpu, or auto"):
-        start(tiny_config("device=cuda"), tmp_path / "run")
+        create_run_directory(tiny_config("device=cuda"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

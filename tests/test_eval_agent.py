@@ -14,7 +14,7 @@ from mage.evaluation.eval_agent import BayesEvalAgent, EvalAgent, subject_of
 from mage.evaluation.exact import PlanObjective
 from mage.evaluation.splits import load_split, write_split
 from mage.evaluation.suite.reflections import forgotten
-from mage.training.run import go, start
+from mage.training.run import create_run_directory, train_run
 from mage.types import Failure, Memory, ReplyMode, Trial
 from tests.seated import WORLD, agent_calls, make_task, play_all
 from tests.tiny import MODEL, tiny_config
@@ -26,8 +26,8 @@ GAME = "rps(rounds=3)"
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("subject") / "run"
-    start(tiny_config("steps=2", "checkpoint.every=1", "checkpoint.keep=2", "learner.lr=0.05"), folder)
-    go(folder, Console(quiet=True))
+    create_run_directory(tiny_config("steps=2", "checkpoint.every=1", "checkpoint.keep=2", "learner.lr=0.05"), folder)
+    train_run(folder, Console(quiet=True))
     return folder
 
 
@@ -79,7 +79,7 @@ def test_settings_that_a_run_cannot_have_are_refused(run: Path) -> None:
 
 
 def test_a_run_without_weights_and_a_run_of_another_kind_are_refused(tmp_path: Path) -> None:
-    start(tiny_config(), tmp_path / "new")
+    create_run_directory(tiny_config(), tmp_path / "new")
     with pytest.raises(RecordError, match="has no checkpoint yet"):
         subject_of(str(tmp_path / "new"))
     (tmp_path / "new" / "run.json").write_text(

@@ -26,7 +26,7 @@ from mage.evaluation.trial_log import TrialLog
 from mage.files import count_lines, read_lines
 from mage.runs.console import progress_bar
 from mage.runs.store import RunReader
-from mage.training.run import go, start
+from mage.training.run import create_run_directory, train_run
 from mage.types import Trial
 from tests.tiny import tiny_config
 
@@ -199,11 +199,11 @@ def test_times_add_up_over_processes() -> None:
 
 def test_resumed_weights_are_those_that_were_judged(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    start(tiny_config("steps=1", 'evaluation.splits=["rps-constants"]'), run)
-    go(run, Console(quiet=True))
+    create_run_directory(tiny_config("steps=1", 'evaluation.splits=["rps-constants"]'), run)
+    train_run(run, Console(quiet=True))
     done(run, "--trials", "2", "-o", "out")
     before = lasting(Path("out"))
-    go(run, Console(quiet=True), values={"steps": 2, "evaluation.seed": 3})
+    train_run(run, Console(quiet=True), values={"steps": 2, "evaluation.seed": 3})
     assert read_plan(Path("out")).agent == str(run / "checkpoints" / "step-000001")
     truncated(Path("out") / "trials.jsonl", 0.4)
     done("--resume", "out")
@@ -212,8 +212,8 @@ def test_resumed_weights_are_those_that_were_judged(tmp_path: Path) -> None:
 
 def test_a_run_judged_as_usual_keeps_the_report_and_another_way_does_not(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    start(tiny_config("steps=1", 'evaluation.splits=["rps-constants"]'), run)
-    go(run, Console(quiet=True))
+    create_run_directory(tiny_config("steps=1", 'evaluation.splits=["rps-constants"]'), run)
+    train_run(run, Console(quiet=True))
     done(run, "--trials", "2")
     usual = read_report(run / "evaluations" / "step-000001.json", SplitReport)
     assert usual.reports[0].num_trials == 6
@@ -277,7 +277,7 @@ def test_what_cannot_be_judged_is_refused_in_one_line(arguments: Sequence[str], 
 
 
 def test_only_evaluations_go_on(tmp_path: Path) -> None:
-    start(tiny_config(), tmp_path / "run")
+    create_run_directory(tiny_config(), tmp_path / "run")
     assert "is a train run and no evaluation" in refused("--resume", tmp_path / "run")
     done("uniform", *RPS, "--trials", "1", "-o", "out")
     text = (Path("out") / "run.json").read_text()

@@ -147,7 +147,9 @@ def test_what_cannot_be_exported_is_refused_and_leaves_nothing(run: Path, tmp_pa
         mage.export_model(run, tmp_path / "out", step=7)
     with pytest.raises(ConfigError, match="a step or ask for the best, and not both"):
         mage.export_model(run, tmp_path / "out", step=1, best=True)
-    with pytest.raises(RecordError, match=r"was never judged while it trained, so none is best; set evaluation\.every"):
+    with pytest.raises(
+        RecordError, match=r"was never evaluated while it trained, so none is best; set evaluation\.every"
+    ):
         mage.export_model(trained(tmp_path, "steps=1"), tmp_path / "out", best=True)
     shutil.rmtree(tmp_path / "run")
     (tmp_path / "tiny.toml").unlink()

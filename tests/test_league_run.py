@@ -269,12 +269,12 @@ def test_adapters_of_one_base_are_a_league_too(mage: Mage, recipe: Path, tmp_pat
 @pytest.mark.parametrize(
     ("override", "complaint"),
     [
-        ("batch.groups=13", "must be shared out among 3 learners"),
-        ("batch.dead=resample", "a league replaces no groups"),
-        ("batch.replay=0.5", "a league meets no task again"),
+        ("batch.groups=13", "must be a multiple of league.learners = 3"),
+        ("batch.dead=resample", "a league does not resample groups"),
+        ("batch.replay=0.5", "a league does not replay tasks"),
         ("league.sampler=fair", "unknown sampler 'fair'"),
         ('league.explore=["learner.epochs"]', "'learner.epochs' cannot be explored"),
-        ("credit.estimator=cloning", "nobody is taught in a league"),
+        ("credit.estimator=cloning", "a league has no teacher"),
         ("league.options={share=2}", "share"),
     ],
 )

@@ -119,7 +119,7 @@ def test_where_logits_are_more_than_the_head_they_are_read_from_a_plain_forward(
 
 
 def test_settings_that_cannot_learn_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"agent\.temperature = 0: a certain policy has no gradient"):
+    with pytest.raises(ConfigError, match=r"agent\.temperature = 0: a deterministic policy has no gradient"):
         tiny_parts("agent.temperature=0")
     with pytest.raises(ConfigError, match=r"learner\.entropy_floor = 0\.2 raises the entropy bonus, so"):
         tiny_parts("learner.entropy_floor=0.2")

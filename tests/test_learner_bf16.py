@@ -31,12 +31,12 @@ def test_gradients_are_summed_in_float32() -> None:
     kept = MasterWeights([("p", parameter)], lr=1.0, weight_decay=0.0)
     for gradient in (1.0, *[2.0**-9] * 256):  # in bfloat16, 1 + 2^-9 is 1
         parameter.grad = torch.tensor([gradient], dtype=BFLOAT)
-        kept.gather()
+        kept.accumulate()
         assert parameter.grad is None
     assert kept.clip(100.0).item() == 1.5
-    kept.clear()
+    kept.zero_grad()
     parameter.grad = torch.tensor([0.25], dtype=BFLOAT)
-    kept.gather()
+    kept.accumulate()
     assert kept.clip(100.0).item() == 0.25
 
 

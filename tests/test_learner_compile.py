@@ -24,7 +24,7 @@ def test_layers_of_any_number_and_length_are_compiled_once_and_learn_the_same() 
     plain, traced = (Learner(made_model(num_hidden_layers=3), made_settings("learner.lr=0.01")) for _ in range(2))
     counter = CompileCounterWithBackend("aot_eager")
     compile_layers(traced.model, backend=counter)
-    for one, other in zip(traced.readings(made_samples(1)), plain.readings(made_samples(1)), strict=True):
+    for one, other in zip(traced.evaluate_tokens(made_samples(1)), plain.evaluate_tokens(made_samples(1)), strict=True):
         assert [list(token) for token in one] == [pytest.approx(token, abs=1e-6) for token in other]
     assert counter.frame_count == 0, "a few samples are read without compiling anything"
     for num, length in ((6, 24), (4, 30)):

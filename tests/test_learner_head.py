@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from mage.learners.batch import MicroBatch, micro_batches
 from mage.learners.forward import PolicyModel
 from mage.learners.head import SMALL_VOCABULARY, Head
-from mage.learners.losses import Exploitability, evenness, read_logits
+from mage.learners.losses import TokenStats, evenness, read_logits
 from mage.types import Weight
 from tests.made import VOCABULARY, made_model, made_samples
 
@@ -24,14 +24,14 @@ def one_batch(**changes: Any) -> MicroBatch:
     return batch
 
 
-def plainly(model: Any, batch: MicroBatch) -> Exploitability:
+def plainly(model: Any, batch: MicroBatch) -> TokenStats:
     """Log-probabilities, entropies and evenness from all logits of a plain forward pass."""
     logits_BTV = model(input_ids=batch.tokens_BT, use_cache=False).logits.float()
     logits_NV = logits_BTV[batch.rows_N, batch.before_N] / TEMPERATURE
     return read_logits(logits_NV, batch.targets_N, batch.allowed_NK, [evenness])
 
 
-def through_head(model: Any, batch: MicroBatch, chunk_bytes: int) -> Exploitability:
+def through_head(model: Any, batch: MicroBatch, chunk_bytes: int) -> TokenStats:
     head = Head(model, TEMPERATURE, compiled=False, chunk_bytes=chunk_bytes)
     return head.read(PolicyModel(model, TEMPERATURE, compiled=False).hidden(batch), batch, [evenness])
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import LlamaForCausalLM, LlamaModel
 
 from mage.errors import ConfigError
-from mage.learners.batch import each_micro_batch, micro_batches, partition
+from mage.learners.batch import iter_micro_batches, micro_batches, partition
 from mage.learners.local import Learner, LearnError
 from mage.learners.metric_sums import MetricSums
 from mage.types import Weight
@@ -185,7 +185,9 @@ def test_lengths_are_padded_to_multiples_within_the_budget() -> None:
     samples = made_samples(8)
     partitions = partition(samples, 100, multiple=16)
     assert [len(chosen) for chosen in partitions] == [2, 2, 3, 1]
-    for chosen, batch in zip(partitions, each_micro_batch(samples, Weight.TURN, partitions, multiple=16), strict=True):
+    for chosen, batch in zip(
+        partitions, iter_micro_batches(samples, Weight.TURN, partitions, multiple=16), strict=True
+    ):
         longest = max(len(samples[i].tokens) for i in chosen)
         assert batch.tokens_BT.shape[1] in range(longest, longest + 16)
         assert batch.tokens_BT.shape[1] % 16 == 0
@@ -194,12 +196,12 @@ def test_lengths_are_padded_to_multiples_within_the_budget() -> None:
     assert sum(b.num_tokens for b in plain) == sum(len(s.tokens) for s in samples)
 
 
-def test_a_tally_takes_what_another_holds() -> None:
+def test_sums_merge() -> None:
     sums, other = MetricSums(), MetricSums()
     for each, number in ((sums, 1.0), (other, 4.0)):
         each.add("count", number)
         each.mean("mean", number, 1)
         each.tensor("rows", torch.tensor([number, number + 1.0]))
         each.tensor("none", torch.tensor([]))
-    sums.take(other)
+    sums.merge(other)
     assert sums.report() == {"count": 5.0, "mean": 2.5, "rows": 3.0}

@@ -32,7 +32,7 @@ def test_the_reference_reads_at_the_temperature_that_the_learner_has_now(
 ) -> None:
     parts, samples = notes
     learner = fresh(parts, "learner.divergence=k3", "learner.lr=0.01")
-    learner.adjust(replace(learner._settings, temperature=2.0))
+    learner.set_settings(replace(learner._settings, temperature=2.0))
     assert learner.update(samples)["learner/kl"] == 0.0
 
 

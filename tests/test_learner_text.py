@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mage.learners.batch import each_micro_batch, partition
+from mage.learners.batch import iter_micro_batches, partition
 from mage.learners.local import Learner
 from mage.types import Sample, Weight
 from tests.made import made_model, made_samples, made_settings
@@ -19,7 +19,7 @@ def text_of(samples: list[Sample], budget: int) -> dict[int, list[int]]:
     partitions = partition(samples, budget)
     found: dict[int, list[int]] = {}
     for chosen, batch in zip(
-        partitions, each_micro_batch(samples, Weight.TURN, partitions, with_text=True), strict=True
+        partitions, iter_micro_batches(samples, Weight.TURN, partitions, with_text=True), strict=True
     ):
         for row, before in zip(batch.text_rows_P.tolist(), batch.text_before_P.tolist(), strict=True):
             found.setdefault(chosen[row], []).append(before + 1)
@@ -40,9 +40,9 @@ def test_text_is_all_but_what_was_drawn_from_the_whole_vocabulary() -> None:
 def test_shares_of_all_micro_batches_sum_to_one() -> None:
     samples = samples_of(sharpen(tiny_parts(*NOTES)))
     for budget in (1, 700, 10**6):
-        batches = list(each_micro_batch(samples, Weight.TURN, partition(samples, budget), with_text=True))
+        batches = list(iter_micro_batches(samples, Weight.TURN, partition(samples, budget), with_text=True))
         assert sum(b.text_share * len(b.text_rows_P) for b in batches) == pytest.approx(1.0)
-    assert len(next(each_micro_batch(samples, Weight.TURN, partition(samples, 700))).text_rows_P) == 0, (
+    assert len(next(iter_micro_batches(samples, Weight.TURN, partition(samples, 700))).text_rows_P) == 0, (
         "only when asked for"
     )
 

@@ -15,7 +15,7 @@ from mage.training.checkpoint import checkpoints, read_state
 from mage.training.loop import collect, to_batch
 from mage.training.parts import Parts
 from mage.training.recorder import RunRecorder
-from mage.training.run import go, start
+from mage.training.run import create_run_directory, train_run
 from mage.types import Group, Phase
 from tests.tiny import evaluated, play, tiny_config, tiny_parts
 
@@ -61,8 +61,8 @@ RECIPES = {
 
 def run(folder: Path, *overrides: str) -> RunRecorder:
     """A whole run in a directory."""
-    start(tiny_config(*overrides), folder)
-    return go(folder, Console(quiet=True))
+    create_run_directory(tiny_config(*overrides), folder)
+    return train_run(folder, Console(quiet=True))
 
 
 def metrics(folder: Path) -> list[dict[str, float]]:

@@ -19,7 +19,7 @@ from mage.errors import ConfigError, RecordError
 from mage.learners.local import Learner, LearnError, load_weights
 from mage.training.checkpoint import load_checkpoint, save_checkpoint
 from mage.training.model_card import model_card
-from mage.training.parts import Parts, played_by
+from mage.training.parts import Parts, policy_engine
 from tests.made import made_model, made_samples, made_settings
 from tests.test_checkpoint import state
 from tests.tiny import logprobs, samples_of, sharpen, tiny_parts, with_advantage
@@ -255,7 +255,7 @@ def test_in_fewer_bits_the_engine_plays_the_adapter_itself() -> None:
 
 async def _first_logprobs(parts: Parts, *, adapted: bool = True) -> tuple[float, ...]:
     chat_format = parts.loaded.chat_format
-    engine = played_by(parts.engine) if adapted else parts.engine
+    engine = policy_engine(parts.engine) if adapted else parts.engine
     assert isinstance(engine, AdapterEngine | LocalEngine)
     return await engine.action_logprobs(
         chat_format.opening("Rules."), [chat_format.choice(a) for a in ("rock", "paper")]

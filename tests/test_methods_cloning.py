@@ -18,7 +18,7 @@ from mage.files import read_lines
 from mage.rollout.group import play_groups
 from mage.training.loop import collect, to_batch
 from mage.training.parts import Parts, build_parts
-from mage.training.run import go, start
+from mage.training.run import create_run_directory, train_run
 from mage.types import Group, Sample, Trial
 from tests.tiny import logprobs, tiny_config, tiny_parts
 
@@ -93,8 +93,8 @@ def test_any_player_can_teach_and_draws_anew_for_each_sibling() -> None:
 def test_scores_of_training_are_the_teachers_and_those_of_judging_the_agents(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     evaluated = ('evaluation.splits=["rps-seven"]', "evaluation.final_trials=1", "world=rps(rounds=3)")
-    start(tiny_config(*TAUGHT, *evaluated, "steps=2"), folder)
-    assert go(folder, Console(quiet=True)).is_finished
+    create_run_directory(tiny_config(*TAUGHT, *evaluated, "steps=2"), folder)
+    assert train_run(folder, Console(quiet=True)).is_finished
     first, _, final = read_lines(folder / "metrics.jsonl")
     assert first["teacher/episode_3"] == 1.0
     assert not [key for key in first if key.startswith("score/")]

@@ -16,7 +16,7 @@ from mage.credit.estimators.ppo import AdvantageScale, Ppo
 from mage.credit.siblings import Unit
 from mage.credit.stats import EMPTY
 from mage.training.checkpoint import checkpoints
-from mage.training.run import go, start
+from mage.training.run import create_run_directory, train_run
 from mage.types import Sample
 from tests.credited import bandit, group, step
 from tests.learner_made import fresh
@@ -65,11 +65,11 @@ def test_what_was_expected_is_no_advantage() -> None:
 def test_a_run_with_a_value_head_goes_on_bit_for_bit(tmp_path: Path) -> None:
     config = tiny_config(*PPO, "steps=4", "checkpoint.every=4", "alarms.entropy=0.0")
     for name in ("whole", "halves"):
-        start(config, tmp_path / name)
-    go(tmp_path / "whole", Console(quiet=True))
-    go(tmp_path / "halves", Console(quiet=True), max_minutes=0)
+        create_run_directory(config, tmp_path / name)
+    train_run(tmp_path / "whole", Console(quiet=True))
+    train_run(tmp_path / "halves", Console(quiet=True), max_minutes=0)
     assert checkpoints(tmp_path / "halves" / "checkpoints")[-1].name == "step-000001"
-    go(tmp_path / "halves", Console(quiet=True))
+    train_run(tmp_path / "halves", Console(quiet=True))
     files = (
         "metrics.jsonl",
         "checkpoints/step-000004/model.safetensors",

@@ -11,14 +11,14 @@ from rich.console import Console
 import mage
 from mage.errors import ConfigError
 from mage.files import read_lines
-from mage.training.run import go, start
+from mage.training.run import create_run_directory, train_run
 from tests.tiny import tiny_config
 
 
 def limited(folder: Path, tokens: int, *overrides: str) -> list[dict[str, float]]:
     """The steps of a run that has a limit."""
-    start(tiny_config("steps=20", f"tokens={tokens}", "alarms.entropy=0.0", *overrides), folder)
-    assert go(folder, Console(quiet=True)).is_finished
+    create_run_directory(tiny_config("steps=20", f"tokens={tokens}", "alarms.entropy=0.0", *overrides), folder)
+    assert train_run(folder, Console(quiet=True)).is_finished
     return steps(folder)
 
 
@@ -47,10 +47,10 @@ def test_schedules_follow_the_tokens(tmp_path: Path) -> None:
 
 def test_a_run_that_was_stopped_counts_on(tmp_path: Path) -> None:
     whole = limited(tmp_path / "whole", 5000)
-    start(tiny_config("steps=20", "tokens=5000", "alarms.entropy=0.0"), tmp_path / "halves")
-    go(tmp_path / "halves", Console(quiet=True), max_minutes=0)
+    create_run_directory(tiny_config("steps=20", "tokens=5000", "alarms.entropy=0.0"), tmp_path / "halves")
+    train_run(tmp_path / "halves", Console(quiet=True), max_minutes=0)
     assert len(steps(tmp_path / "halves")) == 1
-    go(tmp_path / "halves", Console(quiet=True))
+    train_run(tmp_path / "halves", Console(quiet=True))
     assert steps(tmp_path / "halves") == whole
 
 
@@ -63,15 +63,15 @@ def test_a_run_may_get_more_tokens_and_not_fewer(tmp_path: Path) -> None:
         ({"learner.lr": 0.5}, "is done after"),
     ):
         with pytest.raises(ConfigError, match=says):
-            go(folder, Console(quiet=True), values=values)
-    go(folder, Console(quiet=True), values={"tokens": 8000})
+            train_run(folder, Console(quiet=True), values=values)
+    train_run(folder, Console(quiet=True), values={"tokens": 8000})
     assert sum(line["learner/tokens"] for line in steps(folder)) >= 8000
-    go(folder, Console(quiet=True), values={"tokens": 0})
+    train_run(folder, Console(quiet=True), values={"tokens": 0})
     assert len(steps(folder)) == 20
 
 
 def test_a_run_without_a_limit_gets_none(tmp_path: Path) -> None:
-    start(tiny_config("steps=3"), tmp_path / "run")
-    go(tmp_path / "run", Console(quiet=True), max_minutes=0)
+    create_run_directory(tiny_config("steps=3"), tmp_path / "run")
+    train_run(tmp_path / "run", Console(quiet=True), max_minutes=0)
     with pytest.raises(ConfigError, match=r"tokens = 9: .* has no limit, and can only get more"):
-        go(tmp_path / "run", Console(quiet=True), values={"tokens": 9})
+        train_run(tmp_path / "run", Console(quiet=True), values={"tokens": 9})

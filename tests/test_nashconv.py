@@ -25,7 +25,7 @@ from mage.models.load import load_model
 from mage.opponents.solvers import equilibrium
 from mage.stats import Estimate
 from mage.training.build import language_agent_factory
-from mage.training.run import go, start
+from mage.training.run import create_run_directory, train_run
 from mage.types import Memory, ReplyMode
 from mage.worlds.openspiel.game import load_game
 from tests.chat_server import ChatServer
@@ -169,8 +169,8 @@ def test_every_method_of_prompting_can_be_read_first_and_last(method: str) -> No
 
 def test_a_run_is_read_with_the_weights_it_has_learned(tmp_path: Path) -> None:
     config = tiny_config("steps=2", "checkpoint.every=1", "checkpoint.keep=2", "learner.lr=0.05")
-    start(config, tmp_path / "run")
-    go(tmp_path / "run", Console(quiet=True))
+    create_run_directory(config, tmp_path / "run")
+    train_run(tmp_path / "run", Console(quiet=True))
     exported = mage.export_model(tmp_path / "run", tmp_path / "model", step=2)
     how = {"agent.memory": "history", "agent.context": 512}
     agents = (tmp_path / "run", exported, tmp_path / "run" / "checkpoints" / "step-000001")

@@ -24,7 +24,7 @@ from mage.evaluation.splits import (
 from mage.training.build import check_splits
 from mage.training.changes import config_of
 from mage.training.parts import build_parts
-from mage.training.run import go, start
+from mage.training.run import create_run_directory, train_run
 from tests.tiny import tiny_config
 
 GAME = "rps(rounds=3)"
@@ -152,7 +152,7 @@ def test_what_a_named_file_holds_out_is_refused(tmp_path: Path) -> None:
             f"population.split={train}", f'evaluation.splits=["{evaluate_split}"]', f"world={GAME}", wrong
         )
         with pytest.raises(ConfigError, match=caught):
-            start(config, tmp_path / "run")
+            create_run_directory(config, tmp_path / "run")
         with pytest.raises(ConfigError, match=caught):
             build_parts(config)
     assert not (tmp_path / "run").exists()
@@ -175,7 +175,7 @@ def test_a_run_keeps_the_splits_it_was_started_with(tmp_path: Path) -> None:
     train, evaluate_split = splits_in(tmp_path)
     write_split(tmp_path / "part.json", GAME, ["uniform"], pool="all")
     splits_named = f'evaluation.splits=["{evaluate_split}", "{tmp_path / "part.json"}", "rps-seven"]'
-    start(
+    create_run_directory(
         tiny_config(f"population.split={train}", "population.members=[]", splits_named, f"world={GAME}"),
         tmp_path / "run",
     )
@@ -195,8 +195,8 @@ def test_a_run_is_trained_and_judged_by_files(tmp_path: Path) -> None:
         *(f"population.split={train}", f'evaluation.splits=["{evaluate_split}"]', f"world={GAME}"),
         *("steps=1", "evaluation.final_trials=2"),
     )
-    start(config, tmp_path / "run")
-    go(tmp_path / "run", Console(quiet=True))
+    create_run_directory(config, tmp_path / "run")
+    train_run(tmp_path / "run", Console(quiet=True))
     (report,) = mage.evaluate(tmp_path / "run", trials=2).splits.values()
     assert (report.split, report.sha256, report.num_trials) == ("to-evaluate", load_split(evaluate_split).sha256, 4)
     assert report.references[0][1].memoryless is not None

@@ -11,15 +11,15 @@ from rich.console import Console
 
 from mage.runs.pairs import pairs_of
 from mage.runs.store import RunReader, RunWriter
-from mage.training.run import go, start
+from mage.training.run import create_run_directory, train_run
 from mage.types import Trial
 from tests.recorded import betting, failure, guest_trial, make_task, model_trial, with_version
 from tests.tiny import tiny_config
 
 
 def trained(folder: Path, *overrides: str) -> RunReader:
-    start(tiny_config("steps=5", *overrides), folder)
-    go(folder, Console(file=StringIO()))
+    create_run_directory(tiny_config("steps=5", *overrides), folder)
+    train_run(folder, Console(file=StringIO()))
     return RunReader(folder)
 
 

@@ -32,7 +32,7 @@ from mage.protocols import AgentFactory, Engine, World
 from mage.rollout.group import Job
 from mage.stats import Estimate, mean
 from mage.training.build import language_agent_factory, scripted_engine
-from mage.training.run import go, start
+from mage.training.run import create_run_directory, train_run
 from mage.types import Failure, Memory, Task, Trial
 from tests.seated import WORLD, GluedCodec, make_settings, make_task, play_all, prompt_text, saying
 from tests.tiny import tiny_config
@@ -315,8 +315,8 @@ def test_the_report_reads_back_and_its_table_fits_a_terminal() -> None:
 def test_a_run_s_reflections_are_judged_saved_and_printed(tmp_path: Path, memory: Memory) -> None:
     splits = 'evaluation.splits=["rps-seven"]'
     config = tiny_config("steps=1", f"agent.memory={memory}", "agent.reflection_tokens=8", splits)
-    start(config, tmp_path / "run")
-    go(tmp_path / "run", Console(quiet=True))
+    create_run_directory(config, tmp_path / "run")
+    train_run(tmp_path / "run", Console(quiet=True))
     console = Console(width=80, force_terminal=False)
     with console.capture() as captured:
         assert run_evaluation(str(tmp_path / "run"), console, trials=2, reflections=True) == 0
@@ -330,7 +330,7 @@ def test_a_run_s_reflections_are_judged_saved_and_printed(tmp_path: Path, memory
 
 
 def test_a_run_that_writes_no_reflections_is_refused(tmp_path: Path) -> None:
-    start(tiny_config("agent.memory=history", "steps=1"), tmp_path / "run")
-    go(tmp_path / "run", Console(quiet=True))
+    create_run_directory(tiny_config("agent.memory=history", "steps=1"), tmp_path / "run")
+    train_run(tmp_path / "run", Console(quiet=True))
     with pytest.raises(ConfigError, match=r"agent\.memory = history: no reflections are written"):
         run_evaluation(str(tmp_path / "run"), Console(quiet=True), reflections=True)

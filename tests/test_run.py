@@ -22,16 +22,16 @@ from mage.runs.store import RunReader, RunWriter
 from mage.training.changes import config_of
 from mage.training.checkpoint import checkpoints, read_state
 from mage.training.recorder import MAX_ROLLBACKS
-from mage.training.run import go, interruptible, start, weights_of
+from mage.training.run import create_run_directory, interruptible, load_run, train_run
 from tests.tiny import evaluated, logprobs, play, samples_of, tiny_config, tiny_parts, with_advantage
 
 
 def run(folder: Path, *overrides: str) -> str:
     """Train, or go on, in this process; what was said comes back."""
     if not folder.exists():
-        start(tiny_config("checkpoint.transcripts=1", *overrides), folder)
+        create_run_directory(tiny_config("checkpoint.transcripts=1", *overrides), folder)
     said = StringIO()
-    go(folder, Console(file=said, width=200))
+    train_run(folder, Console(file=said, width=200))
     return said.getvalue()
 
 
@@ -193,9 +193,9 @@ def test_stripped_thoughts_are_read_by_nobody_and_trained_as_they_were_sampled()
 
 def test_a_run_that_strips_thoughts_says_once_what_that_costs(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    start(tiny_config("steps=2", "checkpoint.every=1", *THINKING), folder)
+    create_run_directory(tiny_config("steps=2", "checkpoint.every=1", *THINKING), folder)
     said = StringIO()
-    go(folder, Console(file=said, width=200), max_minutes=0)
+    train_run(folder, Console(file=said, width=200), max_minutes=0)
     assert said.getvalue().startswith("agent.thoughts = strip: each answer with a thought begins a new stream")
     assert "strip" not in run(folder)
     assert [(event["step"], "cost the square" in event["warning"]) for event in events(folder)] == [(0, True)]
@@ -262,11 +262,11 @@ def test_what_is_no_training_run_is_refused(tmp_path: Path) -> None:
     RunWriter.create(tmp_path / "duel", kind="duel", config={}, seed=0).close()
     with pytest.raises(RecordError, match="is a duel run; only train runs have weights"):
         config_of(tmp_path / "duel")
-    start(tiny_config(), tmp_path / "new")
+    create_run_directory(tiny_config(), tmp_path / "new")
     with pytest.raises(RecordError, match="has no checkpoint yet"):
-        weights_of(tmp_path / "new")
+        load_run(tmp_path / "new")
     with pytest.raises(RecordError, match="is not empty"):
-        start(tiny_config(), tmp_path / "new")
+        create_run_directory(tiny_config(), tmp_path / "new")
     with pytest.raises(ConfigError, match="unknown tracker 'paper'"):
-        start(tiny_config('trackers=["paper"]'), tmp_path / "never")
+        create_run_directory(tiny_config('trackers=["paper"]'), tmp_path / "never")
     assert not (tmp_path / "never").exists()

@@ -1,4 +1,4 @@
-"""Several learners in one body learn what each would learn alone."""
+"""Several learners that share one model learn what each would learn alone."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def batches(parts: Parts) -> list[list[Sample]]:
     return [evaluated(parts, play(parts, step)) for step in range(3)]
 
 
-def weights(body: Learner) -> dict[str, torch.Tensor]:
-    return {name: tensor.clone() for name, tensor in body.trained().items()}
+def weights(learner: Learner) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in learner.trained().items()}
 
 
 def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
@@ -33,12 +33,12 @@ def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) ->
 
 
 @pytest.mark.parametrize("how", [FULL, LORA], ids=["full", "lora"])
-def test_minds_that_take_turns_are_learners_of_their_own(how: tuple[str, ...]) -> None:
+def test_learners_that_share_a_model_learn_what_each_learns_alone(how: tuple[str, ...]) -> None:
     first, second, third = batches(tiny_parts(*how))
     slow = learner_settings(tiny_config(*how, "learner.lr=0.001", "agent.temperature=0.7"))
     shared = SharedLearner(tiny_parts(*how).learner, {"a": learner_settings(tiny_config(*how)), "b": slow})
     alone, other = tiny_parts(*how).learner, tiny_parts(*how).learner
-    other.adjust(slow)
+    other.set_settings(slow)
     for batch, name, twin in ((first, "a", alone), (second, "b", other), (third, "a", alone), (first, "b", other)):
         assert shared.activate(name).update(batch) == twin.update(batch)
     assert_same(weights(shared.activate("a")), weights(alone))
@@ -60,33 +60,33 @@ def test_a_copy_goes_on_with_weights_optimizer_and_counters_of_the_other() -> No
     assert shared["b"].numbers == shared["a"].numbers
 
 
-def test_an_adapter_can_be_published_while_its_mind_sleeps() -> None:
+def test_an_adapter_can_be_published_while_its_learner_is_not_active() -> None:
     first, second, _ = batches(tiny_parts(*LORA))
     shared = SharedLearner(tiny_parts(*LORA).learner, dict.fromkeys("ab", learner_settings(tiny_config(*LORA))))
     shared.activate("a").update(first)
     shared.activate("b").update(second)
-    asleep = {name: shared.body.adapter(shared[name].weights) for name in "ab"}
+    stored = {name: shared.learner.adapter(shared[name].weights) for name in "ab"}
     for name in "ab":
-        awake = shared.activate(name).adapter()
-        assert asleep[name].keys() == awake.keys()
-        for module, (a, b, scaling) in awake.items():
-            assert torch.equal(asleep[name][module].a_RI, a)
-            assert torch.equal(asleep[name][module].b_OR, b)
-            assert asleep[name][module].scaling == scaling
-    assert any(not torch.equal(asleep["a"][module].b_OR, asleep["b"][module].b_OR) for module in asleep["a"])
+        active = shared.activate(name).adapter()
+        assert stored[name].keys() == active.keys()
+        for module, (a, b, scaling) in active.items():
+            assert torch.equal(stored[name][module].a_RI, a)
+            assert torch.equal(stored[name][module].b_OR, b)
+            assert stored[name][module].scaling == scaling
+    assert any(not torch.equal(stored["a"][module].b_OR, stored["b"][module].b_OR) for module in stored["a"])
 
 
 @pytest.mark.parametrize("how", [FULL, LORA], ids=["full", "lora"])
-def test_a_mind_on_disk_goes_on_as_it_was(how: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_state_on_disk_goes_on_as_it_was(how: tuple[str, ...], tmp_path: Path) -> None:
     first, second, third = batches(tiny_parts(*how))
     shared = SharedLearner(tiny_parts(*how).learner, dict.fromkeys("ab", learner_settings(tiny_config(*how))))
     shared.activate("a").update(first)
     save_state(tmp_path / "a", shared.activate("a"), "nano")
     shared.activate("a").update(second)
     wanted = weights(shared.activate("a"))
-    shared.replace("b", load_state(tmp_path / "a", shared.body))
+    shared.replace("b", load_state(tmp_path / "a", shared.learner))
     shared.activate("b").update(second)
     assert_same(weights(shared.activate("b")), wanted)
     with pytest.raises(RecordError, match="holds no learner"):
-        load_state(tmp_path / "nowhere", shared.body)
+        load_state(tmp_path / "nowhere", shared.learner)
     assert third

@@ -25,7 +25,7 @@ from mage.models import smollm2
 from mage.models.load import described, load_model
 from mage.protocols import Sampling
 from mage.rollout.group import play_groups
-from mage.training.build import draw_tasks, language_agent_factory, settings
+from mage.training.build import agent_settings, draw_tasks, language_agent_factory
 from mage.types import Completion, Memory, ReplyMode
 from mage.worlds.openspiel.world import OpenSpielWorld
 from tests.test_nano import GAMES, told
@@ -223,7 +223,7 @@ class Longest:
 @pytest.mark.parametrize("name", CHOOSING)
 def test_trials_of_the_recipes_fit_their_contexts(name: str, tokenizer: PreTrainedTokenizerFast) -> None:
     config, world = load_config(name, CHOOSING[name]), OpenSpielWorld()
-    make_agent = language_agent_factory(world, Longest(), TemplateFormat(tokenizer), settings(config.agent))
+    make_agent = language_agent_factory(world, Longest(), TemplateFormat(tokenizer), agent_settings(config.agent))
     groups = asyncio.run(
         play_groups(world, list(islice(draw_tasks(config, "tasks"), 40)), 1, make_agent, concurrency=8)
     )

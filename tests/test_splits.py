@@ -29,7 +29,7 @@ from mage.opponents.registry import check_opponent
 from mage.spec import Spec, make_spec, parse_spec
 from mage.training.build import check, members_of
 from mage.training.loop import tasks_of_split
-from mage.training.run import start
+from mage.training.run import create_run_directory
 from mage.worlds.openspiel.game import load_game
 
 SHIPPED = Path(splits.__file__).parents[1] / "splits"
@@ -211,7 +211,7 @@ def test_mage_train_refuses_held_out_members_in_one_line(tmp_path: Path) -> None
 def test_a_population_that_is_held_out_is_refused(tmp_path: Path) -> None:
     config = load_config("kuhn", ["population.split=kuhn-behaviour-held-out", "population.weights=[]"])
     with pytest.raises(ConfigError, match="is held out by the split 'kuhn-behaviour-held-out'"):
-        start(config, tmp_path / "run")
+        create_run_directory(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

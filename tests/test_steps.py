@@ -13,7 +13,7 @@ from mage.credit.estimators.ppo import Ppo
 from mage.credit.estimators.rloo import Rloo
 from mage.credit.returns import ReturnSpec
 from mage.credit.stats import EMPTY
-from mage.credit.steps import agent_turns, credit_group, trained_only
+from mage.credit.steps import agent_turns, credit_group, trained_advantages
 from mage.rollout.group import play_groups
 from mage.types import Ending, Failure, Group, Objective, Observation, Phase, Reply, Task, Trial
 from mage.worlds.openspiel.world import OpenSpielWorld
@@ -77,8 +77,8 @@ def test_single_trains_no_reflections() -> None:
     assert [s.trained for s in found] == [True, False, True, False, True]
     assert [(s.return_, s.reward, s.discount) for s in found if not s.trained] == [(0.0, 0.0, 0.0)] * 2
     assert [s.return_ for s in found if s.trained] == [1.0, 2.0, 4.0]
-    assert trained_only(found, [0.1, 0.0, 0.0, 0.0, 0.3]) == (0.1, None, 0.0, None, 0.3)
-    assert trained_only(found, [0.1, 0.2, 0.0, 0.2, 0.3], is_tutored=True) == (0.1, 0.0, 0.0, 0.0, 0.3)
+    assert trained_advantages(found, [0.1, 0.0, 0.0, 0.0, 0.3]) == (0.1, None, 0.0, None, 0.3)
+    assert trained_advantages(found, [0.1, 0.2, 0.0, 0.2, 0.3], is_tutored=True) == (0.1, 0.0, 0.0, 0.0, 0.3)
 
 
 @pytest.mark.parametrize("objective", TRAINS_REFLECTIONS)

@@ -25,7 +25,7 @@ from mage.runs.console import as_text
 from mage.runs.sweep_plan import SweepPlan
 from mage.stats import Estimate, mean_of_few
 from mage.training.model_cache import ModelCache
-from mage.training.run import begin, go
+from mage.training.run import create_run, train_run
 from mage.training.sweep import make_sweep, plan_sweep, run_sweep, summarise
 from mage.training.sweep_summary import RunState, SweepRun, SweepSummary, by_recipe, minutes_of
 from tests.processes import Mage, when
@@ -296,11 +296,11 @@ def test_slots_are_as_many_as_a_config_asks_for() -> None:
 
 def test_what_a_run_left_behind_is_let_go_of_before_the_next_begins(tmp_path: Path) -> None:
     model_cache = ModelCache()
-    path, parts = begin(tiny_config("steps=1"), tmp_path / "run", "tiny", model_cache)
-    progress = go(path, QUIET, parts=parts)
-    assert progress.is_finished
+    path, parts = create_run(tiny_config("steps=1"), tmp_path / "run", "tiny", model_cache)
+    recorder = train_run(path, QUIET, parts=parts)
+    assert recorder.is_finished
     trained = weakref.ref(parts.learner.model)
     assert trained() is not None
-    del parts, progress
+    del parts, recorder
     model_cache.get(tiny_config("seed=1"))
     assert trained() is None

@@ -17,7 +17,14 @@ from mage.rollout.group import play_groups
 from mage.training.build import check
 from mage.training.checkpoint import read_state
 from mage.training.loop import collect
-from mage.training.task_replay import CHOICE, KEPT, PlayedTask, draw_again, priorities, remember
+from mage.training.task_replay import (
+    MAX_PLAYED,
+    MIN_PLAYED_PER_DRAW,
+    PlayedTask,
+    draw_replayed,
+    priorities,
+    update_played,
+)
 from mage.types import DeadGroups, Group, Task
 from tests.processes import Mage
 from tests.seated import WORLD, make_task
@@ -31,7 +38,7 @@ def met(seed: int, score: float, opponent: str = "copy", seat: int = 0) -> Playe
 def played(task: Task, *, first: int = 0, size: int = 4) -> Group:
     parts = sharpen(tiny_parts())
     asyncio.run(parts.publish(0))
-    (group,) = run_sync(play_groups(WORLD, [task], size, parts.make_agent, first=[first]))
+    (group,) = run_sync(play_groups(WORLD, [task], size, parts.make_agent, first_siblings=[first]))
     return group
 
 
@@ -49,37 +56,39 @@ def test_priority_is_the_square_of_what_lacks_to_the_best_of_the_kind() -> None:
 
 def test_tasks_come_back_as_often_as_their_priority_has_it_and_never_twice_at_once() -> None:
     entries = [met(0, 0.0), *(met(seed, -1.0) for seed in range(1, 9)), *(met(seed, -0.5) for seed in range(9, 17))]
-    counts = Counter(entry.task.seed for number in range(1000) for entry in draw_again(entries, 1, number))
+    counts = Counter(entry.task.seed for number in range(1000) for entry in draw_replayed(entries, 1, number))
     assert counts.total() == 1000
     assert 0 not in counts, "the best of its kind lacks nothing"
     hard = sum(counts[seed] for seed in range(1, 9))
     assert 760 < hard < 840, "four times as likely as what lacks half as much"
     for number in range(50):
-        pair = draw_again(entries, 2, number)
+        pair = draw_replayed(entries, 2, number)
         assert len({entry.task.seed for entry in pair}) == 2
-        assert pair == draw_again(entries, 2, number)
+        assert pair == draw_replayed(entries, 2, number)
 
 
 def test_nothing_comes_back_while_little_is_known_or_nothing_lacks() -> None:
-    entries = [met(seed, -float(seed % 2)) for seed in range(2 * CHOICE)]
-    assert len(draw_again(entries, 2, 0)) == 2
-    assert draw_again(entries[:-1], 2, 0) == []
-    assert draw_again(entries, 0, 0) == []
-    assert draw_again([met(seed, 0.5) for seed in range(100)], 2, 0) == []
+    entries = [met(seed, -float(seed % 2)) for seed in range(2 * MIN_PLAYED_PER_DRAW)]
+    assert len(draw_replayed(entries, 2, 0)) == 2
+    assert draw_replayed(entries[:-1], 2, 0) == []
+    assert draw_replayed(entries, 0, 0) == []
+    assert draw_replayed([met(seed, 0.5) for seed in range(100)], 2, 0) == []
 
 
 def test_what_was_played_last_is_remembered_with_its_score_and_siblings() -> None:
     task = make_task("rps(rounds=2)", seed=3, opponents=("cycle(step=1)",))
     group = played(task)
-    (entry,) = remember((), [group], 4)
+    (entry,) = update_played((), [group], 4)
     scores = [score for trial in group.trials for score in trial.scores]
     assert (entry.task, entry.siblings) == (task, 4)
     assert entry.score == pytest.approx(sum(scores) / len(scores))
-    before = tuple(met(seed, 0.0) for seed in range(100, 100 + KEPT - 1))
-    known = remember((entry, *before), [group], 4)
+    before = tuple(met(seed, 0.0) for seed in range(100, 100 + MAX_PLAYED - 1))
+    known = update_played((entry, *before), [group], 4)
     assert known == (*before, PlayedTask(task, entry.score, 8)), "played again: newest, and with further siblings"
-    assert remember(known, [played(make_task("rps(rounds=2)", seed=4))], 4)[:-1] == known[1:], "the oldest is forgotten"
-    assert remember(known, [Group(task, (), group.failures)], 4) == known, "a group that failed tells nothing"
+    assert update_played(known, [played(make_task("rps(rounds=2)", seed=4))], 4)[:-1] == known[1:], (
+        "the oldest is forgotten"
+    )
+    assert update_played(known, [Group(task, (), group.failures)], 4) == known, "a group that failed tells nothing"
 
 
 def test_siblings_of_a_later_visit_meet_the_same_and_draw_other_moves() -> None:
@@ -157,8 +166,8 @@ def test_a_resumed_run_meets_the_same_tasks_again(mage: Mage, tmp_path: Path) ->
     assert revisited[0] is None, "nothing is known yet"
     assert revisited[-1] == 2.0
     state = read_state(whole / "checkpoints" / "step-000008")
-    assert len(state.met) >= 4 * 8 - 2 * 8
-    assert max(entry.siblings for entry in state.met) > 2
+    assert len(state.played_tasks) >= 4 * 8 - 2 * 8
+    assert max(entry.siblings for entry in state.played_tasks) > 2
 
 
 @pytest.mark.parametrize(
@@ -166,7 +175,10 @@ def test_a_resumed_run_meets_the_same_tasks_again(mage: Mage, tmp_path: Path) ->
     [
         (("batch.replay=1.0",), "batch.replay"),
         (("batch.replay=-0.1",), "batch.replay"),
-        (("batch.replay=0.5", "credit.estimator=cloning"), "a teacher's scores do not say what the agent lacks"),
+        (
+            ("batch.replay=0.5", "credit.estimator=cloning"),
+            "a teacher's scores do not show which tasks the agent fails",
+        ),
     ],
 )
 def test_shares_that_make_no_sense_are_refused(given: tuple[str, ...], says: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mage.files import is_taken
+from mage.files import is_file_locked
 from mage.runs.store import RunWriter
 from tests.recorded import betting, guest_trial, make_task, model_trial, with_version
 from tests.test_docs import DOCS
@@ -90,7 +90,7 @@ def test_looking_at_a_run_never_keeps_a_writer_out(tmp_path: Path) -> None:
 
     def look() -> None:
         while not stop.is_set():
-            is_taken(path / "trials.jsonl")
+            is_file_locked(path / "trials.jsonl")
 
     looking = threading.Thread(target=look)
     looking.start()

@@ -17,7 +17,7 @@ from mage.evaluation.suite.report_tables import summary_table
 from mage.runs.drawings import shown
 from mage.runs.store import RunReader
 from mage.training.recorder import RunRecorder
-from mage.training.run import begin, go
+from mage.training.run import create_run, train_run
 from mage.types import Trial
 from mage.worlds.openspiel.words.base import signed
 
@@ -26,14 +26,14 @@ def run_training(
     config: Config, folder: Path | None, eval_agent: str, max_minutes: float | None, console: Console
 ) -> int:
     """Train in a new run. Returns the exit code."""
-    path, parts = begin(config, folder, eval_agent)
-    return _trained(path, go(path, console, max_minutes, parts=parts), console)
+    path, parts = create_run(config, folder, eval_agent)
+    return _trained(path, train_run(path, console, max_minutes, parts=parts), console)
 
 
 def resume_training(folder: Path, overrides: Sequence[str], max_minutes: float | None, console: Console) -> int:
     """Go on with a run, with some settings changed. Returns the exit code."""
     values = dict(map(parse_override, overrides))
-    return _trained(folder, go(folder, console, max_minutes, values=values), console)
+    return _trained(folder, train_run(folder, console, max_minutes, values=values), console)
 
 
 def _trained(folder: Path, recorder: RunRecorder, console: Console) -> int:

@@ -15,7 +15,7 @@ from mage.config.schema import Config
 from mage.rollout.group import play_trials
 from mage.runs.render import transcript
 from mage.runs.store import RunReader, RunWriter
-from mage.training.build import check, draw_tasks, scripted_table
+from mage.training.build import check, draw_tasks, scripted_world_and_agent
 from mage.types import Failure
 
 
@@ -29,7 +29,7 @@ def run_trials(config: Config, run: Path | None, console: Console) -> int:
         writer.discard_if_empty()
     reader = RunReader(writer.path)
     first = reader.trial(0)
-    world, _ = scripted_table(config)
+    world, _ = scripted_world_and_agent(config)
     console.print(transcript(first, f"Trial 0 of {config.trials}", world.rules(first.task)))
     console.print(Group(Text(), run_table(reader.summaries(), config.trials)))
     say_saved(console, writer.path, " [N]")
@@ -37,7 +37,7 @@ def run_trials(config: Config, run: Path | None, console: Console) -> int:
 
 
 async def _play(config: Config, writer: RunWriter) -> bool:
-    world, make_agent = scripted_table(config)
+    world, make_agent = scripted_world_and_agent(config)
     jobs = [(task, 0) for task in islice(draw_tasks(config, "trials"), config.trials)]
     failed = False
     async for outcome in play_trials(world, jobs, make_agent):

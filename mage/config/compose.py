@@ -1,4 +1,4 @@
-"""Recipes: TOML files that extend and compose each other into the values of one config.
+"""Recipes: TOML files that extend each other and are composed into the values of one config.
 
 A recipe is named by a shipped name, by a path that ends in `.toml`, or by several of these with `+` between them, as in
 `rps+grpo`. Files are applied in order: each after those that it extends, and later names after earlier ones. The order
@@ -20,7 +20,7 @@ from mage.errors import ConfigError, listing
 
 
 class RecipeKind(StrEnum):
-    """What a shipped recipe is about. Each value is a folder of `mage/recipes`."""
+    """The kinds of shipped recipes. Each value is a folder of `mage/recipes`."""
 
     WORLD = "worlds"
     MODEL = "models"
@@ -41,7 +41,7 @@ class Shipped(NamedTuple):
     kind: RecipeKind
     description: str
     device: str
-    """CPU or GPU; empty for recipes that leave it to others."""
+    """CPU or GPU; empty for partial recipes that do not set it."""
     minutes: str
     """Measured training time, as in "3 to 4"; empty where it was not measured."""
 
@@ -122,7 +122,7 @@ def _shipped(name: str, kind: RecipeKind) -> Shipped:
 
 
 def _check_kinds(names: Sequence[str], recipe: str) -> None:
-    """Refuse shipped names none of which is a whole recipe, or where a whole one would undo what stands before it."""
+    """Refuse compositions without a whole recipe, and those where a whole recipe would override a partial one."""
     kinds = [(name, _places()[name][0]) for name in names if name in _places()]
     partial = [name for name, kind in kinds if not kind.is_whole]
     if partial and len(partial) == len(names):
@@ -135,7 +135,7 @@ def _check_kinds(names: Sequence[str], recipe: str) -> None:
 
 
 def _order(name: str, files: dict[str, _File], above: tuple[str, ...]) -> list[str]:
-    """A recipe and all that it extends, the last to be applied first. What is read is put into `files`."""
+    """A recipe and all that it extends, in reverse order of application. Files that are read are added to `files`."""
     if name in above:
         raise ConfigError(f"recipes extend each other in a circle: {' -> '.join((*above, name))}")
     if name not in files:
@@ -146,7 +146,7 @@ def _order(name: str, files: dict[str, _File], above: tuple[str, ...]) -> list[s
 
 
 def _merged_order(chains: Iterable[list[str]], source: str) -> list[str]:
-    """One order that has every name once and keeps the order of each chain (C3)."""
+    """One order with every name once that keeps the order of each chain (C3 linearisation)."""
     result: list[str] = []
     left = [chain for chain in chains if chain]
     while left:
@@ -203,7 +203,7 @@ def _refuse_repeated(names: Sequence[str], source: str) -> None:
 
 
 def _description(found: Sequence[object]) -> object:
-    """That of one recipe as it stands, those of several with a plus between them."""
+    """The descriptions, with a plus between them where there are several."""
     return found[0] if len(found) == 1 else " + ".join(str(one) for one in found if one)
 
 

@@ -1,7 +1,6 @@
-"""Configuration: a recipe becomes a frozen value, of which parts take the sections they need.
+"""Load a config from a recipe and overrides, validate it, change values, and write it as TOML.
 
-`compose.py` reads recipes, `schema.py` has their keys. Overrides are dotted keys: `learner.lr=1e-5`. Unknown keys are
-errors.
+Overrides are dotted keys: `learner.lr=1e-5`. Unknown keys are errors. `compose.py` reads the recipes.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def load_config(recipe: str, overrides: Sequence[str] = ()) -> Config:
     """
     values = resolved(recipe)
     for key, value in map(parse_override, overrides):
-        _put(values, key, value)
+        _set_key(values, key, value)
     return validated(values, recipe)
 
 
@@ -38,7 +37,7 @@ def replaced(config: Config, values: Mapping[str, object], source: str) -> Confi
     """
     plain = config.model_dump(mode="json")
     for key, value in values.items():
-        _put(plain, key, value)
+        _set_key(plain, key, value)
     return validated(plain, source)
 
 
@@ -95,7 +94,7 @@ def _toml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _put(values: dict[str, Any], key: str, value: object) -> None:
+def _set_key(values: dict[str, Any], key: str, value: object) -> None:
     *tables, last = key.split(".")
     for table in tables:
         inner = values.setdefault(table, {})
@@ -107,7 +106,7 @@ def _put(values: dict[str, Any], key: str, value: object) -> None:
 
 
 def _literal(text: str) -> object:
-    """A TOML value, or the text itself where quotes were left out, as shells make people do."""
+    """A TOML value, or the text itself where the quotes were left out."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

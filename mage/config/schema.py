@@ -1,4 +1,4 @@
-"""The keys of a recipe, one frozen model per section, a docstring under each key."""
+"""The config schema: one frozen model per section, with a docstring under each key."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class FrozenModel(BaseModel):
-    """Base of all sections: immutable, and strict about names."""
+    """Base of all sections: immutable, unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class TrialConfig(FrozenModel):
-    """What a trial is."""
+    """The trials that are played."""
 
     episodes: Positive = 3
     """Episodes of one trial; memory is carried between them."""
     seats: tuple[Count, ...] = (0,)
-    """Seats the agent plays; tasks take them in turn."""
+    """Seats that the agent plays; tasks take them in turn."""
     replay_deal: bool = False
-    """Deal the cards of the first episode again in every episode."""
+    """Every episode deals the cards of the first one."""
     early_stop: bool = False
     """End a trial after its first episode with a positive score."""
     max_turns: Positive = 1000
@@ -46,47 +46,47 @@ class TrialConfig(FrozenModel):
 
 
 class PopulationConfig(FrozenModel):
-    """Who may sit opposite."""
+    """The opponents that tasks draw from."""
 
     split: str = ""
-    """A split whose members are drawn, besides `members`: a shipped one, or the path of a file that ends in .json."""
+    """A split whose members are added to `members`: a shipped one, or the path of a file that ends in .json."""
     members: tuple[str, ...] = ()
-    """Opponent specs. A spec without a seed or a phase is a family: each task draws its own member."""
+    """Opponent specs. A spec without a seed or a phase is a family: each task draws a member of it."""
     weights: tuple[Annotated[float, Field(gt=0)], ...] = ()
-    """How often each member is drawn; equal when empty."""
+    """Relative frequency of each member; empty: all equal."""
 
 
 class LeagueConfig(FrozenModel):
-    """Several agents that learn in one run, and meet each other, their past and the population."""
+    """Several learners in one run, which play each other, their snapshots and the population."""
 
     learners: Count = 0
-    """How many learn. 0 trains one agent against the population alone; `batch.groups` is shared out among them."""
+    """Number of learners, which share `batch.groups` equally. 0: one agent against the population, no league."""
     sampler: str = "anchored"
-    """Whom a learner meets: anchored, prioritised, psro, uniform or weighted. docs/league.md says when to use which."""
+    """How opponents are drawn: anchored, prioritised, psro, uniform or weighted. docs/league.md compares them."""
     options: dict[str, bool | int | float | str] = {}
-    """The sampler's own parameters."""
+    """Parameters of the sampler."""
     both: bool = True
-    """Where two learners meet, both learn, each from its own seat."""
+    """Where two learners play each other, both learn, each from its own seat."""
     itself: bool = True
-    """The only learner of a league meets itself too."""
+    """The only learner of a league also plays itself."""
     snapshot_every: Count = 25
-    """Steps between snapshots of every learner that is well; 0 takes none on schedule."""
+    """Steps between snapshots of every learner without an alarm condition; 0: never."""
     snapshots: Count = 8
-    """Most snapshots that stay; the one that is most like a newer one leaves first."""
+    """Most snapshots kept; the one most similar to a newer one is removed first."""
     half_life: Annotated[float, Field(gt=0)] = 50.0
-    """Results of a learner count half after so many further ones against the same member."""
+    """Number of later results against the same member after which a learner's result has half its weight."""
     exploit_every: Count = 0
-    """Steps between exploit and explore; 0 is never."""
+    """Steps between exploit and explore (population-based training); 0: never."""
     explore: tuple[str, ...] = ("learner.lr", "learner.entropy_start")
-    """Settings that learners differ in; docs/league.md lists those that can be explored."""
+    """Settings that each learner has its own value of; docs/league.md lists those that can be explored."""
     factor: Annotated[float, Field(gt=1)] = 1.25
-    """What exploring multiplies or divides a setting by."""
+    """Exploring multiplies or divides a setting by this."""
     nashconv_every: Count = 0
-    """Steps between computations of each learner's NashConv without memory, for small two-player games; 0 is never."""
+    """Steps between computations of each learner's NashConv without memory, for small two-player worlds; 0: never."""
 
 
 class AgentConfig(FrozenModel):
-    """The language model at the table."""
+    """The language model that plays, and how it is prompted."""
 
     model: str = "scripted:counter"
     """A model name, or `scripted:NAME` for an engine that answers from a Python function."""
@@ -100,49 +100,48 @@ class AgentConfig(FrozenModel):
     temperature: Annotated[float, Field(ge=0, le=10)] = 1.0
     """Sampling temperature. There is no top-p or top-k: they bias importance ratios."""
     prefill: str = ""
-    """How answers in `text` mode begin, such as `<action>`: the model goes on from there, and is shown the actions in
-    tags. For models too small to come to a tag by themselves; a remote model cannot be begun for."""
+    """Text that answers in `text` mode begin with, such as `<action>`; the prompt then shows actions in tags. For
+    models too small to write the tag by themselves. Remote models do not support it."""
     max_tokens: Positive = 128
     """Longest answer in `text` mode, and longest thought of the method react."""
     reflection_tokens: Positive = 64
     """Longest reflection."""
     tutor: str = ""
-    """A regular expression with one group. In the first `tutor_steps` steps, what it finds in the outcome of an episode
-    is remembered in place of the agent's own note, which is not trained then: the agent learns to read first."""
+    """A regular expression with one group. In the first `tutor_steps` steps, its match in an episode's outcome is
+    stored in place of the agent's reflection, which gets no advantage then: the agent first learns to use memory."""
     tutor_steps: Count = 0
-    """How many steps the tutor stays in all tasks."""
+    """Steps in which all tasks are tutored."""
     tutor_fade: Count = 0
-    """Over how many further steps it leaves, task by task."""
+    """Further steps over which the share of tutored tasks falls to zero."""
     thoughts: Thoughts = Thoughts.KEEP
-    """What becomes of thoughts in the history: `keep` them as sampled, or `strip` them, which begins a new stream after
-    each answer that holds one, so that reading and learning cost the square."""
+    """Thoughts in the history: `keep` them as sampled, or `strip` them. Stripping begins a new stream after each answer
+    with a thought, so the cost of playing and training grows with the square of the number of turns."""
     retries: Count = 1
-    """How often an answer that cannot be used is asked for again before it is a forfeit."""
+    """How often an invalid answer is asked for again before the episode is forfeited."""
     context: Positive = 4096
     """Most tokens that a prompt and its answer may have together."""
     slots: Count = 0
-    """How many calls the engine runs together, each of which takes the memory of a full context. 0 is as many as there
-    is room for in a share of what is free on a GPU, or 1 GiB on a CPU, 1,024 at most. Fewer leave room for others on
-    the same card, and change nothing but rounding."""
+    """Calls that the engine runs in one batch; each reserves the memory of a full context. 0: as many as fit into a
+    share of the free GPU memory, or into 1 GiB on a CPU, at most 1,024. Changes results by rounding only."""
 
 
 class BatchConfig(FrozenModel):
-    """What one step plays."""
+    """The trials of one training step."""
 
     groups: Positive = 32
     """Tasks per step."""
     size: Annotated[int, Field(ge=2)] = 8
-    """Sibling trials per task: they are compared with each other."""
+    """Sibling trials per task, which are compared with each other."""
     dead: DeadGroups = DeadGroups.RESAMPLE
-    """Dead groups, whose siblings all scored alike: `drop` leaves them out; `keep` trains on them, where they carry no
-    advantage, but the entropy bonus, without which a policy that has become sure of everything stays so; `resample`
-    leaves them out and plays as many new tasks, once a step."""
+    """Dead groups, whose siblings all scored alike. `drop`: leave them out; `keep`: train on them without advantages
+    but with the entropy bonus, which can undo a collapsed policy; `resample`: leave them out and play as many new
+    tasks, once a step."""
     replay: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """The share of a step's tasks that were played before: those that went worse than others of their kind."""
+    """Share of a step's tasks that are replayed: drawn from earlier tasks, low scores first (task_replay.py)."""
 
 
 class CreditConfig(FrozenModel):
-    """Who is paid for what."""
+    """Returns and advantages."""
 
     objective: Objective = Objective.CUMULATIVE
     """single, cumulative (LaMer), cumulative-paper, differential (MAGE) or final."""
@@ -151,31 +150,31 @@ class CreditConfig(FrozenModel):
     episode: Share = 1.0
     """Discount across an episode boundary."""
     to_go: bool = False
-    """Leave out of a turn's return what was settled before it: the gradient is the same on average, and less noisy.
-    Only differential and final pay for such things."""
+    """Leave out of a turn's return what was decided before the turn: the same gradient in expectation, less noise.
+    Matters for differential and final only."""
     estimator: str = "agent-specific"
     """agent-specific, grpo, rloo, reinforce, gigpo, ppo or cloning."""
     options: dict[str, bool | int | float | str] = {}
-    """The estimator's own parameters."""
+    """Parameters of the estimator."""
     invalid_penalty: Annotated[float, Field(ge=0)] = 0.0
-    """Subtracted from a turn's reward for every reply that could not be used."""
+    """Subtracted from a turn's reward for every invalid reply."""
     truncated_penalty: Annotated[float, Field(ge=0)] = 0.0
-    """Subtracted from a turn's reward for every reply that was cut short."""
+    """Subtracted from a turn's reward for every reply that reached the token limit."""
     length_penalty: Annotated[float, Field(ge=0)] = 0.0
-    """Subtracted for every token of a free reply, a `text` answer or a reflection, beyond `length_free`; 0 is off."""
+    """Subtracted for every token of a `text` answer or a reflection beyond `length_free`; 0: off."""
     length_free: Count = 0
-    """How many tokens of a free reply cost nothing, its end counted."""
+    """Tokens of a `text` answer or a reflection without penalty, its end token counted."""
 
 
 class LearnerConfig(FrozenModel):
-    """How the weights change."""
+    """The update of the weights."""
 
     lr: Annotated[float, Field(gt=0)] = 1e-3
     """Learning rate of AdamW."""
     warmup: Count = 0
-    """Updates over which the learning rate rises."""
+    """Updates over which the learning rate rises linearly."""
     decay: bool = False
-    """Let the learning rate fall to zero over the run."""
+    """Decay the learning rate linearly to zero over the run."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     grad_clip: Annotated[float, Field(gt=0)] = 1.0
     epochs: Positive = 1
@@ -183,117 +182,115 @@ class LearnerConfig(FrozenModel):
     minibatches: Positive = 1
     """Optimizer steps per pass."""
     token_budget: Positive = 16384
-    """Positions per micro-batch; memory, not results, depends on it. Halved when memory runs out."""
+    """Positions per micro-batch, padding included; changes memory use, not results. Halved when memory runs out."""
     gradient_checkpointing: bool = False
-    """Keep only what goes into each layer and compute the rest again for the gradient: a third more work, far less
-    memory."""
+    """Keep only each layer's input and recompute the rest for the gradient: a third more compute, far less memory."""
     compile: Literal["auto"] | bool = "auto"
-    """Compile the decoder layers: true, false, or auto for yes on CUDA and no on a CPU."""
+    """Compile the decoder layers: true, false, or auto (true on CUDA, false on a CPU)."""
     lora_rank: Count = 0
-    """Rank of a low-rank adapter (LoRA), the only thing trained then; 0 trains all weights."""
+    """Rank of a LoRA adapter, which alone is trained; 0 trains all weights."""
     lora_alpha: Count = 0
-    """The adapter is scaled by this over its rank; 0 is twice the rank."""
+    """The adapter is scaled by `lora_alpha / lora_rank`; 0: twice the rank."""
     lora_targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
     """Layers that get an adapter: `all-linear` for all but the head, or a list of names such as q_proj."""
     weight: Weight = Weight.TURN
-    """What counts equally: turn, token or sequence."""
+    """What has equal weight in the loss: turn, token or sequence."""
     clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
     clip_high: Annotated[float, Field(gt=0)] = 0.2
     dual_clip: Annotated[float, Field(gt=1)] = 3.0
     divergence: Divergence = Divergence.NONE
-    """Penalty for leaving the initial weights: none, k1, k2 or k3."""
+    """Estimator of the KL divergence from the initial weights, a penalty: none, k1, k2 or k3."""
     divergence_weight: Annotated[float, Field(ge=0)] = 0.0
     entropy_start: Annotated[float, Field(ge=0)] = 0.0
     """Entropy bonus at the first step."""
     entropy_end: Annotated[float, Field(ge=0)] = 0.0
     """Entropy bonus at the last step."""
     entropy_reflect: Annotated[float, Field(ge=0)] = 0.0
-    """What the entropy of a reflection's tokens counts for, relative to that of play turns."""
+    """Weight of a reflection's entropy in the bonus, relative to that of play turns."""
     entropy_even: Annotated[float, Field(ge=0)] = 0.0
-    """What evenness counts for beside entropy in the bonus, for choices: minus the divergence of an even choice from
-    the policy. Entropy hardly pulls where one move has all the probability; evenness pulls there as hard as anywhere,
-    so that every move goes on being tried now and then."""
+    """Weight in the bonus of -KL(uniform || policy) over the allowed ids, relative to entropy. Where one move has
+    nearly all the probability the gradient of entropy vanishes; that of this term does not: no move dies out."""
     entropy_floor: Share = 0.0
-    """The bonus is raised while the normalised entropy of play turns is under this; 0 is off."""
+    """The bonus is raised while the normalised entropy of play turns is below this; 0: off."""
     prediction_weight: Annotated[float, Field(ge=0)] = 0.0
-    """Weight of predicting what is read, next token by next token; teaches a random model the game's language."""
+    """Weight of the next-token loss on what the agent reads; teaches a random model the language of the world."""
     value_weight: Annotated[float, Field(ge=0)] = 0.5
     """Weight of the value loss, for ppo."""
     max_skips: Count = 3
-    """Updates in a row that may be skipped because something was not finite, before the run stops."""
+    """Consecutive updates that may be skipped because the loss or gradient was not finite, before the run stops."""
 
 
 class EvaluationConfig(FrozenModel):
-    """How a run is judged while it trains and when it ends."""
+    """Evaluation while a run trains and when it ends."""
 
     every: Count = 0
-    """Steps between evaluations; 0 judges only at the end."""
+    """Steps between evaluations; 0: only at the end."""
     splits: tuple[str, ...] = ()
-    """Splits to judge by: shipped ones, or paths of files that end in .json."""
+    """Splits to evaluate on: shipped ones, or paths of files that end in .json."""
     trials: Positive = 4
     """Trials per member and seat in evaluations while training."""
     final_trials: Positive = 20
     """Trials per member and seat at the end."""
     seed: Count = 1_000_003
-    """Fixes the evaluation tasks; they are the same for every method, every time."""
+    """Seed of the evaluation tasks: the same for every method, at every evaluation."""
 
 
 class AlarmConfig(FrozenModel):
-    """When a run counts as collapsing, and what to do then."""
+    """Detection of collapse, and what to do then."""
 
     entropy: Share = 0.02
-    """Alarm when the normalised entropy of play turns is under this."""
+    """Alarm when the normalised entropy of play turns is below this."""
     invalid: Share = 0.5
-    """Alarm when more than this share of replies cannot be used."""
+    """Alarm when more than this share of replies is invalid."""
     dead: Share = 0.9
     """Alarm when more than this share of groups is dead."""
     asymmetry: Annotated[float, Field(gt=0)] = 10.0
     """Alarm when the mean scores of two seats differ by more than this."""
     drop: Annotated[float, Field(gt=0)] = 10.0
-    """Alarm when the last episode's score on a split falls by more than this under its best."""
+    """Alarm when the last episode's score on a split falls more than this below its best."""
     gap: Annotated[float, Field(gt=0)] = 0.05
-    """Alarm when engine and learner differ by more than this in their log-probabilities, on average."""
+    """Alarm when the mean absolute difference of engine and learner log-probabilities is above this."""
     ratios: Share = 0.01
-    """Alarm when more than this share of tokens has a ratio of learner to engine outside 0.8 to 1.25."""
+    """Alarm when more than this share of tokens has a learner-to-engine probability ratio outside 0.8 to 1.25."""
     patience: Positive = 5
-    """Steps in a row before an alarm sounds; evaluations sound at once."""
+    """Consecutive bad steps before an alarm is raised; a fallen evaluation score raises it at once."""
     action: AlarmAction = AlarmAction.PRINT
-    """print, stop or rollback to the last healthy checkpoint."""
+    """print, stop, or rollback to the last healthy checkpoint."""
 
 
 class CheckpointConfig(FrozenModel):
-    """What is kept."""
+    """Checkpoints and transcripts."""
 
     every: Positive = 50
     """Steps between checkpoints."""
     keep: Positive = 2
-    """Newest checkpoints kept; the best one is kept besides."""
+    """Number of newest checkpoints to keep; the best one is kept as well."""
     transcripts: Count = 25
-    """Steps between kept transcripts; 0 keeps none."""
+    """Steps between transcripts that are written; 0: none."""
 
 
 class Config(FrozenModel):
-    """Everything a run depends on."""
+    """All settings of a run."""
 
     description: str = ""
     """One line for `mage list recipes`."""
     seed: Count = 0
-    """Fixes every draw of the run."""
+    """Seed of every random draw of the run."""
     steps: Positive = 100
     """Updates of the weights."""
     tokens: Count = 0
-    """Tokens put through the learner after which the run ends, though steps are left; schedules then follow tokens, not
-    steps. So methods whose trials differ in length train on equally much. 0 is no limit."""
+    """Trained-on tokens after which the run ends, even if steps are left; schedules then follow tokens, not steps.
+    Methods whose trials differ in length can so be compared at equal cost. 0: no limit."""
     world: str = "rps"
-    """A game spec."""
+    """A world spec."""
     trials: Positive = 8
     """How many trials `mage trials` plays."""
     threads: Positive = 1
-    """CPU threads; results are bit-identical only for the same number."""
+    """CPU threads. Results are bit-identical only for the same number."""
     device: Device = Device.CPU
-    """Where the model runs: cpu, cuda, or auto for CUDA where there is a device and the CPU elsewhere."""
+    """Where the model runs: cpu, cuda, or auto (CUDA where there is a device)."""
     dtype: Dtype = Dtype.AUTO
-    """What the model computes with: float32, bfloat16, or auto for bfloat16 on CUDA and float32 on a CPU."""
+    """The model's number format: float32, bfloat16, or auto (bfloat16 on CUDA, float32 on a CPU)."""
     trackers: tuple[str, ...] = ()
     """Where metrics go besides the run directory: tensorboard, wandb, trackio."""
     trial: TrialConfig = TrialConfig()
@@ -308,7 +305,7 @@ class Config(FrozenModel):
     alarms: AlarmConfig = AlarmConfig()
 
     def is_over(self, step: int, num_tokens: int) -> bool:
-        """Whether a run that has come so far has come to its end.
+        """Whether a run is over after so many steps and tokens.
 
         >>> [Config(steps=9, tokens=50).is_over(*done) for done in ((8, 49), (9, 49), (8, 50))]
         [False, True, True]

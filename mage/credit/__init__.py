@@ -1,1 +1,1 @@
-"""Credit: from what was played to how much better each turn was than expected. Plain numbers, no tensors."""
+"""Credit assignment: returns and advantages of the agent's turns. Plain numbers, no tensors."""

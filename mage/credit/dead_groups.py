@@ -1,4 +1,4 @@
-"""Dead groups: siblings that all did equally well teach nothing."""
+"""Dead groups: groups whose siblings all scored alike, so that every advantage is zero."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from mage.credit.siblings import TrialAdvantages
 from mage.types import DeadGroups
 
-NOTHING = 1e-12
+TOLERANCE = 1e-12
 
 
 def is_dead(advantages: TrialAdvantages) -> bool:
     """Whether all advantages of a group are zero. A group without trials is dead too."""
-    return all(abs(advantage) <= NOTHING for trial in advantages for advantage in trial)
+    return all(abs(advantage) <= TOLERANCE for trial in advantages for advantage in trial)
 
 
 def trained_groups(live: Sequence[int], dead: Sequence[int], rule: DeadGroups) -> list[int]:

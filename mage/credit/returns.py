@@ -1,11 +1,11 @@
-"""Returns: what each turn of a trial is paid, under each of the five objectives.
+"""Returns of the turns of a trial, under each of the five objectives.
 
-Episode k has the score R_k. An objective says what is paid where, and how much of the next episode's start
-counts in a turn of this one; `trial_returns` is then one formula:
+Episode k has the score R_k. An objective defines the reward of each turn, and the discount from a turn to the start of
+the next episode; `trial_returns` is then one formula:
 
     return of turn i = its own episode's rewards to go + crossing_i x return at the start of the next episode
 
-| objective        | paid                                   | inside  | crossing, n turns left in the episode |
+| objective        | rewards                                | inside  | crossing, n turns left in the episode |
 |------------------|----------------------------------------|---------|---------------------------------------|
 | single           | turn rewards                           | turn    | 0                                     |
 | cumulative       | turn rewards                           | turn    | episode x turn^n (LaMer's code)       |
@@ -13,18 +13,18 @@ counts in a turn of this one; `trial_returns` is then one formula:
 | differential     | R_k - R_(k-1), on the last turn of k   | turn    | episode x turn^n (MAGE's code)        |
 | final            | R_(N-1), on the last turn of the trial | 1       | 1                                     |
 
-A reflection gets the return at the start of the episode that follows it, undiscounted. What counts is what was
-played: after an early stop the last episode is the last one played; a truncated or forfeited episode is paid
-like any other, nothing is bootstrapped for moves that were never made.
+A reflection gets the return at the start of the episode that follows it, undiscounted. Only episodes that were played
+count: after an early stop the last one played is the last; a truncated or forfeited episode is treated like any other,
+without bootstrapping.
 
-`differential` and `final` pay for what no choice of a turn can change any more: the score of the episode before, and
-what this one has brought so far. With `to_go` a turn's return is less by what would be paid if nothing more were won
-from there on. That depends on the past alone, so the gradient stays what it is on average, and loses the noise. The
-other objectives pay nothing of the kind.
+`differential` and `final` include in a turn's return what the turn cannot change any more: the score of the episode
+before, and the rewards of this episode so far. With `to_go` the return of a turn is reduced by what would be paid if
+all later rewards were zero. That depends on the past alone, so the gradient is the same in expectation and has less
+noise. The other objectives include nothing of the kind.
 
-An episode in which the seat never acted counts as one turn that carries the episode's score and that nobody
-made: what precedes it (a reflection, an earlier episode) is paid for it as for any other, and it lies one
-boundary further from what follows. Under `single`, or in a first episode, nothing precedes it and nobody is paid.
+An episode in which the seat never acted counts as one virtual turn whose reward is the episode's score: an earlier
+reflection or episode gets it as from any other episode, and it adds one boundary to the discount. Under `single`, and
+in a first episode, no earlier turn exists and the score is credited to none.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from mage.types import Objective, Turn
 
 
 class ReturnSpec(msgspec.Struct, frozen=True):
-    """An objective with its discounts, and what bad replies cost."""
+    """An objective with its discounts and penalties."""
 
     objective: Objective
     turn: float
@@ -48,15 +48,15 @@ class ReturnSpec(msgspec.Struct, frozen=True):
     episode: float
     """Discount across an episode boundary."""
     invalid: float = 0.0
-    """Subtracted for every reply that could not be used."""
+    """Subtracted for every invalid reply."""
     overlong: float = 0.0
-    """Subtracted for every reply that was cut short."""
+    """Subtracted for every reply that reached the token limit."""
     length: float = 0.0
-    """Subtracted for every token of a free reply beyond the first `free`; its end is a token too."""
+    """Subtracted for every token of an unconstrained reply beyond the first `free`, its end token counted."""
     free: int = 0
-    """Tokens of a reply that cost nothing."""
+    """Tokens of a reply without penalty."""
     to_go: bool = False
-    """Leave out of a turn's return what was settled before it."""
+    """Leave out of a turn's return what was decided before the turn."""
 
     def __post_init__(self) -> None:
         for name, value in (("turn", self.turn), ("episode", self.episode)):
@@ -77,10 +77,7 @@ class ReturnSpec(msgspec.Struct, frozen=True):
         return {Objective.SINGLE: 0.0, Objective.FINAL: 1.0}.get(self.objective, self.episode)
 
     def penalty(self, turn: Turn) -> float:
-        """What the replies of one turn cost. A reply can be cut short, long and of no use at once.
-
-        The length of a choice is that of the game's words, not the agent's, and costs nothing.
-        """
+        """The sum of penalties of one turn's replies. The length of a constrained reply has no penalty."""
         invalid = sum(call.problem is not None for call in turn.calls)
         truncated = sum(call.completion.truncated for call in turn.calls)
         lengths = [len(call.completion.tokens) for call in turn.calls if call.completion.allowed is None]
@@ -98,7 +95,7 @@ class Returns(NamedTuple):
 
 
 def discounted(rewards: Sequence[float], discounts: Sequence[float]) -> list[float]:
-    """Rewards to go: each is its reward plus its discount times the next; nothing follows the last.
+    """Rewards to go: each reward plus its discount times the next result; after the last comes zero.
 
     >>> discounted([1.0, 2.0, 4.0], [0.5, 0.25, 0.9])
     [2.5, 3.0, 4.0]
@@ -118,7 +115,7 @@ def trial_returns(rewards: Sequence[Sequence[float]], scores: Sequence[float], r
     >>> trial_returns([[1.0], [4.0]], [1.0, 4.0], ReturnSpec(Objective.DIFFERENTIAL, 0.5, 0.5))
     Returns(plays=[[2.5], [3.0]], starts=[2.5, 3.0])
     """
-    paid = _paid(rewards, scores, return_spec.objective)
+    paid = _payments(rewards, scores, return_spec.objective)
     own = [discounted(turns, [return_spec.inside] * len(turns)) for turns in paid]
     crossing = [_crossing(len(turns), return_spec) for turns in paid]
     starts = discounted([turns[0] for turns in own], [turns[0] for turns in crossing])
@@ -127,7 +124,7 @@ def trial_returns(rewards: Sequence[Sequence[float]], scores: Sequence[float], r
         for turns, shares, later in zip(own, crossing, [*starts[1:], 0.0], strict=False)
     ]
     if return_spec.to_go:
-        settled = _settled(rewards, scores, return_spec)
+        settled = _already_decided(rewards, scores, return_spec)
         plays = [
             [return_ - known for return_, known in zip(*both, strict=True)] for both in zip(plays, settled, strict=True)
         ]
@@ -135,8 +132,10 @@ def trial_returns(rewards: Sequence[Sequence[float]], scores: Sequence[float], r
     return Returns([found if turns else [] for found, turns in zip(plays, rewards, strict=True)], starts)
 
 
-def _settled(rewards: Sequence[Sequence[float]], scores: Sequence[float], return_spec: ReturnSpec) -> list[list[float]]:
-    """What would be paid from each turn on if no more were won: its episode keeps what it has, later ones get 0."""
+def _already_decided(
+    rewards: Sequence[Sequence[float]], scores: Sequence[float], return_spec: ReturnSpec
+) -> list[list[float]]:
+    """The return of each turn if all rewards from there on were zero: the part that the turn cannot change."""
     lengths = [max(1, len(turns)) for turns in rewards]
     won = [[0.0, *accumulate(turns)][:num] for turns, num in zip(rewards, lengths, strict=True)]
     if return_spec.objective is Objective.FINAL:
@@ -147,7 +146,7 @@ def _settled(rewards: Sequence[Sequence[float]], scores: Sequence[float], return
     falls = [
         *(return_spec.inside ** (num - 1) for num in lengths[1:]),
         0.0,
-    ]  # what is won here is lost in the next episode
+    ]  # differential: what this episode gains, the next one loses
     return [
         [
             return_spec.inside**left * (mine - past) - share * fall * mine
@@ -157,8 +156,8 @@ def _settled(rewards: Sequence[Sequence[float]], scores: Sequence[float], return
     ]
 
 
-def _paid(rewards: Sequence[Sequence[float]], scores: Sequence[float], objective: Objective) -> list[list[float]]:
-    """What the objective pays on each turn; an episode without turns has one that nobody made."""
+def _payments(rewards: Sequence[Sequence[float]], scores: Sequence[float], objective: Objective) -> list[list[float]]:
+    """The objective's reward of each turn; an episode without turns has one virtual turn."""
     as_played = [list(turns) or [score] for turns, score in zip(rewards, scores, strict=True)]
     if objective is Objective.DIFFERENTIAL:
         at_end = [score - before for score, before in zip(scores, [0.0, *scores], strict=False)]
@@ -170,6 +169,6 @@ def _paid(rewards: Sequence[Sequence[float]], scores: Sequence[float], objective
 
 
 def _crossing(num_turns: int, return_spec: ReturnSpec) -> list[float]:
-    """What the start of the next episode counts for in each turn of this one."""
+    """The discount from each turn of an episode to the start of the next."""
     fade = 1.0 if return_spec.objective is Objective.CUMULATIVE_PAPER else return_spec.inside
     return [return_spec.across * fade**left for left in range(num_turns - 1, -1, -1)]

@@ -1,10 +1,9 @@
-"""How siblings are compared: at the same place of the trial, and nowhere else.
+"""Comparison of sibling trials at the same place of the trial.
 
 A place is an episode's play or its reflection. The return at an episode's first turn stands for the episode,
-and all its turns get the same advantage. With `unit = turn` each turn is a place of its own, which tells the
-moves of an episode apart where the game pays midway. Siblings that never came to a place (an early stop, an
-episode without a turn) take no part in its comparison, and where one is alone its advantage is zero: there is
-nobody to compare it with.
+and all its turns get the same advantage. With `unit = turn` each turn is a place of its own, which separates the
+moves of an episode where rewards come midway. Siblings that never reached a place (an early stop, an episode without a
+turn) are left out of its comparison; where only one reached it, its advantage is zero.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from mage.credit.steps import CreditGroup, Step
 from mage.types import Phase
 
 ROUNDING = 1e-9
-"""Smaller differences are none: 0.1 + 0.2 and 0.3 are the same score, and their group is dead."""
+"""Smaller differences count as zero: 0.1 + 0.2 and 0.3 are the same score, and their group is dead."""
 
 TrialAdvantages = tuple[tuple[float, ...], ...]
 """The advantages of one group, by trial and step."""
@@ -31,7 +30,7 @@ class Unit(StrEnum):
 
 
 class Place(NamedTuple):
-    """Where siblings can be compared."""
+    """A place of the trial at which siblings can be compared."""
 
     episode: int
     phase: Phase
@@ -44,7 +43,7 @@ def place_of(step: Step, unit: Unit) -> Place:
 
 
 def places(group: CreditGroup, unit: Unit) -> dict[Place, dict[int, float]]:
-    """At each place the return of every sibling that came there, by its number."""
+    """By place, the return of every sibling that reached it, by the sibling's number."""
     found: dict[Place, dict[int, float]] = {}
     for number, trial in enumerate(group.trials):
         for step in trial:
@@ -54,15 +53,18 @@ def places(group: CreditGroup, unit: Unit) -> dict[Place, dict[int, float]]:
 
 
 def compare(
-    group: CreditGroup, unit: Unit, evaluate_split: Callable[[Place, Sequence[float]], Sequence[float]]
+    group: CreditGroup, unit: Unit, advantages_at: Callable[[Place, Sequence[float]], Sequence[float]]
 ) -> TrialAdvantages:
-    """Judge the siblings' returns at each place and give every step what its trial got there."""
-    evaluated = {
-        place: dict(zip(returns, evaluate_split(place, list(returns.values())), strict=True))
+    """Compute advantages from the siblings' returns at each place; every step gets its trial's advantage there.
+
+    `advantages_at` maps a place and the siblings' returns there to their advantages.
+    """
+    advantages = {
+        place: dict(zip(returns, advantages_at(place, list(returns.values())), strict=True))
         for place, returns in places(group, unit).items()
     }
     return tuple(
-        tuple(evaluated[place_of(step, unit)][number] if step.trained else 0.0 for step in trial)
+        tuple(advantages[place_of(step, unit)][number] if step.trained else 0.0 for step in trial)
         for number, trial in enumerate(group.trials)
     )
 
@@ -77,10 +79,10 @@ def centred(values: Sequence[float]) -> list[float]:
     return [_difference(value, mean) for value in values]
 
 
-def against_others(values: Sequence[float]) -> list[float]:
+def leave_one_out(values: Sequence[float]) -> list[float]:
     """Each value less the mean of the others; zero for one alone.
 
-    >>> against_others([1.0, 3.0, 8.0])  # 1 - 5.5, 3 - 4.5, 8 - 2
+    >>> leave_one_out([1.0, 3.0, 8.0])  # 1 - 5.5, 3 - 4.5, 8 - 2
     [-4.5, -1.5, 6.0]
     """
     if len(values) < 2:
@@ -103,7 +105,7 @@ def variance(samples: Sequence[Sequence[float]]) -> float | None:
 
 
 def variance_by_episode(group: CreditGroup, unit: Unit) -> dict[int, float]:
-    """A group's variance in each episode, over all places of the episode: its play and the reflection after it."""
+    """A group's variance in each episode, over all its places: the play and the reflection after it."""
     samples: dict[int, list[list[float]]] = {}
     for place, returns in places(group, unit).items():
         samples.setdefault(place.episode, []).append(list(returns.values()))
@@ -112,7 +114,7 @@ def variance_by_episode(group: CreditGroup, unit: Unit) -> dict[int, float]:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Counted from the first value, so that the mean of equal values is that value exactly."""
+    """The mean, summed as differences from the first value: the mean of equal values is that value exactly."""
     origin = values[0]
     return origin + sum([value - origin for value in values]) / len(values)
 

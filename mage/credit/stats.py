@@ -1,4 +1,4 @@
-"""Statistics that estimators carry from step to step: frozen, plain, part of every checkpoint."""
+"""Running statistics that estimators carry from step to step; stored in checkpoints."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from mage.types import Phase
 
 
 class StatKey(NamedTuple):
-    """What a statistic is about."""
+    """The key of a statistic."""
 
     learner: str
     opponent: str
     seat: int
     episode: int
     phase: Phase | None
-    """None where one figure serves both phases."""
+    """None where one statistic serves both phases."""
 
 
 Pools = Mapping[tuple[str, int, Phase | None], float]
-"""A figure for each learner, episode and phase."""
+"""A value for each learner, episode and phase."""
 
 
 class RunningMean(msgspec.Struct, frozen=True):
-    """A mean that forgets. Dividing by the decayed weight corrects the bias of a young mean.
+    """An exponentially decayed mean. Dividing by the decayed weight corrects the bias of the first values.
 
     >>> RunningMean(0.0, 0.0, 0).plus(4.0, 0.5).plus(1.0, 0.5).mean  # (4/2 + 1) / (1/2 + 1)
     2.0
@@ -35,7 +35,7 @@ class RunningMean(msgspec.Struct, frozen=True):
     total: float
     weight: float
     count: int
-    """How many groups it has seen."""
+    """Number of groups in it."""
 
     @property
     def mean(self) -> float:
@@ -57,7 +57,7 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 EMPTY = Stats(())
-"""What a run begins with."""
+"""The statistics at the start of a run."""
 
 
 def merge(stats: Stats, observed: Iterable[tuple[StatKey, float]], decay: float) -> Stats:
@@ -69,7 +69,7 @@ def merge(stats: Stats, observed: Iterable[tuple[StatKey, float]], decay: float)
 
 
 def pooled(stats: Stats) -> Pools:
-    """For each learner, episode and phase the mean over all agents and seats, each counted by its groups."""
+    """For each learner, episode and phase the mean over all opponents and seats, weighted by their groups."""
     totals: dict[tuple[str, int, Phase | None], float] = {}
     counts: dict[tuple[str, int, Phase | None], int] = {}
     for key, running in stats.entries:

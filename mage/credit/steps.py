@@ -1,8 +1,8 @@
-"""Steps: the turns of the trained seat as plain numbers, in order of play, ready for an estimator.
+"""Steps: the turns of the trained seat as plain numbers, in order of play: the input of estimators.
 
-Penalties for bad replies are a stream of their own, added to the objective's: they count for the turn and for
-earlier turns of its episode, and never cross an episode boundary. A reflection answers for its own length only.
-Otherwise notes would be blamed for a later slip of format, and a habit of slips would look like the opponent.
+Penalties for replies are added to the objective's rewards: they count for the turn and for earlier turns of its
+episode, and never cross an episode boundary; a reflection gets only its own penalty. Otherwise a reflection would be
+penalised for a later invalid reply.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from mage.types import Group, Objective, Phase, Trial, Turn
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One turn of the trained seat, as credit sees it."""
+    """One turn of the trained seat, as estimators see it."""
 
     episode: int
     phase: Phase
     turn: int
-    """How many turns of this episode and phase came before."""
+    """Index of the turn within its episode and phase."""
     key: str
     """Equal for equal decision problems."""
     trained: bool
-    """False for a turn that takes no part in statistics and has advantage zero."""
+    """False for a turn that is left out of statistics and has advantage zero."""
     return_: float
-    """The return: what the objective pays from here on, less penalties."""
+    """The return under the objective, minus penalties."""
     discount: float
-    """What the next step counts for in this one; 0 where nothing follows."""
+    """The discount from this step to the next; 0 for the last."""
     reward: float
-    """What this step adds, so that `ret` is `reward + discount x` the next step's `ret` under every objective."""
+    """Defined so that `return_` is `reward + discount x` the next step's `return_` under every objective."""
     value: float
-    """What a value head expected `ret` to be; 0 without one."""
+    """The value head's estimate of `return_`; 0 without a value head."""
 
 
 class CreditGroup(msgspec.Struct, frozen=True):
     """The steps of sibling trials: one tuple per trial, aligned with `agent_turns`."""
 
     opponent: str
-    """Whom they played: a member's id, or its family where members never come back."""
+    """The opponent played: a member's id, or its family where every task draws another member."""
     seat: int
     learner: str
     trials: tuple[tuple[Step, ...], ...]
@@ -65,12 +65,12 @@ def credit_group(
     return CreditGroup(opponent, group.task.seat, learner, trials)
 
 
-def trained_only(
+def trained_advantages(
     steps: Sequence[Step], advantages: Sequence[float], *, is_tutored: bool = False
 ) -> tuple[float | None, ...]:
-    """One trial's advantages with None for steps that are not trained. Under a tutor no signal moves reflections.
+    """One trial's advantages, None for steps that are not trained, zero for the reflections of a tutored trial.
 
-    Zero and None differ: a turn of advantage zero still takes part in KL, entropy and averages.
+    Zero and None differ: a turn of advantage zero still counts in KL, entropy and averages.
     """
     found = [a if step.trained else None for step, a in zip(steps, advantages, strict=True)]
     if is_tutored:
@@ -79,7 +79,7 @@ def trained_only(
 
 
 class _Draft(NamedTuple):
-    """A step before it knows what follows."""
+    """A step without the values that depend on its successor."""
 
     episode: int
     phase: Phase
@@ -90,7 +90,7 @@ class _Draft(NamedTuple):
 
     @property
     def boundaries(self) -> int:
-        """How many episode boundaries lie behind it; a reflection stands on the far side of its own."""
+        """Number of episode boundaries before the step; a reflection comes after the boundary of its episode."""
         return self.episode + (self.phase is Phase.REFLECT)
 
 
@@ -106,7 +106,7 @@ def _by_episode(trial: Trial) -> list[tuple[list[Turn], list[Turn]]]:
 
 
 def _steps(trial: Trial, return_spec: ReturnSpec, values: Sequence[float]) -> tuple[Step, ...]:
-    """Built backwards, so that each step knows its successor."""
+    """The steps of a trial, built backwards: reward and discount depend on the next step."""
     steps: list[Step] = []
     following: _Draft | None = None
     for draft, value in reversed(list(zip(_drafts(trial, return_spec), values, strict=True))):
@@ -122,10 +122,10 @@ def _drafts(trial: Trial, return_spec: ReturnSpec) -> list[_Draft]:
     returns = trial_returns([[turn.reward for turn in plays] for plays, _ in episodes], trial.scores, return_spec)
     drafts: list[_Draft] = []
     for index, (plays, reflections) in enumerate(episodes):
-        fines = discounted([return_spec.penalty(turn) for turn in plays], [return_spec.inside] * len(plays))
-        for number, (turn, return_, fine) in enumerate(zip(plays, returns.plays[index], fines, strict=True)):
-            drafts.append(_Draft(index, Phase.PLAY, number, turn.observation.key, True, return_ - fine))
-        # A reflection that no episode follows (somebody left the table) changed nothing.
+        penalties = discounted([return_spec.penalty(turn) for turn in plays], [return_spec.inside] * len(plays))
+        for number, (turn, return_, penalty) in enumerate(zip(plays, returns.plays[index], penalties, strict=True)):
+            drafts.append(_Draft(index, Phase.PLAY, number, turn.observation.key, True, return_ - penalty))
+        # A reflection after the last episode played (a person left) had no effect.
         trained = return_spec.objective is not Objective.SINGLE and index + 1 < len(episodes)
         for number, turn in enumerate(reflections):
             return_ = returns.starts[index + 1] - return_spec.penalty(turn) if trained else 0.0
@@ -134,7 +134,7 @@ def _drafts(trial: Trial, return_spec: ReturnSpec) -> list[_Draft]:
 
 
 def _discount(draft: _Draft, following: _Draft | None, return_spec: ReturnSpec) -> float:
-    """One discount per boundary between two steps, also those of episodes without a turn of this seat."""
+    """The discount between two steps: one factor per episode boundary, those of episodes without own turns included."""
     if following is None or not (draft.trained and following.trained):
         return 0.0
     if draft.phase is following.phase is Phase.PLAY and draft.episode == following.episode:

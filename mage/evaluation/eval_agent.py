@@ -38,7 +38,7 @@ from mage.opponents.remote import CONTEXT, MAX_TOKENS, REFLECTION_TOKENS
 from mage.protocols import Agent, AgentFactory, ChatFormat, Engine, World
 from mage.runs.store import RUN
 from mage.spec import call_with, parse_spec
-from mage.training.build import check_agent, language_agent_factory, scripted_engine, settings
+from mage.training.build import agent_settings, check_agent, language_agent_factory, scripted_engine
 from mage.types import Memory, ReplyMode, Task
 from mage.worlds.openspiel.world import opponent
 
@@ -92,7 +92,7 @@ class EvalAgent(ABC):
     @property
     def settings(self) -> AgentSettings | None:
         """How a model plays."""
-        return settings(self.config.agent) if self.is_model else None
+        return agent_settings(self.config.agent) if self.is_model else None
 
     @abstractmethod
     def make_agent(self, world: World, memory: Memory | None = None, rewrite: Rewrite = as_written) -> AgentFactory:
@@ -113,7 +113,7 @@ class ModelEvalAgent(EvalAgent):
     def make_agent(self, world: World, memory: Memory | None = None, rewrite: Rewrite = as_written) -> AgentFactory:
         assert self.engine is not None
         assert self.chat_format is not None
-        how = settings(self.config.agent)
+        how = agent_settings(self.config.agent)
         if memory is not None:
             method = how.method if memory in agent_class(how.method).memories else _PLAIN
             how = msgspec.structs.replace(how, memory=memory, method=method)
@@ -202,17 +202,17 @@ def subject_of(
 def _of_run(folder: Path, checkpoint: Path | None, given: Mapping[str, object]) -> EvalAgent:
     require("train", f"{str(folder)!r} needs")
     from mage.training.checkpoint import checkpoint_path
-    from mage.training.parts import played_by
-    from mage.training.run import weights_of
+    from mage.training.parts import policy_engine
+    from mage.training.run import load_run
 
-    config, parts, step = weights_of(folder, checkpoint, given)
+    config, parts, step = load_run(folder, checkpoint, given)
 
     async def publish() -> None:
         await parts.publish(step)
 
     run_sync(publish())  # whoever is seated before the first refresh plays with these weights too
     pinned = str(checkpoint_path(folder / "checkpoints", step))
-    engine = played_by(parts.engine)
+    engine = policy_engine(parts.engine)
     name = folder.resolve().name if checkpoint is None else f"{folder.resolve().name}/{checkpoint.resolve().name}"
     keep, chat_format = parts.loaded.tokenizer.save_pretrained, parts.loaded.chat_format
     return ModelEvalAgent(name, pinned, config, "run", engine, chat_format, publish, folder, step, keep)
@@ -220,10 +220,10 @@ def _of_run(folder: Path, checkpoint: Path | None, given: Mapping[str, object]) 
 
 def _of_model(text: str, given: Mapping[str, object]) -> EvalAgent:
     require("train", f"{text!r} needs")
-    from mage.training.model_cache import served
+    from mage.training.model_cache import model_and_inference_engine
 
     config = _config(text, given)
-    loaded, engine = served(config)
+    loaded, engine = model_and_inference_engine(config)
     if config.agent.context > engine.length:
         if "agent.context" in given:
             raise ConfigError(f"agent.context = {config.agent.context}: {text} has room for {engine.length} tokens")

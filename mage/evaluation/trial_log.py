@@ -20,7 +20,7 @@ from rich.progress import Progress
 
 from mage.engines.budget import ServiceUnavailableError
 from mage.errors import EngineError, RecordError
-from mage.files import JsonLines, count_lines, cut_lines, read_lines
+from mage.files import JsonLines, count_lines, read_lines, truncate_lines
 from mage.protocols import AgentFactory, World
 from mage.rollout.group import Job, play_trials
 from mage.runs.index import TRIALS
@@ -75,7 +75,7 @@ class TrialLog:
         """Go on with an evaluation; what failed is played again where failures are to be forgotten."""
         writer = RunWriter.reopen(path)  # first: it holds the lock
         num_whole = min(count_lines(path / TRIALS), count_lines(path / ARMS))
-        cut_lines(path / ARMS, num_whole, "superseded")
+        truncate_lines(path / ARMS, num_whole, "superseded")
         writer.cut_back(num_whole)
         arms = arms_of(path)
         reader = RunReader(path)

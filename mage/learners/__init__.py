@@ -1,1 +1,1 @@
-"""Learners: samples become gradients and updated weights."""
+"""Learners: update the weights from samples."""

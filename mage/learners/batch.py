@@ -1,4 +1,4 @@
-"""Samples as tensors: right-padded, sorted by length, cut into micro-batches of bounded size.
+"""Micro-batches: samples as right-padded tensors, sorted by length, of bounded size.
 
 Axis letters: B sequences, T positions, N trained tokens of a micro-batch, K allowed ids, U distinct allowed ids,
 M some of the N rows, P tokens of text.
@@ -21,14 +21,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """What fits through the model at once. Most tensors have one row per trained token; the last ones say which.
+    """The tensors of one forward and backward pass. Most have one row per trained token (axis N).
 
-    Rows of a kind are listed rather than marked: on a GPU, picking by marks waits for the device.
+    Subsets of rows are lists of indices rather than masks: on a GPU, indexing by a mask waits for the device.
     """
 
     tokens_BT: Tensor
     rows_N: Tensor
-    """Which sequence the token is in."""
+    """The sequence that the token is in."""
     before_N: Tensor
     """The position before the token: where its logits are."""
     targets_N: Tensor
@@ -36,32 +36,32 @@ class MicroBatch:
     advantages_N: Tensor
     returns_N: Tensor
     weights_N: Tensor
-    """Sum to one over the whole batch, so that losses of micro-batches add up."""
+    """Weights in the loss; they sum to one over the whole batch, so that losses of micro-batches add up."""
     play_N: Tensor
     """True for play turns, false for reflections."""
     allowed_NK: Tensor
     """Allowed ids, padded with -1; a row of -1 alone means that all ids were allowed."""
     ids_U: Tensor
-    """All ids that some row names as allowed, ascending."""
+    """All ids that any row allows, ascending."""
     chosen_M: Tensor
-    """Rows chosen from some ids."""
+    """Rows of tokens chosen from some ids."""
     free_M: Tensor
-    """Rows chosen from all ids."""
+    """Rows of tokens chosen from all ids."""
     played_M: Tensor
     """Rows of play turns."""
     reflected_M: Tensor
     """Rows of reflections."""
     text_rows_P: Tensor
-    """Sequences of the text that is to be predicted: what was read, and constrained answers to it."""
+    """Sequences of the tokens of the prediction loss: prompts, and constrained answers."""
     text_before_P: Tensor
-    """The positions before it."""
+    """The positions before these tokens."""
     text_share: float
-    """What one token of it counts for: one over all of the batch."""
+    """Weight of one such token: one over their number in the whole batch."""
     num_tokens: int
     """Real tokens, padding not counted."""
 
     def to(self, device: torch.device) -> MicroBatch:
-        """The same on another device. The copy to a GPU is not waited for."""
+        """The micro-batch on another device; copies to a GPU are asynchronous."""
         moved: dict[str, Any] = {}
         for name in self.__slots__:
             value = getattr(self, name)
@@ -73,10 +73,10 @@ class MicroBatch:
 
 def micro_batches(samples: Sequence[Sample], weight: Weight, budget: int) -> list[MicroBatch]:
     """Cut a batch into micro-batches of at most `budget` positions, padding included."""
-    return list(each_micro_batch(samples, weight, partition(samples, budget)))
+    return list(iter_micro_batches(samples, weight, partition(samples, budget)))
 
 
-def each_micro_batch(
+def iter_micro_batches(
     samples: Sequence[Sample],
     weight: Weight,
     partitions: Sequence[Sequence[int]],
@@ -84,9 +84,9 @@ def each_micro_batch(
     *,
     with_text: bool = False,
 ) -> Iterator[MicroBatch]:
-    """Micro-batches one by one, so that the next is made while a GPU works on the last.
+    """Micro-batches one by one, so that the next is built while a GPU works on the last.
 
-    Their lengths are multiples of `multiple`. The text to be predicted is listed only where it is asked for.
+    Their lengths are multiples of `multiple`. Tokens of the prediction loss are listed only `with_text`.
     """
     weights = token_weights(samples, weight)
     num_text = sum(len(s.tokens) - 1 - s.allowed.count(None) for s in samples) if with_text else 0
@@ -95,7 +95,7 @@ def each_micro_batch(
 
 
 def partition(samples: Sequence[Sample], budget: int, multiple: int = 1) -> list[list[int]]:
-    """Which samples go together, longest first: at most `budget` positions, padding included.
+    """The samples of each micro-batch by index, longest first: at most `budget` positions, padding included.
 
     A single sample longer than the budget goes alone.
     """
@@ -110,15 +110,17 @@ def partition(samples: Sequence[Sample], budget: int, multiple: int = 1) -> list
     return partitions
 
 
-def in_order(samples: Sequence[Sample], partitions: Sequence[Sequence[int]], found: Sequence[T]) -> list[list[T]]:
-    """What was found for the trained tokens, micro-batch by micro-batch, for each sample."""
+def split_by_sample(
+    samples: Sequence[Sample], partitions: Sequence[Sequence[int]], found: Sequence[T]
+) -> list[list[T]]:
+    """Values of trained tokens, listed micro-batch by micro-batch, regrouped by sample."""
     left = iter(found)
     by_sample = {index: [next(left) for _ in samples[index].positions] for chosen in partitions for index in chosen}
     return [by_sample[index] for index in range(len(samples))]
 
 
 def padded(length: int, multiple: int) -> int:
-    """The next multiple.
+    """The length rounded up to a multiple.
 
     >>> padded(430, 16), padded(430, 1)
     (432, 430)
@@ -127,9 +129,9 @@ def padded(length: int, multiple: int) -> int:
 
 
 def token_weights(samples: Sequence[Sample], weight: Weight) -> list[list[float]]:
-    """The share of every trained token in the loss; all together sum to one.
+    """The weight of every trained token in the loss; all together sum to one.
 
-    Turns are averaged over the batch, tokens within their turn; a turn cut over two streams is two turns.
+    With `turn`, turns are averaged over the batch, tokens within their turn; a turn in two streams is two turns.
     """
     if weight is Weight.TOKEN:
         total = sum(len(s.positions) for s in samples)
@@ -177,7 +179,7 @@ def _micro_batch(
 
 
 def _text(samples: Sequence[Sample], longest: int) -> Tensor:
-    """Sequence and position of every token but the first of a sequence and those that were drawn from all ids."""
+    """Sequence and position of every token except the first of a sequence and those sampled without constraint."""
     is_text_BT = torch.zeros(len(samples), longest, dtype=torch.bool)
     for row, sample in enumerate(samples):
         is_text_BT[row, 1 : len(sample.tokens)] = True

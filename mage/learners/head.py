@@ -1,8 +1,7 @@
-"""From hidden states to log-probabilities and entropies, at trained positions only and never many logits at once.
+"""The language-model head: log-probabilities and entropies from hidden states, in bounded memory.
 
-Three things keep the head cheap. Logits are computed where tokens are trained and nowhere else. Where a token was
-chosen from a few ids, only their rows of the head are used. What is left is read in chunks, whose logits are
-computed a second time for the gradient rather than kept.
+Logits are computed only where tokens are trained. Where a token was chosen from a few ids, only their rows of the head
+are used. The rest is computed in chunks, whose logits are recomputed in the backward pass rather than kept.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from torch.utils.checkpoint import checkpoint
 
 from mage.errors import ConfigError
 from mage.learners.batch import MicroBatch
-from mage.learners.losses import Exploitability, Regulariser, put_rows, read_all, read_allowed, read_logits
+from mage.learners.losses import Regulariser, TokenStats, read_all, read_allowed, read_logits, scatter_rows
 
 _CHUNK_BYTES = 2**29
-"""What a chunk's logits may take in float32; reading them takes two to four times as much for a moment."""
+"""Most memory of a chunk's logits in float32; the peak is two to four times as much."""
 SMALL_VOCABULARY = 4096
 """Up to this size the whole head costs less than picking rows of it."""
 
-Read = Callable[[Tensor, Tensor, Tensor], Exploitability]
+TokenReader = Callable[[Tensor, Tensor, Tensor], TokenStats]
 
 
 class Head:
-    """Reads what a model's head says of trained tokens, at the temperature they were sampled with."""
+    """Computes statistics of trained tokens from a model's head, at the temperature they were sampled with."""
 
     def __init__(self, model: Any, temperature: float, *, compiled: bool, chunk_bytes: int = _CHUNK_BYTES) -> None:
         self._model = model
@@ -37,33 +36,33 @@ class Head:
         self._is_plain = _is_plain(model)
         self._has_rows = self._is_plain and _has_rows(model)
         self._is_small = model.config.vocab_size <= SMALL_VOCABULARY
-        self._read_all: Read = torch.compile(read_all, dynamic=True) if compiled else read_all
+        self._read_all: TokenReader = torch.compile(read_all, dynamic=True) if compiled else read_all
 
-    def read(self, hidden_ND: Tensor, batch: MicroBatch, regularisers: Sequence[Regulariser] = ()) -> Exploitability:
-        """Log-probabilities of the targets, entropies and regularisers, all over the ids that were allowed."""
+    def read(self, hidden_ND: Tensor, batch: MicroBatch, regularisers: Sequence[Regulariser] = ()) -> TokenStats:
+        """Log-probabilities of the targets, entropies and regularisers, all over the allowed ids."""
         read_some = partial(read_logits, regularisers=regularisers)
         if not self._is_plain:
-            # Something follows the head, a cap or a scale, that only the model's own forward pass knows.
+            # The model changes logits after the head, by a cap or a scale: use its own forward pass.
             logits_BTV = self._model(input_ids=batch.tokens_BT, use_cache=False).logits
             logits_NV = logits_BTV[batch.rows_N, batch.before_N]
-            return read_some(self._cooled(logits_NV), batch.targets_N, batch.allowed_NK)
+            return read_some(self._at_temperature(logits_NV), batch.targets_N, batch.allowed_NK)
         if self._is_small or not self._has_rows:
-            return self._in_chunks(read_some, self._whole, hidden_ND, batch.targets_N, batch.allowed_NK)
+            return self._in_chunks(read_some, self._all_logits, hidden_ND, batch.targets_N, batch.allowed_NK)
         num = 2 + len(regularisers)
         found_N = [hidden_ND.new_zeros(len(hidden_ND), dtype=torch.float32) for _ in range(num)]
         read_chosen = partial(self._read_chosen, ids_U=batch.ids_U, regularisers=regularisers)
         for rows_M, read in ((batch.chosen_M, read_chosen), (batch.free_M, self._read_free)):
             if len(rows_M):
                 read_M = read(hidden_ND[rows_M], batch.targets_N[rows_M], batch.allowed_NK[rows_M])
-                put_rows(found_N, rows_M, read_M)
+                scatter_rows(found_N, rows_M, read_M)
         return tuple(found_N)
 
     def predict(self, hidden_PD: Tensor, targets_P: Tensor) -> Tensor:
-        """Log-probabilities of tokens out of the whole vocabulary."""
+        """Log-probabilities of tokens over the whole vocabulary."""
         if not self._is_plain:
             raise ConfigError("learner.prediction_weight: this model changes logits after its head; set it to 0")
         ids_P0 = targets_P.new_zeros(len(targets_P), 0)
-        return self._in_chunks(self._read_all, self._whole, hidden_PD, targets_P, ids_P0)[0]
+        return self._in_chunks(self._read_all, self._all_logits, hidden_PD, targets_P, ids_P0)[0]
 
     def _read_chosen(
         self,
@@ -72,8 +71,8 @@ class Head:
         allowed_MK: Tensor,
         ids_U: Tensor,
         regularisers: Sequence[Regulariser],
-    ) -> Exploitability:
-        """Tokens chosen from some ids: only those that some row of the micro-batch allows have logits."""
+    ) -> TokenStats:
+        """Tokens chosen from some ids: logits are computed only for ids that any row of the micro-batch allows."""
         head = self._model.lm_head
         weight_UD = head.weight.index_select(0, ids_U)
         bias_U = None if head.bias is None else head.bias.index_select(0, ids_U)
@@ -83,46 +82,46 @@ class Head:
         read = partial(read_allowed, regularisers=regularisers)
         return self._in_chunks(read, logits, hidden_MD, columns_M, columns_MK, len(ids_U))
 
-    def _read_free(self, hidden_MD: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> Exploitability:
+    def _read_free(self, hidden_MD: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> TokenStats:
         """Tokens chosen from all ids."""
-        return self._in_chunks(self._read_all, self._whole, hidden_MD, targets_M, allowed_MK)
+        return self._in_chunks(self._read_all, self._all_logits, hidden_MD, targets_M, allowed_MK)
 
-    def _whole(self, hidden_MD: Tensor) -> Tensor:
+    def _all_logits(self, hidden_MD: Tensor) -> Tensor:
         head = self._model.lm_head
         logits_MV: Tensor = _product(hidden_MD, head.weight, head.bias) if self._has_rows else head(hidden_MD)
         return logits_MV
 
     def _in_chunks(
         self,
-        read: Read,
+        read: TokenReader,
         logits: Callable[[Tensor], Tensor],
         hidden_MD: Tensor,
         targets_M: Tensor,
         ids_MK: Tensor,
         width: int | None = None,
-    ) -> Exploitability:
-        """Read rows whose logits have `width` columns, or one for each id, as many at a time as may be."""
+    ) -> TokenStats:
+        """Apply `read` to chunks of rows whose logits have `width` columns, by default the whole vocabulary."""
 
-        def piece(hidden_CD: Tensor, targets_C: Tensor, ids_CK: Tensor) -> Exploitability:
-            return read(self._cooled(logits(hidden_CD)), targets_C, ids_CK)
+        def read_chunk(hidden_CD: Tensor, targets_C: Tensor, ids_CK: Tensor) -> TokenStats:
+            return read(self._at_temperature(logits(hidden_CD)), targets_C, ids_CK)
 
         size = max(1, self._chunk_bytes // (4 * (width or self._model.config.vocab_size)))
         if len(hidden_MD) <= size:
-            return piece(hidden_MD, targets_M, ids_MK)
+            return read_chunk(hidden_MD, targets_M, ids_MK)
         found = [
-            checkpoint(piece, *rows, use_reentrant=False, preserve_rng_state=False)
+            checkpoint(read_chunk, *rows, use_reentrant=False, preserve_rng_state=False)
             for rows in zip(*(torch.split(rows, size) for rows in (hidden_MD, targets_M, ids_MK)), strict=True)
         ]
         return tuple(torch.cat(pieces) for pieces in zip(*found, strict=True))
 
-    def _cooled(self, logits_NV: Tensor) -> Tensor:
+    def _at_temperature(self, logits_NV: Tensor) -> Tensor:
         return logits_NV.float() / self.temperature
 
 
 class _FloatProduct(torch.autograd.Function):
-    """Rows times a matrix in float32 from factors of fewer bits; the gradients have the factors' bits again.
+    """A matrix product in float32 of bfloat16 factors; the gradients are in the factors' dtype.
 
-    A bfloat16 logit of twenty is a multiple of an eighth: log-probabilities read from it would be wrong by per cents.
+    A bfloat16 logit near twenty is a multiple of an eighth: probabilities computed from it would be off by per cents.
     """
 
     @staticmethod
@@ -152,9 +151,9 @@ def _product(hidden_MD: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> Ten
 
 @torch.no_grad()
 def _is_plain(model: Any) -> bool:
-    """Whether logits are the head's output and nothing more; caps and scales need a plain forward pass.
+    """Whether logits are the head's output, without a cap or scale after it.
 
-    A cap hardly shows while logits are small, so the config is asked as well.
+    Tested on a probe; a cap has hardly any effect while logits are small, so the config is checked as well.
     """
     if getattr(model.config, "final_logit_softcapping", None) is not None:
         return False
@@ -166,10 +165,7 @@ def _is_plain(model: Any) -> bool:
 
 @torch.no_grad()
 def _has_rows(model: Any) -> bool:
-    """Whether the head is a matrix whose rows give the logits of their ids, each by itself.
-
-    Not so where an adapter sits on the head.
-    """
+    """Whether the head is a linear layer whose rows give the logits of single ids; false with an adapter on it."""
     head = model.lm_head
     if type(head) is not torch.nn.Linear:
         return False

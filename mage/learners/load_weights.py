@@ -1,4 +1,4 @@
-"""Weights that go into a model, checked before anything is changed."""
+"""Copy weights into a model, after checking that they fit."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mage.errors import MageError
 
 
 class LearnError(MageError):
-    """Learning went wrong and does not mend itself."""
+    """Training cannot continue."""
 
 
 def load_weights(model: Any, weights: Mapping[str, Tensor]) -> None:
-    """Copy weights into a model in place. Tied weights may be given once, as they are saved."""
+    """Copy weights into a model in place. Tied weights may be given once, as checkpoints store them."""
     own: Mapping[str, Tensor] = model.state_dict()
     given = {own[name].data_ptr() for name in weights if name in own}
     unknown = [name for name in weights if name not in own]

@@ -1,4 +1,4 @@
-"""The learner: samples in, better weights out."""
+"""The learner: PPO-style updates of a causal language model in this process."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch import Tensor
 
 from mage.config.schema import LearnerConfig
 from mage.engines.local.adapters import LowRank
-from mage.learners.batch import MicroBatch, each_micro_batch, in_order, padded, partition
+from mage.learners.batch import MicroBatch, iter_micro_batches, padded, partition, split_by_sample
 from mage.learners.forward import PolicyModel, checkpoint_layers, is_compiled
 from mage.learners.load_weights import LearnError, load_weights
 from mage.learners.lora import ADAPTER_FILE, Adapter
 from mage.learners.losses import floor_factor
 from mage.learners.master_weights import MasterWeights
 from mage.learners.metric_sums import MetricSums
-from mage.learners.micro_loss import MicroLoss, frozen
+from mage.learners.micro_loss import MicroLoss, frozen_copy
 from mage.learners.settings import LearnerSettings
 from mage.seeds import stream
 from mage.types import Divergence, Sample
@@ -28,15 +28,15 @@ from mage.types import Divergence, Sample
 __all__ = ["LearnError", "Learner", "LearnerSettings", "load_weights"]
 
 _CUDA_MULTIPLE = 16
-"""On CUDA sequences are padded to multiples of this: fewer shapes, whose memory is used again."""
+"""On CUDA sequences are padded to multiples of this: with fewer shapes the allocator reuses more memory."""
 
 
 class Learner:
-    """Clipped policy gradient on a causal language model, which it takes over.
+    """Clipped policy gradient on a causal language model, which is changed in place.
 
-    With `imitates` it is the likelihood of the trained tokens, which a teacher chose, that grows instead.
-    Where the model computes in fewer bits than float32, masters in float32 stand behind what is trained. With
-    `lora_rank` the trained part is an adapter, and the model without it is the reference.
+    With `imitates` the loss is cross-entropy on the trained tokens, which a teacher chose.
+    Where the model computes in bfloat16, trained parameters have float32 master weights. With
+    `lora_rank` only an adapter is trained, and the model without it is the reference.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Learner:
         self._adapter = _adapter(model, config, settings.seed)
         compiled = is_compiled(config.compile, self._device)
         is_copied = config.divergence is not Divergence.NONE and self._adapter is None
-        reference = frozen(model, settings.temperature, compiled=compiled) if is_copied else None
+        reference = frozen_copy(model, settings.temperature, compiled=compiled) if is_copied else None
         if config.gradient_checkpointing:
             checkpoint_layers(model)
         self._policy = PolicyModel(model, settings.temperature, compiled=compiled)
@@ -61,10 +61,10 @@ class Learner:
         self._loss = MicroLoss(
             self._policy, self._value_head, adapter=self._adapter, reference=reference, imitates=imitates
         )
-        self._master_weights = MasterWeights(self._named(), lr=config.lr, weight_decay=config.weight_decay)
+        self._master_weights = MasterWeights(self._named_parameters(), lr=config.lr, weight_decay=config.weight_decay)
         self.num_updates = 0
         self.num_tokens = 0
-        """Tokens put through the model for learning so far."""
+        """Tokens put through the model in updates so far."""
         self._factor = 1.0
         self._skips = 0
         self._budget = config.token_budget
@@ -76,35 +76,35 @@ class Learner:
 
     @property
     def weights_file(self) -> str:
-        """The name of the file in which `save` writes what is trained."""
+        """The name of the file in which `save` writes the trained weights."""
         return "model.safetensors" if self._adapter is None else ADAPTER_FILE
 
     def weights(self) -> Mapping[str, Tensor]:
-        """The model's weights by name as an engine must play with them, an adapter merged into them."""
+        """The model's weights by name, for an engine, with the adapter merged into them."""
         if self._adapter is not None:
             return self._adapter.merged()
         weights: Mapping[str, Tensor] = self.model.state_dict()
         return weights
 
     def base(self) -> Mapping[str, Tensor]:
-        """The model's weights by name without an adapter."""
+        """The model's weights by name, without the adapter."""
         return self.weights() if self._adapter is None else self._adapter.base()
 
     def adapter(self, trained: Mapping[str, Tensor] | None = None) -> Mapping[str, LowRank]:
-        """The adapter's matrices by module, or those in what was `trained` elsewhere; none without an adapter."""
+        """The adapter's matrices by module, or those of `trained`, another learner's; empty without an adapter."""
         return {} if self._adapter is None else self._adapter.factors(trained)
 
     def trained(self) -> Mapping[str, Tensor]:
-        """What `save` writes, by the names that `restore` takes: the adapter where there is one, else the model."""
+        """The trained weights, by the names that `restore` takes: the adapter where there is one, else the model."""
         weights: Mapping[str, Tensor] = self.model.state_dict() if self._adapter is None else self._adapter.state()
         return weights
 
-    def adjust(self, settings: LearnerSettings) -> None:
-        """Go on by other settings; those that the model was built by must be the same."""
+    def set_settings(self, settings: LearnerSettings) -> None:
+        """Use other settings from now on; those that the model was built with must be the same."""
         for name in ("lora_rank", "lora_alpha", "lora_targets", "compile", "gradient_checkpointing", "weight_decay"):
             assert getattr(settings.config, name) == getattr(self._config, name)
         self._settings = settings
-        self._loss.sampled_at(settings.temperature)
+        self._loss.set_temperature(settings.temperature)
 
     def save(self, folder: Path, base: str) -> None:
         """Write the model in Hugging Face layout, or the adapter as PEFT does, with the name of its base."""
@@ -114,11 +114,11 @@ class Learner:
             self._adapter.save(folder, base)
 
     def update(self, samples: Sequence[Sample]) -> dict[str, float]:
-        """Improve the weights by one batch and report what happened. An update that is not finite is skipped."""
+        """Update the weights on one batch and return metrics. Steps with a non-finite loss or gradient are skipped."""
         config = self._config
         self.model.train()
         sums = MetricSums()
-        rate, bonus = self._rate(), self._bonus()
+        rate, bonus = self._learning_rate(), self._entropy_bonus()
         order = list(range(len(samples)))
         for epoch in range(config.epochs):
             if config.minibatches > 1:
@@ -138,37 +138,37 @@ class Learner:
 
     @torch.no_grad()
     def values(self, samples: Sequence[Sample]) -> list[list[float]]:
-        """What the value head expects at each trained token, aligned with the samples' positions."""
+        """The value head's output at each trained token, aligned with the samples' positions."""
         head = self._value_head
         assert head is not None
-        return self._asked(samples, lambda batch: head(self._policy.hidden(batch).float()).squeeze(1))
+        return self._per_token(samples, lambda batch: head(self._policy.hidden(batch).float()).squeeze(1))
 
     @torch.no_grad()
-    def readings(self, samples: Sequence[Sample]) -> list[list[tuple[float, float]]]:
-        """The log-probability and the entropy of each trained token as the weights are now, aligned with positions.
+    def evaluate_tokens(self, samples: Sequence[Sample]) -> list[list[tuple[float, float]]]:
+        """The log-probability and the entropy of each trained token under the current weights, aligned with positions.
 
-        Nothing is compiled for it: it is for a few samples, now and then.
+        Runs uncompiled, because it is called rarely and for few samples.
         """
 
         def read(batch: MicroBatch) -> Tensor:
             return torch.stack(self._policy.read(self._policy.hidden(batch), batch), dim=1)
 
         with torch.compiler.set_stance("force_eager"):
-            return self._asked(samples, read)
+            return self._per_token(samples, read)
 
-    def _asked(self, samples: Sequence[Sample], answer: Callable[[MicroBatch], Tensor]) -> list[list[Any]]:
-        """One row of an answer for each trained token of each sample."""
+    def _per_token(self, samples: Sequence[Sample], compute: Callable[[MicroBatch], Tensor]) -> list[list[Any]]:
+        """Rows of `compute` for each trained token of each sample."""
         self.model.eval()
         partitions = partition(samples, self._budget, self._multiple)
-        batches = each_micro_batch(samples, self._config.weight, partitions, self._multiple)
-        rows_N = [answer(batch.to(self._device)) for batch in batches]
-        return in_order(samples, partitions, torch.cat(rows_N).tolist() if rows_N else [])
+        batches = iter_micro_batches(samples, self._config.weight, partitions, self._multiple)
+        rows_N = [compute(batch.to(self._device)) for batch in batches]
+        return split_by_sample(samples, partitions, torch.cat(rows_N).tolist() if rows_N else [])
 
     def _optimise(self, samples: Sequence[Sample], sums: MetricSums, *, is_first: bool) -> None:
-        """One step of the optimizer. Where memory runs out, it begins again, once, with smaller micro-batches."""
+        """One optimizer step. Where memory runs out, it is retried once with smaller micro-batches."""
         losses = self._backward(samples, sums, is_first=is_first)
         if losses is None:
-            self._halve(samples)
+            self._halve_budget(samples)
             sums.add("learner/out_of_memory", 1.0)
             losses = self._backward(samples, sums, is_first=is_first)
         if losses is None:
@@ -180,12 +180,12 @@ class Learner:
         norm, *numbers = torch.stack(norm_and_losses).tolist()  # one wait for the device, not one per micro-batch
         total = sum(numbers)
         if not (math.isfinite(norm) and math.isfinite(total)):
-            self._skip()
+            self._count_skip()
             sums.add("learner/skipped_updates", 1.0)
             return
         self._skips = 0
         try:
-            self._master_weights.step(self._rate())
+            self._master_weights.step(self._learning_rate())
         except torch.OutOfMemoryError:
             raise LearnError(
                 "out of memory: weights, gradients and the optimizer's moments do not fit together; "
@@ -195,30 +195,32 @@ class Learner:
         sums.mean("learner/grad_norm", norm, 1)
 
     def _backward(self, samples: Sequence[Sample], sums: MetricSums, *, is_first: bool) -> list[Tensor] | None:
-        """Gather the gradient; return the losses of the micro-batches, or None when memory ran out.
+        """Accumulate the gradient; return the losses of the micro-batches, or None when memory ran out.
 
-        Figures count only when all went well.
+        Metrics are added to `sums` only on success.
         """
-        self._master_weights.clear()
+        self._master_weights.zero_grad()
         metrics = MetricSums()
         losses: list[Tensor] = []
         partitions = partition(samples, self._budget, self._multiple)
         try:
             is_read = self._config.prediction_weight > 0
-            batches = each_micro_batch(samples, self._config.weight, partitions, self._multiple, with_text=is_read)
+            batches = iter_micro_batches(samples, self._config.weight, partitions, self._multiple, with_text=is_read)
             for batch in batches:
-                loss = self._loss(batch.to(self._device), self._config, self._bonus(), metrics, is_first=is_first)
+                loss = self._loss(
+                    batch.to(self._device), self._config, self._entropy_bonus(), metrics, is_first=is_first
+                )
                 loss.backward()  # type: ignore[no-untyped-call]
-                self._master_weights.gather()
+                self._master_weights.accumulate()
                 losses.append(loss.detach())
         except torch.OutOfMemoryError:
             return None
-        sums.take(metrics)
+        sums.merge(metrics)
         return losses
 
-    def _halve(self, samples: Sequence[Sample]) -> None:
-        """Make room, and let the largest micro-batch be half of what it was from now on."""
-        self._master_weights.clear()
+    def _halve_budget(self, samples: Sequence[Sample]) -> None:
+        """Free memory, and halve the size of the largest micro-batch from now on."""
+        self._master_weights.zero_grad()
         if self._is_cuda:
             torch.cuda.empty_cache()
         partitions = partition(samples, self._budget, self._multiple)
@@ -229,7 +231,7 @@ class Learner:
             stacklevel=2,
         )
 
-    def _skip(self) -> None:
+    def _count_skip(self) -> None:
         self._skips += 1
         if self._skips > self._config.max_skips:
             raise LearnError(
@@ -245,22 +247,22 @@ class Learner:
     def _multiple(self) -> int:
         return _CUDA_MULTIPLE if self._is_cuda else 1
 
-    def _rate(self) -> float:
+    def _learning_rate(self) -> float:
         """The learning rate now."""
-        return self._settings.rate(self.num_updates, self.num_tokens)
+        return self._settings.learning_rate(self.num_updates, self.num_tokens)
 
-    def _bonus(self) -> float:
-        """The entropy bonus now: annealed over the run, raised while entropy is under its floor."""
-        return self._factor * self._settings.bonus(self.num_updates, self.num_tokens)
+    def _entropy_bonus(self) -> float:
+        """The entropy bonus now: annealed over the run, raised while entropy is below its floor."""
+        return self._factor * self._settings.entropy_bonus(self.num_updates, self.num_tokens)
 
-    def _named(self) -> list[tuple[str, torch.nn.Parameter]]:
+    def _named_parameters(self) -> list[tuple[str, torch.nn.Parameter]]:
         named = [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
         if self._value_head is not None:
             named += [(f"value_head.{n}", p) for n, p in self._value_head.named_parameters()]
         return named
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, float]]:
-        """All that an exact continuation needs beside the weights: tensors and numbers."""
+        """What an exact continuation needs besides the weights: tensors and numbers."""
         tensors = {f"value_head.{n}": t for n, t in (self._value_head.state_dict() if self._value_head else {}).items()}
         tensors |= self._master_weights.state()
         numbers = {
@@ -276,11 +278,11 @@ class Learner:
     def restore(
         self, weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor], numbers: Mapping[str, float]
     ) -> None:
-        """Go on exactly where `state` was taken; `weights` are those that `save` wrote."""
+        """Restore what `state` returned; `weights` are those that `save` wrote."""
         if self._adapter is None:
             load_weights(self.model, weights)
         else:
-            weights = self._adapter.fitting(weights)
+            weights = self._adapter.by_parameter(weights)
         if self._value_head is not None:
             self._value_head.load_state_dict({n: tensors[f"value_head.{n}"] for n in self._value_head.state_dict()})
         self._master_weights.restore(tensors, weights)

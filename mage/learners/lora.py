@@ -1,6 +1,6 @@
-"""LoRA: a low-rank adapter is trained and the model itself stays as it is. PEFT does it, and its file format is ours.
+"""LoRA adapters, by PEFT and in PEFT's file format.
 
-The adapter computes in the model's own numbers; master weights behind it are the learner's matter.
+The adapter computes in the model's dtype; the learner keeps float32 master weights of it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PREFIX = "base_model.model."
 
 
 class Adapter:
-    """An adapter in a model's linear layers. The model is changed in place: its own weights are frozen."""
+    """An adapter in a model's linear layers. The model is changed in place, and its own weights are frozen."""
 
     def __init__(self, model: Any, *, rank: int, alpha: int, targets: str | tuple[str, ...], seed: int) -> None:
         self._model = model
@@ -47,8 +47,8 @@ class Adapter:
         embeddings.register_forward_hook(_ask_for_gradient)
 
     @contextmanager
-    def off(self) -> Iterator[None]:
-        """The model without the adapter: the reference to which a divergence is measured."""
+    def disabled(self) -> Iterator[None]:
+        """Disable the adapter: the model is then the reference of the divergence penalty."""
         for layer in self._layers.values():
             layer.enable_adapters(False)
         try:
@@ -91,8 +91,8 @@ class Adapter:
             for letter, matrices in (("A", layer.lora_A), ("B", layer.lora_B))
         }
 
-    def fitting(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Tensors with the names of PEFT's files, checked, by the names of the parameters they belong to."""
+    def by_parameter(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Tensors by PEFT's file names, checked, as tensors by the names of the model's parameters."""
         own = self.state()
         different = sorted(set(own) ^ set(tensors))
         if different:
@@ -114,12 +114,12 @@ class Adapter:
 
 
 def _file_name(module: str, letter: str) -> str:
-    """What a matrix of a module is called in PEFT's files."""
+    """The name of a module's matrix in PEFT's files."""
     return f"{_PREFIX}{module}.lora_{letter}.weight"
 
 
 def _inject(model: Any, rank: int, alpha: int, targets: str | tuple[str, ...]) -> Any:
-    """Put fresh adapter layers into the model; return PEFT's config of them."""
+    """Add adapter layers to the model; return their PEFT config."""
     require("lora", f"learner.lora_rank = {rank} needs")
     from peft import LoraConfig, get_peft_model
 
@@ -143,19 +143,19 @@ def _inject(model: Any, rank: int, alpha: int, targets: str | tuple[str, ...]) -
         raise ConfigError(f"learner.lora_targets = {named}: {why}") from None
     written: Any = made.peft_config[_NAME]
     written.target_modules = sorted(written.target_modules)
-    written.inference_mode = True  # as PEFT writes it: whoever loads the file means to use the adapter
+    written.inference_mode = True  # as PEFT writes it: the file is for inference
     return written
 
 
 def _ask_for_gradient(module: torch.nn.Module, inputs: object, embedded: Tensor) -> None:
-    """Give the first layer an input like those of the others, so that one compilation serves them all."""
+    """Make the first layer's input require a gradient like the others', so that one compilation serves all layers."""
     if torch.is_grad_enabled():
         embedded.requires_grad_(True)
 
 
 @torch.no_grad()
 def _initialise(layer: Any, seed: int) -> None:
-    """PEFT's own distribution, from a stream of ours. B is zero: at first the adapter changes nothing."""
+    """PEFT's initialisation from a seeded stream. B is zero, so that a new adapter changes nothing."""
     a_RI = layer.lora_A[_NAME].weight
     bound = 1.0 / math.sqrt(a_RI.shape[1])
     drawn_RI = torch.empty(a_RI.shape).uniform_(-bound, bound, generator=torch.Generator().manual_seed(seed))

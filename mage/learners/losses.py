@@ -1,4 +1,4 @@
-"""The arithmetic of the update, one function per term. Rows are trained tokens (axis N)."""
+"""The terms of the loss, one function each. Rows are trained tokens (axis N)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from torch import Tensor
 
 from mage.types import Divergence
 
-Exploitability = tuple[Tensor, ...]
-"""Log-probabilities of targets and entropies, aligned with tokens, and what each regulariser that was named says."""
+TokenStats = tuple[Tensor, ...]
+"""Log-probabilities of the targets, entropies, then one tensor for each regulariser; all aligned with tokens."""
 Regulariser = Callable[[Tensor, Tensor], Tensor]
-"""A number for each row of a choice, from the log-probabilities of the allowed ids (0 where an id is absent) and how
-many ids are allowed. A reader computes those that its caller names."""
+"""A value for each constrained token, from the log-probabilities of the allowed ids (0 where an id is absent) and the
+number of allowed ids."""
 
 
 def read_logits(
     logits_NV: Tensor, targets_N: Tensor, allowed_NK: Tensor, regularisers: Sequence[Regulariser] = ()
-) -> Exploitability:
-    """The targets' log-probabilities, the entropies and the regularisers, all over the ids that were allowed.
+) -> TokenStats:
+    """The targets' log-probabilities, the entropies and the regularisers, all over the allowed ids.
 
-    Entropy is divided by the logarithm of the number of allowed ids: 1 is uniform, 0 is certain. A row of `allowed_NK`
-    that is -1 throughout allows the whole vocabulary; it is no choice, and regularisers are 0 there.
+    Entropy is divided by the logarithm of the number of allowed ids: 1 is uniform, 0 deterministic. A row of
+    `allowed_NK` that is all -1 allows the whole vocabulary; regularisers are 0 there.
     """
     constrained_N = (allowed_NK >= 0).any(dim=1)
     found_N = [logits_NV.new_zeros(len(targets_N)) for _ in range(2 + len(regularisers))]
@@ -33,18 +33,18 @@ def read_logits(
         index_M = rows_M.nonzero().squeeze(1)
         if len(index_M):
             read_M = read(logits_NV[index_M], targets_N[index_M], allowed_NK[index_M])
-            put_rows(found_N, index_M, read_M)
+            scatter_rows(found_N, index_M, read_M)
     return tuple(found_N)
 
 
-def put_rows(found_N: list[Tensor], index_M: Tensor, read_M: Exploitability) -> None:
-    """Put what was read of some rows among all; what was not read of them stays as it is."""
+def scatter_rows(found_N: list[Tensor], index_M: Tensor, read_M: TokenStats) -> None:
+    """Write the statistics of some rows into those of all; regularisers that `read_M` lacks stay as they are."""
     for place, new_M in enumerate(read_M):
         found_N[place] = found_N[place].index_copy(0, index_M, new_M)
 
 
-def read_all(logits_MV: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> Exploitability:
-    """The same where every id was allowed, whatever `allowed_MK` holds, without regularisers."""
+def read_all(logits_MV: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> TokenStats:
+    """`read_logits` where every id is allowed, whatever `allowed_MK` has; without regularisers."""
     logprobs_MV = logits_MV.log_softmax(dim=1)
     entropy_M = -(logprobs_MV.exp() * logprobs_MV).sum(dim=1) / math.log(logits_MV.shape[1])
     return logprobs_MV.gather(1, targets_M[:, None]).squeeze(1), entropy_M
@@ -52,8 +52,8 @@ def read_all(logits_MV: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> Exploi
 
 def read_allowed(
     logits_MV: Tensor, targets_M: Tensor, allowed_MK: Tensor, regularisers: Sequence[Regulariser] = ()
-) -> Exploitability:
-    """The same where every row has some allowed ids; -1 fills the rows up."""
+) -> TokenStats:
+    """`read_logits` where every row has some allowed ids, padded with -1."""
     absent_MK = allowed_MK < 0
     logits_MK = logits_MV.gather(1, allowed_MK.clamp(min=0)).masked_fill(absent_MK, -torch.inf)
     # 0 * -inf is nan, in the gradient too: absent entries become 0 before the product.
@@ -66,10 +66,10 @@ def read_allowed(
 
 
 def evenness(logprobs_MK: Tensor, num_M: Tensor) -> Tensor:
-    """Minus the divergence of the policy from the uniform choice, KL(uniform || policy), as a regulariser.
+    """A regulariser: -KL(uniform || policy) over the allowed ids.
 
-    0 is uniform, and there is no end below. Entropy hardly pulls where one id has all the probability; this pulls there
-    as hard as anywhere.
+    0 is uniform; there is no lower bound. Where one id has nearly all the probability the gradient of entropy vanishes,
+    and the gradient of this does not.
     """
     return logprobs_MK.sum(dim=1) / num_M + num_M.log()
 
@@ -77,9 +77,9 @@ def evenness(logprobs_MK: Tensor, num_M: Tensor) -> Tensor:
 def policy_loss(
     logprobs_N: Tensor, old_N: Tensor, advantages_N: Tensor, *, clip_low: float, clip_high: float, dual_clip: float
 ) -> tuple[Tensor, Tensor]:
-    """The clipped objective's loss per token, and which tokens the clip holds back.
+    """The clipped objective's loss per token, and which tokens are clipped.
 
-    The clip is asymmetric so that rare tokens may grow. The dual clip bounds the loss where the advantage is
+    The clip may be asymmetric, so that rare tokens can grow. The dual clip bounds the loss where the advantage is
     negative and the ratio large.
     """
     ratio_N = (logprobs_N - old_N).exp()
@@ -91,7 +91,7 @@ def policy_loss(
 
 
 def imitation_loss(logprobs_N: Tensor, weights_N: Tensor) -> Tensor:
-    """Cross-entropy with what a teacher did: no ratio and no clip, because nothing was sampled."""
+    """Cross-entropy on a teacher's tokens; no ratio and no clip, because the policy sampled nothing."""
     return -weights_N * logprobs_N
 
 
@@ -111,7 +111,7 @@ def divergence(kind: Divergence, logprobs_N: Tensor, reference_N: Tensor) -> Ten
 
 
 def floor_factor(factor: float, entropy: float, floor: float, rate: float = 0.1) -> float:
-    """The next factor of the entropy bonus: it grows while entropy is under the floor and shrinks back to one.
+    """The next factor of the entropy bonus: it grows while entropy is below the floor and falls back to one.
 
     >>> floor_factor(1.0, entropy=0.1, floor=0.2, rate=0.5) > 1.0
     True

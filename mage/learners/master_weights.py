@@ -1,8 +1,8 @@
-"""The optimizer, and master weights: float32 numbers behind a model that computes in fewer bits.
+"""AdamW with float32 master weights for a model that computes in bfloat16.
 
-A bfloat16 number has eight bits of precision. An update smaller than a 256th of a weight would be rounded away, and
-so would the tail of a sum of gradients. So both are kept in float32, and what the model computes with is rounded
-from it after each step.
+A bfloat16 number has eight bits of precision: an update smaller than a 256th of a weight would be rounded away, and
+so would late terms of a gradient sum. Weights and gradients are kept in float32, and the model's weights are rounded
+from them after each step.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Pair(NamedTuple):
 
 
 class MasterWeights:
-    """The trained parameters in float32 with AdamW, and the way from a model's gradients to them and back."""
+    """The trained parameters in float32 with AdamW, kept in step with the model's parameters."""
 
     def __init__(self, named: Iterable[tuple[str, Parameter]], *, lr: float, weight_decay: float) -> None:
         self._pairs = [_Pair(name, parameter, _master(parameter)) for name, parameter in named]
@@ -40,14 +40,14 @@ class MasterWeights:
             master_weights, lr=lr, weight_decay=weight_decay, fused=self._is_fused or None
         )
 
-    def clear(self) -> None:
-        """Forget all gradients."""
+    def zero_grad(self) -> None:
+        """Clear all gradients."""
         for pair in self._pairs:
             pair.parameter.grad = pair.master.grad = None
 
     @torch.no_grad()
-    def gather(self) -> None:
-        """Add the gradients of a micro-batch to the masters', in float32."""
+    def accumulate(self) -> None:
+        """Add the gradients of a micro-batch to the master weights' gradients, in float32."""
         for pair in self._pairs:
             gradient = pair.parameter.grad
             if not pair.is_copy or gradient is None:
@@ -65,7 +65,7 @@ class MasterWeights:
 
     @torch.no_grad()
     def step(self, lr: float) -> None:
-        """Move the masters along the gradient and round them into the model's own numbers, in place."""
+        """Update the master weights and round them into the model's parameters, in place."""
         for group in self._optimizer.param_groups:
             group["lr"] = lr
         self._optimizer.step()
@@ -75,7 +75,7 @@ class MasterWeights:
                 pair.master.grad = None
 
     def state(self) -> dict[str, Tensor]:
-        """What the model's own numbers do not tell: masters, and the optimizer's moments."""
+        """The master weights and the optimizer's moments."""
         tensors = {f"{_MASTER}/{pair.name}": pair.master.detach() for pair in self._pairs if pair.is_copy}
         for pair in self._pairs:
             for key, value in self._optimizer.state.get(pair.master, {}).items():
@@ -84,10 +84,7 @@ class MasterWeights:
 
     @torch.no_grad()
     def restore(self, tensors: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
-        """Go on exactly where `state` was taken.
-
-        Masters are those that were saved, else the weights as given, which a float32 run saves as they are.
-        """
+        """Restore what `state` returned; parameters without a saved master weight take `weights`."""
         self._optimizer.state.clear()
         saved: defaultdict[str, dict[str, Tensor]] = defaultdict(dict)
         for path, tensor in tensors.items():
@@ -103,7 +100,7 @@ class MasterWeights:
                 self._optimizer.state[pair.master] = {key: self._placed(key, t, pair) for key, t in moments.items()}
 
     def _placed(self, key: str, tensor: Tensor, pair: _Pair) -> Tensor:
-        """A copy where the optimizer looks for it: it counts steps on the device only where it is fused."""
+        """A copy on the device where AdamW expects it: its step counter is on the GPU only where it is fused."""
         is_there = key != "step" or self._is_fused
         return tensor.clone().to(pair.master.device if is_there else "cpu")
 

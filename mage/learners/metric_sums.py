@@ -1,4 +1,4 @@
-"""Figures gathered over the micro-batches of one update. `docs/metrics.md` defines every key."""
+"""Sums of metrics over the micro-batches of one update. `docs/metrics.md` defines every key."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from torch import Tensor
 
 
 class MetricSums:
-    """Sums and counts by name; means are taken at the end, over all rows alike.
+    """Sums and counts by name; `report` turns them into means over all rows.
 
-    Sums of tensors stay where they are until the report, so that gathering figures never waits for a GPU.
+    Sums of tensors stay on their device until the report, so that adding to them never waits for a GPU.
     """
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class MetricSums:
         self._sums: list[tuple[str, float | Tensor, int]] = []
 
     def add(self, name: str, amount: float) -> None:
-        """Count something."""
+        """Add to a total."""
         self._totals[name] += amount  # type: ignore[assignment]
 
     def mean(self, name: str, total: float, count: int) -> None:
@@ -32,20 +32,20 @@ class MetricSums:
             self._sums.append((name, values_N.detach().sum(), len(values_N)))
 
     def engine_gap(self, difference_N: Tensor) -> None:
-        """How far the learner's log-probabilities are from the engine's, before the weights change."""
+        """Add the metrics of the learner's minus the engine's log-probabilities, before the weights change."""
         ratio_N = difference_N.exp()
         self.tensor("gap/mean_ratio", ratio_N)
         self.tensor("gap/mean_difference", difference_N.abs())
         self.tensor("gap/outside_0.9_1.1", ((ratio_N < 0.9) | (ratio_N > 1.1)).float())
         self.tensor("gap/outside_0.8_1.25", ((ratio_N < 0.8) | (ratio_N > 1.25)).float())
 
-    def take(self, other: MetricSums) -> None:
-        """Add all that another tally holds."""
+    def merge(self, other: MetricSums) -> None:
+        """Add all sums of another."""
         self._totals.update(other._totals)
         self._sums += other._sums
 
     def report(self) -> dict[str, float]:
-        """All figures, in order of their names."""
+        """All metrics, sorted by name."""
         sums: dict[str, tuple[float, int]] = {}
         waiting = [total for _, total, _ in self._sums if isinstance(total, Tensor)]
         arrived = iter(torch.stack(waiting).tolist() if waiting else [])

@@ -1,4 +1,4 @@
-"""What an update minimises, of one micro-batch: the policy's loss, and what the config adds to it."""
+"""The loss of one micro-batch: the policy loss and the terms that the config adds."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from mage.types import Divergence
 
 
 class MicroLoss:
-    """The loss of a micro-batch, with a graph behind it. Its figures go into a tally.
+    """The differentiable loss of a micro-batch; its metrics are added to `MetricSums`.
 
-    The reference is what a divergence is measured to: a frozen copy of the model, or the model without its adapter.
+    The reference of the divergence is a frozen copy of the model, or the model without its adapter.
     """
 
     def __init__(
@@ -38,24 +38,24 @@ class MicroLoss:
         self._reference = reference
         self._imitates = imitates
 
-    def sampled_at(self, temperature: float) -> None:
-        """Read what was sampled at another temperature, in the reference too."""
+    def set_temperature(self, temperature: float) -> None:
+        """Set the temperature that tokens were sampled at, in the reference too."""
         for policy in (self._policy, self._reference):
             if policy is not None:
-                policy.sampled_at(temperature)
+                policy.set_temperature(temperature)
 
     def __call__(
         self, batch: MicroBatch, config: LearnerConfig, bonus: float, sums: MetricSums, *, is_first: bool
     ) -> Tensor:
-        """The loss under an entropy bonus; in the first look at a batch engine and learner are compared as well."""
+        """The loss with an entropy bonus; with `is_first`, engine and learner log-probabilities are compared too."""
         states_BTD = self._policy.states(batch)
         hidden_ND = states_BTD[batch.rows_N, batch.before_N]
         regularisers = (evenness,) if config.entropy_even else ()
         logprobs_N, entropy_N, *evenness_N = self._policy.read(hidden_ND, batch, regularisers)
         loss_N = self._policy_loss(logprobs_N, batch, config, sums, is_first=is_first)
         shares_N = torch.where(batch.play_N, 1.0, config.entropy_reflect)
-        wanted_N = entropy_N + config.entropy_even * evenness_N[0] if evenness_N else entropy_N
-        loss_N = loss_N - bonus * shares_N * wanted_N
+        bonus_N = entropy_N + config.entropy_even * evenness_N[0] if evenness_N else entropy_N
+        loss_N = loss_N - bonus * shares_N * bonus_N
         if config.divergence is not Divergence.NONE:
             kl_N = divergence(config.divergence, logprobs_N, self._reference_logprobs(batch))
             loss_N = loss_N + config.divergence_weight * kl_N
@@ -78,7 +78,7 @@ class MicroLoss:
     def _policy_loss(
         self, logprobs_N: Tensor, batch: MicroBatch, config: LearnerConfig, sums: MetricSums, *, is_first: bool
     ) -> Tensor:
-        """What the trained tokens themselves lose, each for itself."""
+        """The policy loss of each trained token."""
         if self._imitates:
             sums.tensor("learner/imitation_loss", -logprobs_N)
             return imitation_loss(logprobs_N, batch.advantages_N)
@@ -97,14 +97,14 @@ class MicroLoss:
 
     @torch.no_grad()
     def _reference_logprobs(self, batch: MicroBatch) -> Tensor:
-        """What the model said of the tokens before it was trained."""
+        """Log-probabilities of the trained tokens under the reference."""
         if self._adapter is None:
             assert self._reference is not None
             return self._reference.read(self._reference.hidden(batch), batch)[0]
-        with self._adapter.off():
+        with self._adapter.disabled():
             return self._policy.read(self._policy.hidden(batch), batch)[0]
 
 
-def frozen(model: Any, temperature: float, *, compiled: bool) -> PolicyModel:
-    """A copy of a model as it is now, to measure a divergence from."""
+def frozen_copy(model: Any, temperature: float, *, compiled: bool) -> PolicyModel:
+    """A frozen copy of a model: the reference of the divergence penalty."""
     return PolicyModel(copy.deepcopy(model).requires_grad_(False), temperature, compiled=compiled)

@@ -1,4 +1,4 @@
-"""From a trial and its advantages to trainable sequences: one per token stream."""
+"""Turn a trial and its advantages into samples, one per token stream."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ def to_samples(
 
     Advantages and returns are aligned with `turns`; a turn whose advantage is None is not trained.
 
-    A token is trained in the stream in which it was sampled and is mere context anywhere else. Forced tokens
-    are no decision and are left out. What follows the last trained token of a stream is cut off: under causal
-    attention it changes nothing.
+    A token is trained in the stream in which it was sampled and is context in any other. Forced tokens (one allowed id)
+    are not trained. A sample ends at its last trained token: under causal attention the rest has no effect.
     """
     return list(samples_by_stream(trial, turns, advantages, returns).values())
 
@@ -25,7 +24,7 @@ def to_samples(
 def samples_by_stream(
     trial: Trial, turns: Sequence[Turn], advantages: Sequence[float | None], returns: Sequence[float]
 ) -> dict[int, Sample]:
-    """The same by the number of the stream, ascending."""
+    """`to_samples` by the number of the stream, ascending."""
     rows: dict[int, list[_Row]] = {}
     for number, (turn, advantage, gain) in enumerate(zip(turns, advantages, returns, strict=True)):
         if advantage is not None:

@@ -1,4 +1,4 @@
-"""How to learn: a learner's config, and what it takes from the rest of the run; checked."""
+"""The settings of a learner: its config section, and what it needs from the rest of the config."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from mage.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class LearnerSettings:
-    """How to learn."""
+    """Settings of a learner; schedules are computed from them."""
 
     config: LearnerConfig
     temperature: float
-    """The temperature that the samples were drawn with."""
+    """The temperature that samples were drawn at."""
     steps: int
-    """Length of the run, for schedules."""
+    """Steps of the run, for schedules."""
     tokens: int
-    """The same in tokens; where it is above 0, schedules follow them and not the steps."""
+    """Tokens of the run; where above 0, schedules follow tokens instead of steps."""
     seed: int
 
     def __post_init__(self) -> None:
-        """Refuse settings under which nothing, or not what was asked for, would be learned."""
+        """Refuse settings that cannot train, or that contradict each other."""
         if self.temperature == 0.0:
-            raise ConfigError("agent.temperature = 0: a certain policy has no gradient; train at a temperature above 0")
+            raise ConfigError(
+                "agent.temperature = 0: a deterministic policy has no gradient; train at a temperature above 0"
+            )
         config = self.config
         if config.entropy_floor > 0.0 and not (config.entropy_start > 0.0 and config.entropy_end > 0.0):
             raise ConfigError(
@@ -32,18 +34,18 @@ class LearnerSettings:
                 "so learner.entropy_start and learner.entropy_end must be above 0"
             )
 
-    def rate(self, num_updates: int, num_tokens: int) -> float:
-        """The learning rate after some updates, which took so many tokens."""
+    def learning_rate(self, num_updates: int, num_tokens: int) -> float:
+        """The learning rate after so many updates and tokens."""
         rise = min(1.0, (num_updates + 1) / max(1, self.config.warmup))
         fall = 1.0 - self._done(num_updates / max(1, self.steps), num_tokens) if self.config.decay else 1.0
         return self.config.lr * rise * fall
 
-    def bonus(self, num_updates: int, num_tokens: int) -> float:
-        """The entropy bonus after some updates, before the floor raises it."""
+    def entropy_bonus(self, num_updates: int, num_tokens: int) -> float:
+        """The entropy bonus after so many updates and tokens, before the floor raises it."""
         done = self._done(num_updates / max(1, self.steps - 1), num_tokens)
         start, end = self.config.entropy_start, self.config.entropy_end
         return start + (end - start) * done
 
     def _done(self, by_updates: float, num_tokens: int) -> float:
-        """How much of the run lies behind, from 0 to 1."""
+        """The fraction of the run that is done, from 0 to 1."""
         return min(1.0, num_tokens / self.tokens if self.tokens else by_updates)

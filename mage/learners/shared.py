@@ -1,7 +1,7 @@
-"""Several learners in one body: one model and one optimizer in memory, and whose weights they hold changes.
+"""Time-share one model and optimizer between learners by swapping state.
 
-What tells learners apart is small beside a model (an adapter, or all of a small model), so it is copied in and out:
-one base, one compilation, and as many learners as one likes.
+The state of a learner (an adapter, or all weights of a small model) is copied in and out; the base model and its
+compiled functions exist once for any number of learners.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OPTIMIZER, NUMBERS = "optimizer.safetensors", "numbers.json"
 
 @dataclass(frozen=True)
 class LearnerState:
-    """All that a learner is: its weights, its optimizer and its counters. Nobody changes it in place."""
+    """The state of a learner: weights, optimizer tensors and counters. Never changed in place."""
 
     weights: Mapping[str, Tensor]
     tensors: Mapping[str, Tensor]
@@ -33,80 +33,83 @@ class LearnerState:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens it has learned from."""
+        """Tokens that it was trained on."""
         return int(self.numbers["num_tokens"])
 
 
 class SharedLearner:
-    """The minds that take turns in one body. The one that is awake is in the body, and its entry is out of date."""
+    """Several learner states that take turns in one `Learner`.
 
-    def __init__(self, body: Learner, settings: Mapping[str, LearnerSettings]) -> None:
-        self.body = body
+    The state of the active one is in the `Learner`; its stored entry is out of date until the next one is activated.
+    """
+
+    def __init__(self, learner: Learner, settings: Mapping[str, LearnerSettings]) -> None:
+        self.learner = learner
         self._settings = dict(settings)
-        born = _state_of(body)
-        self._minds = dict.fromkeys(settings, born)
-        self._awake: str | None = None
+        initial = _state_of(learner)
+        self._states = dict.fromkeys(settings, initial)
+        self._active: str | None = None
 
     def activate(self, name: str) -> Learner:
-        """The body with this mind in it."""
-        if name != self._awake:
-            self._sleep()
-            mind = self._minds[name]
-            self.body.adjust(self._settings[name])
-            self.body.restore(mind.weights, mind.tensors, mind.numbers)
-            self._awake = name
-        return self.body
+        """Load the state of a learner and return the `Learner`."""
+        if name != self._active:
+            self._deactivate()
+            state = self._states[name]
+            self.learner.set_settings(self._settings[name])
+            self.learner.restore(state.weights, state.tensors, state.numbers)
+            self._active = name
+        return self.learner
 
     def __getitem__(self, name: str) -> LearnerState:
-        self._sleep()
-        return self._minds[name]
+        self._deactivate()
+        return self._states[name]
 
-    def replace(self, name: str, mind: LearnerState) -> None:
-        """Let a learner be what another one is or was."""
-        self._sleep()
-        self._minds[name] = mind
+    def replace(self, name: str, state: LearnerState) -> None:
+        """Replace the state of a learner."""
+        self._deactivate()
+        self._states[name] = state
 
-    def adjust(self, name: str, settings: LearnerSettings) -> None:
-        """Let a learner learn by other settings."""
-        self._sleep()
+    def set_settings(self, name: str, settings: LearnerSettings) -> None:
+        """Change the settings of a learner."""
+        self._deactivate()
         self._settings[name] = settings
 
     @property
     def num_tokens(self) -> int:
-        """Tokens that all of them have learned from."""
-        asleep = sum(mind.num_tokens for name, mind in self._minds.items() if name != self._awake)
-        return asleep + (0 if self._awake is None else self.body.num_tokens)
+        """Tokens that all learners together were trained on."""
+        inactive = sum(state.num_tokens for name, state in self._states.items() if name != self._active)
+        return inactive + (0 if self._active is None else self.learner.num_tokens)
 
-    def _sleep(self) -> None:
-        """Take the mind out of the body."""
-        if self._awake is not None:
-            self._minds[self._awake] = _state_of(self.body)
-            self._awake = None
+    def _deactivate(self) -> None:
+        """Store the state of the active learner."""
+        if self._active is not None:
+            self._states[self._active] = _state_of(self.learner)
+            self._active = None
 
 
-def _state_of(body: Learner) -> LearnerState:
-    tensors, numbers = body.state()
-    return LearnerState(_copied(body.trained()), _copied(tensors), dict(numbers))
+def _state_of(learner: Learner) -> LearnerState:
+    tensors, numbers = learner.state()
+    return LearnerState(_copied(learner.trained()), _copied(tensors), dict(numbers))
 
 
 def _copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
-def save_state(folder: Path, body: Learner, base: str) -> None:
-    """Write the mind that is in the body, as checkpoints have it: a model or an adapter, and the rest beside it."""
-    tensors, numbers = body.state()
+def save_state(folder: Path, learner: Learner, base: str) -> None:
+    """Write a learner's state to a folder: the model or adapter in checkpoint format, the optimizer and counters."""
+    tensors, numbers = learner.state()
     folder.mkdir(parents=True, exist_ok=True)
-    body.save(folder, base)
+    learner.save(folder, base)
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / OPTIMIZER)
     write_atomically(folder / NUMBERS, msgspec.json.encode(numbers))
 
 
-def load_state(folder: Path, body: Learner) -> LearnerState:
-    """Read a mind that `save_mind` wrote, for this body."""
-    device = next(body.model.parameters()).device
+def load_state(folder: Path, learner: Learner) -> LearnerState:
+    """Read a state that `save_state` wrote, for this learner's model."""
+    device = next(learner.model.parameters()).device
     try:
-        weights = load_file(folder / body.weights_file, device=str(device))
+        weights = load_file(folder / learner.weights_file, device=str(device))
         tensors = load_file(folder / OPTIMIZER)
         numbers = msgspec.json.decode((folder / NUMBERS).read_bytes(), type=dict[str, float])
     except (OSError, SafetensorError, msgspec.DecodeError) as error:

@@ -1,1 +1,1 @@
-"""Playing: episodes, trials and groups, many at a time."""
+"""Rollout: play episodes, trials and groups of trials concurrently."""

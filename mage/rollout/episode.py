@@ -1,4 +1,4 @@
-"""One episode: players act in turn until the game is over."""
+"""Play one episode: players act in turn until it is over."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mage.types import Episode, Observation, Phase, Reply, Turn
 async def play_episode(env: Env, players: Mapping[int, Player]) -> Episode:
     """Play `env` to its end. A turn's reward is what its seat gains until its next turn, or the end.
 
-    The rewards of a seat add up to its return, whatever ended the episode.
+    The rewards of a seat sum to its return, however the episode ended.
     """
     decisions: list[tuple[Observation, Reply]] = []
     rewards: list[float] = []

@@ -1,4 +1,4 @@
-"""Many trials at once. Here, and only here, an error becomes data: a recorded `Failure`."""
+"""Play many trials concurrently. The only place where an exception becomes a recorded `Failure`."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ async def play_trials(
     world: World, jobs: Iterable[Job], make_agent: AgentFactory, *, concurrency: int = 1000
 ) -> AsyncIterator[Trial | Failure]:
     """Play jobs concurrently and yield their outcomes in the order of the jobs."""
-    games = ((job, partial(play_trial, world, *job, make_agent)) for job in jobs)
-    async for outcome in outcomes_of(games, concurrency):
+    plays = ((job, partial(play_trial, world, *job, make_agent)) for job in jobs)
+    async for outcome in outcomes_of(plays, concurrency):
         yield outcome
 
 
 async def outcomes_of(
-    games: Iterable[tuple[Job, Callable[[], Awaitable[T]]]], concurrency: int
+    plays: Iterable[tuple[Job, Callable[[], Awaitable[T]]]], concurrency: int
 ) -> AsyncIterator[T | Failure]:
-    """Play games concurrently and yield what came of them in their order, a failure where one failed."""
+    """Run coroutines concurrently and yield their results in order, a `Failure` where one raised."""
     if concurrency < 1:
         raise ConfigError(f"concurrency = {concurrency}: at least one trial must be under way")
     waiting: deque[asyncio.Task[T | Failure]] = deque()
-    source = iter(games)
+    source = iter(plays)
     try:
         while True:
-            while len(waiting) < concurrency and (game := next(source, None)) is not None:
-                waiting.append(asyncio.create_task(_outcome(*game)))
+            while len(waiting) < concurrency and (play := next(source, None)) is not None:
+                waiting.append(asyncio.create_task(_outcome(*play)))
             if not waiting:
                 return
             yield await waiting.popleft()
@@ -54,10 +54,10 @@ async def play_groups(
     make_agent: AgentFactory,
     *,
     concurrency: int = 1000,
-    first: Sequence[int] = (),
+    first_siblings: Sequence[int] = (),
 ) -> list[Group]:
-    """Play `size` siblings of each task, numbered from `first` of the task on; from 0 where that is empty."""
-    starts = zip(tasks, first or [0] * len(tasks), strict=True)
+    """Play `size` siblings of each task, numbered from the task's entry in `first_siblings`, by default from 0."""
+    starts = zip(tasks, first_siblings or [0] * len(tasks), strict=True)
     jobs = [(task, start + sibling) for task, start in starts for sibling in range(size)]
     outcomes = [outcome async for outcome in play_trials(world, jobs, make_agent, concurrency=concurrency)]
     return [_group(task, outcomes[i * size : (i + 1) * size]) for i, task in enumerate(tasks)]

@@ -1,4 +1,4 @@
-"""Tasks from a config: what the trials of a run have in common, and what differs by index."""
+"""Make a task from a config."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from mage.types import Task
 
 
 def task_of(config: Config, opponents: tuple[str, ...], index: int, seed: int) -> Task:
-    """The task of an index in a stream, against these opponents: a config's trials take its seats in turn."""
+    """The task at an index of a stream, against these opponents; the seats of the config are taken in turn."""
     return Task(
         world=config.world,
         opponents=opponents,

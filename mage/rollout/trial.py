@@ -1,4 +1,4 @@
-"""One trial: several episodes of one task, with memory carried between them."""
+"""Play one trial: the episodes of one task, with memory carried between them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REFLECTION_KEY = "reflection"
 
 
 class PlayerLeftError(PlayError):
-    """A person got up. The episodes that are finished still count."""
+    """A person left. The episodes that are finished still count."""
 
 
 async def play_trial(world: World, task: Task, sibling: int, make_agent: AgentFactory) -> Trial:
@@ -29,9 +29,9 @@ async def play_trial(world: World, task: Task, sibling: int, make_agent: AgentFa
 async def play_seats(
     world: World, task: Task, sibling: int, make_agent: AgentFactory, seats: Collection[int], name: str = ""
 ) -> tuple[Trial, ...]:
-    """The same episodes as the trial of each of `seats`, at all of which agents must sit.
+    """Play all episodes of `task` and return them as one trial for each of `seats`, which must all have agents.
 
-    A trial of another seat than the task's has the task as that seat sees it, in which `name` stands for the agent.
+    A trial of another seat than the task's has the task as that seat sees it, with `name` for the agent's.
     """
     opponents = world.opponents(task)  # first: it refuses a seat that does not exist
     players: dict[int, Player] = {**opponents, task.seat: make_agent(task, sibling)}
@@ -59,7 +59,7 @@ async def play_seats(
 
 
 def seen_from(task: Task, seat: int, name: str) -> Task:
-    """The task as it is for another seat, to which `name` is whoever sits in the task's own.
+    """The task as another seat sees it, where `name` is the opponent in the task's own seat.
 
     >>> seen_from(Task("kuhn_poker", ("cfr",), 0, 7, 3, False, False, 99), 1, "me").opponents
     ('me',)

@@ -27,7 +27,7 @@ import msgspec
 
 from mage.version import __version__
 from mage.errors import RecordError
-from mage.files import take, write_atomically
+from mage.files import try_lock, write_atomically
 from mage.runs.index import INDEX, TRIALS, Summary, decode_outcome, scan, summarize
 from mage.types import Failure, Trial
 
@@ -170,7 +170,7 @@ class RunWriter:
         self.close()
 
     def _lock(self) -> None:
-        if not take(self._trials):
+        if not try_lock(self._trials):
             self.close()
             raise RecordError(f"{self.path} is being written by another process")
 

@@ -1,4 +1,4 @@
-"""Collapse is watched: figures that mean trouble when they stay bad for several steps in a row."""
+"""Alarms: metrics that stay bad for several steps in a row, and evaluation scores that fall."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from mage.config.schema import AlarmConfig
 
 
 class AlarmState(msgspec.Struct, frozen=True):
-    """How long each figure has been bad, and the best score seen on each split; goes into checkpoints."""
+    """How many steps each metric has been bad, and the best score on each split; stored in checkpoints."""
 
     streaks: Mapping[str, int]
     best: Mapping[str, float]
 
     @property
-    def is_calm(self) -> bool:
-        """Whether no figure is bad now."""
+    def is_healthy(self) -> bool:
+        """Whether no metric is bad now."""
         return not any(self.streaks.values())
 
 
-NOTHING_SEEN = AlarmState({}, {})
+NO_ALARMS = AlarmState({}, {})
 
 
 def watch_step(config: AlarmConfig, watch: AlarmState, metrics: Mapping[str, float]) -> tuple[AlarmState, list[str]]:
-    """Look at the metrics of a step; return the alarms that sound, in sentences."""
+    """Update the state by the metrics of a step; return it and the messages of new alarms."""
     limits = (
         ("entropy/play", "under", config.entropy),
         ("play/invalid_share", "over", config.invalid),
@@ -37,7 +37,7 @@ def watch_step(config: AlarmConfig, watch: AlarmState, metrics: Mapping[str, flo
     streaks, alarms = dict(watch.streaks), []
     for name, side, limit in limits:
         if name not in metrics:
-            continue  # A step without an update has no entropy: it says nothing, good or bad.
+            continue  # A step without an update has no entropy: the streak stays as it is.
         value = metrics[name]
         is_bad = value < limit if side == "under" else value > limit
         streaks[name] = length = streaks.get(name, 0) + 1 if is_bad else 0
@@ -47,7 +47,7 @@ def watch_step(config: AlarmConfig, watch: AlarmState, metrics: Mapping[str, flo
 
 
 def watch_score(config: AlarmConfig, watch: AlarmState, split: str, score: float) -> tuple[AlarmState, list[str]]:
-    """Look at the last episode's score on a frozen split; a fall from its best sounds at once."""
+    """Update the state by the last episode's score on a split; a fall from its best raises an alarm at once."""
     best = max(score, watch.best.get(split, score))
     alarms = [f"score on {split} fell from {best:.3f} to {score:.3f}"] if best - score > config.drop else []
     return AlarmState(watch.streaks, {**watch.best, split: best}), alarms

@@ -1,4 +1,4 @@
-"""From a config to parts: the only place where names become objects."""
+"""Check a config, and build agents, engines and tasks from the names in it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mage.worlds.openspiel.world import OpenSpielWorld
 
 
 def check(config: Config) -> None:
-    """Fail now, with one line, on a game, seat or opponent that would fail later."""
+    """Raise a ConfigError for a world, seat, opponent or agent setting that cannot be used."""
     refuse_remote(config.agent.model)
     game = load_game(config.world)
     members, weights = members_of(config), config.population.weights
@@ -40,14 +40,16 @@ def check(config: Config) -> None:
             for member in members:
                 check_opponent(member, game, other)
     if config.batch.replay and config.credit.estimator == "cloning":
-        raise ConfigError(f"batch.replay = {config.batch.replay}: a teacher's scores do not say what the agent lacks")
+        raise ConfigError(
+            f"batch.replay = {config.batch.replay}: a teacher's scores do not show which tasks the agent fails"
+        )
     if not config.trial.seats:
         raise ConfigError("trial.seats = []: name at least one seat")
     check_agent(config.agent)
 
 
 def check_agent(agent: AgentConfig) -> None:
-    """Refuse settings of an agent that do not go together."""
+    """Refuse contradictory settings of an agent."""
     check_method(agent.method, agent.memory)
     check_thoughts(agent)
     check_prefill(agent)
@@ -55,7 +57,7 @@ def check_agent(agent: AgentConfig) -> None:
 
 
 def check_prefill(agent: AgentConfig) -> None:
-    """Refuse to begin answers that are chosen from a list, are preceded by a thought, or are given elsewhere."""
+    """Refuse a prefill where answers are choices, follow a separate thought, or come from a remote model."""
     if agent.prefill and (agent.reply is not ReplyMode.TEXT or agent.method != LanguageAgent.method):
         raise ConfigError(
             f"agent.prefill = {agent.prefill!r}: answers are begun only with agent.reply = text and agent.method = "
@@ -66,7 +68,7 @@ def check_prefill(agent: AgentConfig) -> None:
 
 
 def check_thoughts(agent: AgentConfig) -> None:
-    """Refuse to strip thoughts where the history never holds any."""
+    """Refuse to strip thoughts where the history never has any."""
     thinks = agent_class(agent.method).thinks
     has_thoughts = thinks or agent.reply is ReplyMode.TEXT or agent.memory is Memory.BOTH
     if agent.thoughts is Thoughts.STRIP and not has_thoughts:
@@ -77,7 +79,7 @@ def check_thoughts(agent: AgentConfig) -> None:
 
 
 def members_of(config: Config) -> tuple[str, ...]:
-    """All members of the population; those of a split must be made for the game, opened in whatever way."""
+    """All members of the population; a split must be made for the config's world, up to its opening."""
     population = config.population
     if not population.split:
         return population.members
@@ -88,12 +90,12 @@ def members_of(config: Config) -> tuple[str, ...]:
 
 
 def split_names_of(config: Config) -> tuple[str, ...]:
-    """The splits to judge by, and the population's where it is one, as the config names them."""
+    """The names of the evaluation splits and of the population's split."""
     return (*config.evaluation.splits, *filter(None, (config.population.split,)))
 
 
 def check_splits(config: Config) -> None:
-    """Fail now, with one line, on a split that could not be judged by, or on training with what one holds out."""
+    """Raise a ConfigError for a split that cannot be evaluated on, and for training on held-out members."""
     evaluated = [load_split(name) for name in config.evaluation.splits]
     if len({split.name for split in evaluated}) < len(evaluated):
         raise ConfigError(f"evaluation.splits = {list(config.evaluation.splits)}: name each split once")
@@ -105,7 +107,7 @@ def check_splits(config: Config) -> None:
 
 
 def draw_tasks(config: Config, *path: str | int) -> Iterator[Task]:
-    """Tasks without end, drawn from the population by the stream called `path`; seats are taken in turn."""
+    """An endless iterator of tasks, drawn from the population by the random stream `path`; seats are taken in turn."""
     num_others = load_game(config.world).num_seats - 1
     members = members_of(config)
     weights = config.population.weights or (1.0,) * len(members)
@@ -117,8 +119,8 @@ def draw_tasks(config: Config, *path: str | int) -> Iterator[Task]:
         index += 1
 
 
-def settings(agent: AgentConfig) -> AgentSettings:
-    """How the model plays."""
+def agent_settings(agent: AgentConfig) -> AgentSettings:
+    """The agent's settings, from its config section."""
     return AgentSettings(
         name=agent.model,
         memory=agent.memory,
@@ -135,7 +137,7 @@ def settings(agent: AgentConfig) -> AgentSettings:
 
 
 def scripted_engine(model: str) -> tuple[Engine, ChatFormat]:
-    """The engine and codec of `scripted:NAME`."""
+    """The engine and chat format of `scripted:NAME`."""
     name = model.removeprefix("scripted:")
     return ScriptedEngine(pick("scripted model", MODELS, name)), ByteFormat()
 
@@ -143,20 +145,20 @@ def scripted_engine(model: str) -> tuple[Engine, ChatFormat]:
 def language_agent_factory(
     world: World, engine: Engine, chat_format: ChatFormat, how: AgentSettings, rewrite: Rewrite = as_written
 ) -> AgentFactory:
-    """Seats a fresh language agent for each trial; `rewrite` says what it remembers of its reflections."""
+    """A factory of language agents; `rewrite` maps reflections to what is stored in memory."""
     check_method(how.method, how.memory)
     kind = agent_class(how.method)
 
-    def seat(task: Task, sibling: int) -> Agent:
+    def make_agent(task: Task, sibling: int) -> Agent:
         return kind(engine, chat_format, how, world.rules(task), task, sibling, rewrite)
 
-    return seat
+    return make_agent
 
 
-def scripted_table(config: Config) -> tuple[World, AgentFactory]:
-    """The world and the agent of a config whose model is scripted."""
+def scripted_world_and_agent(config: Config) -> tuple[World, AgentFactory]:
+    """The world and the agent factory of a config whose model is scripted."""
     world = OpenSpielWorld()
     if not config.agent.model.startswith("scripted:"):
         raise ConfigError(f"unknown model {config.agent.model!r}; known: scripted:{', scripted:'.join(sorted(MODELS))}")
     engine, chat_format = scripted_engine(config.agent.model)
-    return world, language_agent_factory(world, engine, chat_format, settings(config.agent))
+    return world, language_agent_factory(world, engine, chat_format, agent_settings(config.agent))

@@ -1,8 +1,7 @@
-"""What a run that has begun may change when it is resumed, and what is written down about it.
+"""Changes of settings when a run is resumed: what may change, and how it is recorded.
 
-`run.json` has the settings that the run goes on with and the list of changes: both in one file, so that a kill at any
-moment leaves the old settings or the new. What has been done stays as it was; what follows is another run's from here
-on, and says so.
+`run.json` has both the settings that the run continues with and the list of changes, so that a kill at any moment
+leaves the old state or the new.
 """
 
 from __future__ import annotations
@@ -34,25 +33,25 @@ MAY_CHANGE = (
     "tokens",
     "agent.slots",
 )
-"""Settings that what has been done does not depend on, and the knobs that people turn on the way."""
+"""Settings that may change: past steps do not depend on them, or they are commonly adjusted during a run."""
 _SPLITS = "splits"
 _FINAL = Path("evaluations") / "final.json"
 
 
 def config_of(folder: Path) -> Config:
-    """The config that a run goes on with; a user's own splits are those that it keeps."""
-    return _at_home(_recorded(folder), folder)
+    """The config that a run continues with; paths of user splits point to the run's own copies."""
+    return _with_own_splits(_recorded(folder), folder)
 
 
 def keep_splits(folder: Path, config: Config) -> None:
-    """Copy a user's own splits into the run, so that it stays what it is when their files change."""
+    """Copy the user's split files into the run, so that later changes of the files do not affect it."""
     for name, content in files_of(split_names_of(config)).items():
         (folder / _SPLITS).mkdir(exist_ok=True)
         write_atomically(folder / _SPLITS / name, content)
 
 
-def changed(folder: Path, values: Mapping[str, object]) -> tuple[Config, tuple[Change, ...]]:
-    """The config of a run with some values replaced, and what differs by it; nothing is written yet."""
+def changed_config(folder: Path, values: Mapping[str, object]) -> tuple[Config, tuple[Change, ...]]:
+    """The config of a run with some values replaced, and the differences; nothing is written."""
     before = _recorded(folder)
     after = replaced(before, values, str(folder))
     old, new = _flat(before), _flat(after)
@@ -64,15 +63,15 @@ def changed(folder: Path, values: Mapping[str, object]) -> tuple[Config, tuple[C
     if changes and (folder / _FINAL).exists():
         _refuse_done(folder, after)
     _refuse_other_splits(folder, set(after.evaluation.splits) - set(before.evaluation.splits))
-    return _at_home(after, folder), changes
+    return _with_own_splits(after, folder), changes
 
 
-def adopt(folder: Path, changes: Sequence[Change], step: int) -> tuple[Change, ...]:
-    """Write changes down at the step where a run goes on; all that were ever made at it come back."""
+def record_changes(folder: Path, changes: Sequence[Change], step: int) -> tuple[Change, ...]:
+    """Record changes at the step where a run continues; return all changes ever recorded at this step."""
     info = read_info(folder)
     if changes:
         config = replaced(_recorded(folder), {change.key: change.new for change in changes}, str(folder))
-        keep_splits(folder, _at_home(config, folder))
+        keep_splits(folder, _with_own_splits(config, folder))
         made = (*info.changes, *(msgspec.structs.replace(change, step=step) for change in changes))
         info = msgspec.structs.replace(info, config=config.model_dump(mode="json"), changes=made)
         write_info(folder, info)
@@ -86,24 +85,24 @@ def _recorded(folder: Path) -> Config:
     return validated(info.config, str(folder / "run.json"))
 
 
-def _at_home(config: Config, folder: Path) -> Config:
-    """The config with the paths of splits leading to the run's own copies, where it has them."""
+def _with_own_splits(config: Config, folder: Path) -> Config:
+    """The config with paths of splits replaced by the run's own copies, where they exist."""
 
-    def home(name: str) -> str:
+    def own_copy(name: str) -> str:
         copy = folder / _SPLITS / Path(name).name
         return str(copy) if is_path(name) and copy.is_file() else name
 
-    splits = tuple(map(home, config.evaluation.splits))
+    splits = tuple(map(own_copy, config.evaluation.splits))
     return config.model_copy(
         update={
             "evaluation": config.evaluation.model_copy(update={"splits": splits}),
-            "population": config.population.model_copy(update={"split": home(config.population.split)}),
+            "population": config.population.model_copy(update={"split": own_copy(config.population.split)}),
         }
     )
 
 
 def _refuse_less(folder: Path, before: Config, after: Config) -> None:
-    """A run can only get longer."""
+    """Refuse fewer steps or tokens than before."""
     if after.steps < before.steps:
         raise ConfigError(f"steps = {after.steps}: {folder} has {before.steps} already, and can only get more")
     old, new = before.tokens, after.tokens
@@ -113,7 +112,7 @@ def _refuse_less(folder: Path, before: Config, after: Config) -> None:
 
 
 def _refuse_done(folder: Path, after: Config) -> None:
-    """What has come to its end, and would be there still, stays as it is."""
+    """Refuse changes of a finished run that would still be finished."""
     state = read_state(checkpoints(folder / "checkpoints")[-1])
     num_tokens = int(state.learner.get("num_tokens", 0))
     if after.is_over(state.step, num_tokens):
@@ -122,7 +121,7 @@ def _refuse_done(folder: Path, after: Config) -> None:
 
 
 def _refuse_other_splits(folder: Path, names: set[str]) -> None:
-    """A run keeps one split of a name."""
+    """Refuse a new split with the name of a different one that the run has."""
     for name, content in files_of(names).items():
         copy = folder / _SPLITS / name
         if copy.is_file() and copy.read_bytes() != content:

@@ -1,4 +1,4 @@
-"""Checkpoints: a Hugging Face directory plus what an exact continuation needs. Safetensors and JSON, no pickle.
+"""Checkpoints: a Hugging Face directory, plus the state for an exact continuation. Safetensors and JSON, no pickle.
 
     checkpoints/step-000100/
         config.json model.safetensors tokenizer.json …   loads with transformers; where an adapter is trained,
@@ -6,9 +6,10 @@
         optimizer.safetensors                            master weights, the optimizer's tensors, a value head's
         state.json                                       step, statistics, counters, lengths of the logs
         README.md                                        a model card
-        league.json learners/                            of a league, whose leader all the rest is: everybody else
+        league.json learners/                            of a league only: its state and all learners; the files above
+                                                         are the leader's
 
-A checkpoint is written under another name and renamed when complete, so one that exists is whole.
+A checkpoint is written under another name and renamed when complete, so one that exists is complete.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _WRITING, _DELETING = ".writing-", ".deleting-"
 
 
 class TrainState(msgspec.Struct, frozen=True):
-    """What a run is beside its weights."""
+    """The state of a run besides weights and optimizer tensors."""
 
     step: int
     """Steps completed."""
@@ -43,21 +44,26 @@ class TrainState(msgspec.Struct, frozen=True):
     """The estimator's statistics."""
     learner: Mapping[str, float]
     lines: Mapping[str, int]
-    """How long each log was, so that a resumed run writes the rest anew."""
+    """Lines of each log, so that a resumed run continues from there."""
     best: tuple[float, int] | None
     """The best mean score on the splits, and its step."""
     healthy: int | None
-    """The step of the checkpoint that an alarm goes back to."""
+    """The step of the checkpoint that an alarm rolls back to."""
     watch: AlarmState
     rollbacks: int
-    met: tuple[PlayedTask, ...] = ()
-    """The tasks that may be met again."""
+    played_tasks: tuple[PlayedTask, ...] = msgspec.field(default=(), name="met")
+    """The tasks that may be replayed; `met` in the file."""
 
 
 def save_checkpoint(
-    folder: Path, loaded: LoadedModel, learner: Learner, state: TrainState, card: str, more: Callable[[Path], None]
+    folder: Path,
+    loaded: LoadedModel,
+    learner: Learner,
+    state: TrainState,
+    card: str,
+    write_extra: Callable[[Path], None],
 ) -> Path:
-    """Write everything, `more` included, then give it its name."""
+    """Write a checkpoint; `write_extra` adds files to its folder before it is complete."""
     target = checkpoint_path(folder, state.step)
     scratch = folder / f"{_WRITING}{target.name}"
     shutil.rmtree(scratch, ignore_errors=True)
@@ -68,16 +74,16 @@ def save_checkpoint(
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, scratch / "optimizer.safetensors")
     (scratch / "README.md").write_text(card, encoding="utf-8")
     write_atomically(scratch / "state.json", msgspec.json.format(msgspec.json.encode(state), indent=1))
-    more(scratch)
+    write_extra(scratch)
     for path in (*scratch.rglob("*"), scratch):
-        force_to_disk(path)
+        fsync(path)
     scratch.rename(target)
-    force_to_disk(folder)
+    fsync(folder)
     return target
 
 
 def load_checkpoint(path: Path, learner: Learner) -> TrainState:
-    """Put a checkpoint's weights and optimizer into the learner and return the rest."""
+    """Load a checkpoint's weights and optimizer into the learner and return the rest of the state."""
     state = read_state(path)
     if not (path / learner.weights_file).is_file():
         raise RecordError(f"{path} has no {learner.weights_file} to go on with; is learner.lora_rank what it was?")
@@ -98,7 +104,7 @@ def read_state(path: Path) -> TrainState:
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
-    """Where the checkpoint of a step is, or will be."""
+    """The path of a step's checkpoint, whether it exists or not."""
     return folder / f"{_PREFIX}{step:06d}"
 
 
@@ -108,19 +114,19 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.name.removeprefix(_PREFIX)))
 
 
-def prune(folder: Path, keep: int, others: Collection[int | None]) -> None:
-    """Delete all but the newest `keep` checkpoints and those of the steps in `others`, and what a kill left behind."""
-    spared = [checkpoint_path(folder, step) for step in others if step is not None]
+def prune(folder: Path, keep: int, keep_steps: Collection[int | None]) -> None:
+    """Delete all but the newest `keep` checkpoints and those of `keep_steps`, and incomplete folders."""
+    spared = [checkpoint_path(folder, step) for step in keep_steps if step is not None]
     for path in checkpoints(folder)[:-keep]:
         if path not in spared:
-            # Renamed first, so that a kill in between leaves no checkpoint that lacks a file.
+            # Renamed first, so that a kill in between leaves no incomplete checkpoint.
             path.rename(path.with_name(f"{_DELETING}{path.name}"))
     for leftover in (*folder.glob(f"{_WRITING}*"), *folder.glob(f"{_DELETING}*")):
         shutil.rmtree(leftover)
 
 
-def force_to_disk(path: Path) -> None:
-    """Let what was written to a file or a folder outlive a power cut."""
+def fsync(path: Path) -> None:
+    """Force a file or a folder to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

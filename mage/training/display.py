@@ -1,4 +1,4 @@
-"""What a watcher sees while a run trains: a live table in a terminal, plain lines elsewhere."""
+"""Progress of a run on the console: a live table in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mage.evaluation.suite.report_tables import summary_table
 
 
 class PlainDisplay:
-    """One line a step, thinned out so that a log stays readable."""
+    """At most about forty lines for a run, one for a step."""
 
     def __init__(self, console: Console, steps: int) -> None:
         self._console = console
@@ -31,14 +31,14 @@ class PlainDisplay:
     def say(self, text: str) -> None:
         self._console.print(text, soft_wrap=True)
 
-    def evaluated(self, reports: Sequence[SplitReport]) -> None:
+    def show_evaluation(self, reports: Sequence[SplitReport]) -> None:
         for report in reports:
             scores = " ".join(f"{score.value:+.2f}" for score in report.agent.scores)
             control = report.control.scores[-1].value
-            self.say(f"judged on {report.split}: {scores} (no memory {control:+.2f}, {report.num_trials} trials)")
+            self.say(f"evaluated on {report.split}: {scores} (no memory {control:+.2f}, {report.num_trials} trials)")
 
     def close(self) -> None:
-        """Nothing to put away."""
+        """Do nothing."""
 
 
 class LiveDisplay:
@@ -62,11 +62,11 @@ class LiveDisplay:
     def say(self, text: str) -> None:
         self._live.console.print(text)
 
-    def evaluated(self, reports: Sequence[SplitReport]) -> None:
+    def show_evaluation(self, reports: Sequence[SplitReport]) -> None:
         self._reports = reports
 
     def close(self) -> None:
-        """Give the terminal back."""
+        """Stop drawing."""
         self._live.stop()
 
 

@@ -1,4 +1,4 @@
-"""Weights of a run in a Hugging Face directory of their own, which transformers, PEFT and vLLM load."""
+"""Export a run's weights to a Hugging Face directory that transformers, PEFT and vLLM load."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mage.training.model_card import model_card
 
 ADAPTER_CONFIG, ADAPTER = "adapter_config.json", "adapter_model.safetensors"
 _OURS = ("optimizer.safetensors", "state.json", "README.md")
-"""Files of a checkpoint that are for going on with the run, and the card, which is written anew."""
+"""Files of a checkpoint that are not copied: the training state, and the card, which is written anew."""
 
 _LOAD_WHOLE = """
 ## Load it
@@ -47,10 +47,10 @@ tokenizer = AutoTokenizer.from_pretrained("DIRECTORY")
 
 
 def export_model(run: Path, folder: Path, *, step: int | None = None, best: bool = False, merge: bool = False) -> int:
-    """Write the weights of a run to a new directory and return the step that they are from.
+    """Write the weights of a run to a new directory and return their step.
 
-    The newest ones by default, else those after `step`, else the `best` of those judged while training. Of a run
-    that trained an adapter it is the adapter, or with `merge` the whole model with the adapter in it.
+    By default those of the newest checkpoint, else of `step`, else of the `best` evaluation during training. For a run
+    with an adapter this is the adapter, or with `merge` the model with the adapter merged into it.
     """
     config = config_of(run)
     checkpoint = _chosen(run, step, best)
@@ -73,7 +73,7 @@ def export_model(run: Path, folder: Path, *, step: int | None = None, best: bool
 
 
 def _chosen(run: Path, step: int | None, best: bool) -> Path:
-    """The checkpoint that is meant."""
+    """The checkpoint of a step, the best, or the newest one."""
     saved = checkpoints(run / "checkpoints")
     if not saved:
         raise RecordError(f"{run} has no checkpoint yet")
@@ -82,7 +82,7 @@ def _chosen(run: Path, step: int | None, best: bool) -> Path:
     if best:
         found = read_state(saved[-1]).best
         if found is None:
-            raise RecordError(f"{run} was never judged while it trained, so none is best; set evaluation.every")
+            raise RecordError(f"{run} was never evaluated while it trained, so none is best; set evaluation.every")
         step = found[1]
     path = saved[-1] if step is None else checkpoint_path(run / "checkpoints", step)
     if path not in saved:
@@ -92,7 +92,7 @@ def _chosen(run: Path, step: int | None, best: bool) -> Path:
 
 
 def _write(config: Config, checkpoint: Path, scratch: Path, folder: Path, merge: bool) -> str:
-    """Write all but the card; return what the card says about loading."""
+    """Write all files but the card; return the card's section about loading."""
     if (checkpoint / ADAPTER_CONFIG).is_file() and merge:
         _write_merged(config, checkpoint, scratch)
         return _LOAD_WHOLE
@@ -109,7 +109,7 @@ def _write(config: Config, checkpoint: Path, scratch: Path, folder: Path, merge:
 
 
 def _base(config: Config, scratch: Path, folder: Path) -> str:
-    """Where the model of an adapter is found; random weights lie nowhere, so they are written beside it."""
+    """The directory of an adapter's base model; randomly initialised weights are written next to the adapter."""
     found = base_directory(config.agent.model)
     if found is None:
         load_model(config.agent.model, seed=config.seed).save(scratch / "base")
@@ -118,7 +118,7 @@ def _base(config: Config, scratch: Path, folder: Path) -> str:
 
 
 def _write_merged(config: Config, checkpoint: Path, scratch: Path) -> None:
-    """The sum is made in float32 and rounded to what the run computed with, as its engine's weights were."""
+    """Merge in float32 and round to the run's dtype, as for its engine."""
     require("lora", "merging an adapter needs")
     from peft import PeftModel
 

@@ -1,8 +1,8 @@
-"""Training of a league: the loop of `train.py` with several learners, who meet each other, their past and the anchors.
+"""The training loop of a league: several learners play each other, their snapshots and the anchors.
 
-matches are drawn for every learner by what the pay-off table says; all are played together;
-each learner is credited for its own seats, against whomever it met, and improved by its own optimizer;
-results go into the table, snapshots join, learners that are clearly worse copy a better one and try something else.
+Each step: draw matches for every learner by the pay-off table; play all of them together; compute advantages for each
+learner's own seats and update it with its own optimizer; add results to the table; take snapshots; let learners that
+are clearly worse copy a better one and change their settings.
 """
 
 from __future__ import annotations
@@ -33,84 +33,86 @@ from mage.worlds.openspiel.game import load_game
 async def train_league(
     config: Config, parts: Parts, policies: LeaguePolicies, sampler: Sampler, recorder: LeagueRecorder
 ) -> None:
-    """Run the steps that are left, saving and judging the leader on the way."""
+    """Run the remaining steps, with checkpoints and evaluations of the leader."""
     await parts.publish(recorder.step)
-    await recorder.activate()
+    await recorder.load_snapshots()
     if recorder.step == 0:
-        recorder.keep(await _showcase(parts, policies, recorder))
+        recorder.record_trial(await _showcase(parts, policies, recorder))
     while not (recorder.is_finished or recorder.is_stopped):
         league = recorder.league
-        odds = {m.id: sampler.odds(league, m.id, met_by(config, league, m)) for m in league.learners}
+        odds = {m.id: sampler.odds(league, m.id, possible_opponents(config, league, m)) for m in league.learners}
         played = await play(config, parts, policies, league, draw(config, league, odds, recorder.step), recorder.step)
         credited = policies.credit(league, played)
         advantages, stats = parts.estimator.estimate(credited, recorder.stats)
         metrics = {m.id: learn(config, policies, recorder, m.id, played, credited, advantages) for m in league.learners}
-        recorder.record(played, odds)
+        recorder.record_matches(played, odds)
         every = config.league.nashconv_every
         if every and (recorder.step + 1) % every == 0:
             for name, make_agent in policies.agent_factories(league, live_only=True).items():
                 gains = await first_episode((name, make_agent), config.world, episodes=config.trial.episodes)
                 metrics[name][NASH_CONV] = gains.nash_conv
-        recorder.complete_all(stats, metrics, played)
-        await recorder.evolve()
+        recorder.complete_league_step(stats, metrics, played)
+        await recorder.update_members()
         if recorder.is_showcase_due:
-            recorder.keep(await _showcase(parts, policies, recorder))
+            recorder.record_trial(await _showcase(parts, policies, recorder))
         if recorder.is_evaluation_due:
-            recorder.evaluated(await _evaluate(config, parts, policies, recorder, config.evaluation.trials))
+            recorder.record_evaluation(await _evaluate(config, parts, policies, recorder, config.evaluation.trials))
         recorder.save_if_due()
     if recorder.is_finished and not recorder.is_evaluated:
-        recorder.keep(await _showcase(parts, policies, recorder))
-        recorder.finish(await _evaluate(config, parts, policies, recorder, config.evaluation.final_trials))
+        recorder.record_trial(await _showcase(parts, policies, recorder))
+        recorder.record_final_evaluation(
+            await _evaluate(config, parts, policies, recorder, config.evaluation.final_trials)
+        )
 
 
 def check_league(config: Config) -> None:
-    """Fail now, with one line, on settings that do not go with a league."""
+    """Raise a ConfigError for settings that a league does not support."""
     league = config.league
     if not league.learners:
         return
     sampler_of(config)
     if config.batch.groups % league.learners:
-        raise ConfigError(f"batch.groups = {config.batch.groups}: must be shared out among {league.learners} learners")
-    if config.batch.dead is DeadGroups.RESAMPLE:
-        raise ConfigError("batch.dead = resample: a league replaces no groups; set it to drop or keep")
-    if config.batch.replay:
-        raise ConfigError(f"batch.replay = {config.batch.replay}: a league meets no task again; set it to 0")
-    if config.credit.estimator == "cloning" or config.agent.tutor:
         raise ConfigError(
-            "league.learners: nobody is taught in a league; leave out credit.estimator cloning and tutors"
+            f"batch.groups = {config.batch.groups}: must be a multiple of league.learners = {league.learners}"
         )
+    if config.batch.dead is DeadGroups.RESAMPLE:
+        raise ConfigError("batch.dead = resample: a league does not resample groups; set it to drop or keep")
+    if config.batch.replay:
+        raise ConfigError(f"batch.replay = {config.batch.replay}: a league does not replay tasks; set it to 0")
+    if config.credit.estimator == "cloning" or config.agent.tutor:
+        raise ConfigError("league.learners: a league has no teacher; leave out credit.estimator cloning and tutors")
     for key in league.explore:
         if key not in BOUNDS:
             raise ConfigError(f"league.explore: {key!r} cannot be explored; {', '.join(BOUNDS)} can")
 
 
 def refuse_explored(config: Config, keys: Sequence[str]) -> None:
-    """Refuse to change settings that every learner has its own value of."""
+    """Refuse to change settings that each learner has its own value of."""
     for key in keys:
         if config.league.learners and key in config.league.explore:
             raise ConfigError(f"{key} cannot change in this run: every learner has its own, which the league explores")
 
 
 def sampler_of(config: Config) -> Sampler:
-    """Who says whom learners meet."""
+    """The sampler of opponents that the config names."""
     game = load_game(config.world)
     return make_sampler(config.league.sampler, config.league.options, (game.lowest, game.highest))
 
 
-def met_by(config: Config, league: League, learner: Member) -> list[Member]:
-    """Whom a learner may meet: anchors, snapshots, and other learners, or `itself` where it is the only one."""
+def possible_opponents(config: Config, league: League, learner: Member) -> list[Member]:
+    """The possible opponents of a learner: anchors, snapshots, and other learners, or itself if it is the only one."""
     is_alone = len(league.learners) == 1
     return list(league.opponents_of(learner.id, with_itself=is_alone and config.league.itself))
 
 
 def draw(config: Config, league: League, odds: dict[str, ActionProbs], step: int) -> list[Match]:
-    """The matches of a step: as many for each learner."""
+    """The matches of a step, equally many for each learner."""
     num = config.batch.groups // len(league.learners)
     return [
         match
         for learner in league.learners
         for match in draw_matches(
-            config, learner.id, met_by(config, league, learner), odds[learner.id], num, "league", step
+            config, learner.id, possible_opponents(config, league, learner), odds[learner.id], num, "league", step
         )
     ]
 
@@ -118,11 +120,11 @@ def draw(config: Config, league: League, odds: dict[str, ActionProbs], step: int
 async def play(
     config: Config, parts: Parts, policies: LeaguePolicies, league: League, matches: Sequence[Match], step: int
 ) -> list[PlayedMatch]:
-    """Play all matches together, everybody with what it knows now."""
+    """Publish the current weights and play all matches concurrently."""
     await policies.publish(league, step)
     with parts.resources.playing():
         played = await play_matches(matches, config.batch.size, policies.agent_factories(league), CONCURRENCY)
-    parts.refuse_failed([one.group for one in played])
+    parts.raise_if_all_failed([one.group for one in played])
     return played
 
 
@@ -135,7 +137,7 @@ def learn(
     credited: Sequence[CreditGroup],
     advantages: Advantages,
 ) -> dict[str, float]:
-    """Improve one learner by the groups that are its own, and say what they were like."""
+    """Update one learner on its own groups and return its metrics."""
     mine = [number for number, one in enumerate(played) if one.learner == learner]
     groups, steps = [played[number].group for number in mine], [credited[number] for number in mine]
     found = tuple(advantages[number] for number in mine)
@@ -143,22 +145,22 @@ def learn(
     trained = trained_groups(live, dead, config.batch.dead)
     drawn = [played[number].group for number in mine if played[number].is_drawn]
     metrics = {**step_metrics(drawn, drawn), "groups/dead_share": len(dead) / len(groups)}
-    body = policies.shared.activate(learner)
-    if learner == recorder.transcribed:
+    current = policies.shared_learner.activate(learner)
+    if learner == recorder.transcribed_learner:
         recorder.transcribe_if_due(groups[0], steps[0], found[0], 0 in trained, is_tutored=False)
     if trained:
-        metrics |= body.update(to_batch(groups, steps, found, trained))
+        metrics |= current.update(to_batch(groups, steps, found, trained))
     return metrics
 
 
 async def _showcase(parts: Parts, policies: LeaguePolicies, recorder: LeagueRecorder) -> Trial | Failure:
-    policies.shared.activate(recorder.league.leader().id)
+    policies.shared_learner.activate(recorder.league.leader().id)
     return await showcase(parts, recorder.step)
 
 
 async def _evaluate(
     config: Config, parts: Parts, policies: LeaguePolicies, recorder: LeagueRecorder, trials: int
 ) -> list[SplitReport]:
-    """Judge whoever leads the league."""
-    policies.shared.activate(recorder.league.leader().id)
+    """Evaluate the leader of the league."""
+    policies.shared_learner.activate(recorder.league.leader().id)
     return await evaluate(config, parts, recorder.step, trials)

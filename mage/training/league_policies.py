@@ -1,7 +1,7 @@
-"""Who in a league has weights, learners and their snapshots, and the engines that play with them.
+"""The policies of a league, learners and snapshots, and the engines that serve them.
 
-Adapters on one base share an engine, which plays with all of them in the same batches. Whole models, which are small
-ones, have an engine each; one that is alone for ever plays with the engine that it is judged by.
+Adapters on one base share an engine, which batches their calls together. Policies that are whole (small) models have
+one engine each; a single learner without snapshots uses the evaluation engine.
 """
 
 from __future__ import annotations
@@ -19,98 +19,98 @@ from mage.league.state import League
 from mage.learners.settings import LearnerSettings
 from mage.learners.shared import LearnerState, SharedLearner, load_state, save_state
 from mage.protocols import AgentFactory, Engine
-from mage.training.build import language_agent_factory, settings
+from mage.training.build import agent_settings, language_agent_factory
 from mage.training.parts import Parts, learner_settings
 
 _SLOTS = 256
-"""Of each engine with a whole model: there are many, and each serves a part of the trials."""
+"""Slots of each engine of a whole model: there are many engines, and each serves a part of the trials."""
 
 
 class LeaguePolicies:
-    """The weights of a league and how to play with them."""
+    """Holds the weights of a league's policies and publishes them to engines."""
 
     def __init__(self, config: Config, parts: Parts, names: Sequence[str]) -> None:
         self._config = config
         self._parts = parts
-        self._shared = parts.engine if parts.engine.capacity is not None else None
+        self._shared_engine = parts.engine if parts.engine.capacity is not None else None
         self._engines: dict[str, LocalEngine] = {}
-        self._spare = [parts.engine] if len(names) == 1 and not config.league.snapshot_every else []
-        self.shared = SharedLearner(parts.learner, dict.fromkeys(names, self._settings({})))
+        self._unused_engines = [parts.engine] if len(names) == 1 and not config.league.snapshot_every else []
+        self.shared_learner = SharedLearner(parts.learner, dict.fromkeys(names, self._settings({})))
 
-    def configured(self, hyper: Mapping[str, float]) -> Config:
-        """The config of a learner that differs from the others in some settings."""
+    def config_with(self, hyper: Mapping[str, float]) -> Config:
+        """The config with a learner's own settings."""
         return replaced(self._config, hyper, "the league") if hyper else self._config
 
-    def adjust(self, league: League) -> None:
-        """Let every learner learn by its own settings."""
+    def apply_settings(self, league: League) -> None:
+        """Give every learner its own settings."""
         for learner in league.learners:
-            self.shared.adjust(learner.id, self._settings(league.hyper.get(learner.id, {})))
+            self.shared_learner.set_settings(learner.id, self._settings(league.hyper.get(learner.id, {})))
 
     async def publish(self, league: League, step: int) -> None:
-        """Let all learners play with what they know now; nobody remembers what was read before."""
+        """Publish the current weights of all learners and reset prefix caches."""
         for learner in league.learners:
-            await self._load(learner.id, self.shared[learner.id], step)
+            await self._publish_state(learner.id, self.shared_learner[learner.id], step)
         for engine in (*self._engines.values(), self._parts.engine):
             engine.reset_cache()
 
-    async def freeze(self, snapshot: str, learner: str, folder: Path, step: int) -> None:
-        """Let a snapshot play for ever with what a learner knows now, and write that down."""
-        save_state(folder, self.shared.activate(learner), self._parts.loaded.name)
-        await self._load(snapshot, self.shared[learner], step)
+    async def add_snapshot(self, snapshot: str, learner: str, folder: Path, step: int) -> None:
+        """Write a learner's current state to a folder and publish it as a snapshot."""
+        save_state(folder, self.shared_learner.activate(learner), self._parts.loaded.name)
+        await self._publish_state(snapshot, self.shared_learner[learner], step)
 
-    async def thaw(self, snapshot: str, folder: Path, step: int) -> None:
-        """Let a snapshot that was written down play again."""
-        await self._load(snapshot, load_state(folder, self.shared.body), step)
+    async def load_snapshot(self, snapshot: str, folder: Path, step: int) -> None:
+        """Publish a snapshot from its folder."""
+        await self._publish_state(snapshot, load_state(folder, self.shared_learner.learner), step)
 
-    def go_back(self, learner: str, folder: Path) -> None:
-        """Let a learner be what a snapshot of it is."""
-        self.shared.replace(learner, load_state(folder, self.shared.body))
+    def restore_learner(self, learner: str, folder: Path) -> None:
+        """Set a learner back to the state in a snapshot's folder."""
+        self.shared_learner.replace(learner, load_state(folder, self.shared_learner.learner))
 
-    def release(self, snapshot: str) -> None:
-        """Forget a snapshot."""
-        if self._shared is not None:
-            self._shared.drop_adapter(snapshot)
+    def remove_snapshot(self, snapshot: str) -> None:
+        """Stop serving a snapshot."""
+        if self._shared_engine is not None:
+            self._shared_engine.drop_adapter(snapshot)
         else:
-            self._spare.append(self._engines.pop(snapshot))
+            self._unused_engines.append(self._engines.pop(snapshot))
 
     def agent_factories(self, league: League, *, live_only: bool = False) -> dict[str, AgentFactory]:
-        """How everybody with weights is brought to the table, each with its own settings; snapshots with the run's."""
+        """Agent factories by member: learners with their own settings, snapshots with the run's, unless `live_only`."""
         found: dict[str, AgentFactory] = {}
         for member in league.learners if live_only else (*league.learners, *league.snapshots):
-            how = settings(self.configured(league.hyper.get(member.id, {})).agent)
+            how = agent_settings(self.config_with(league.hyper.get(member.id, {})).agent)
             engine = self._engine(member.id)
             found[member.id] = language_agent_factory(self._parts.world, engine, self._parts.loaded.chat_format, how)
         return found
 
     def credit(self, league: League, played: Sequence[PlayedMatch]) -> list[CreditGroup]:
-        """All groups as plain numbers, each by its own learner's goal; statistics know opponents by their families."""
+        """All groups as numbers for the estimator, with the returns of each learner's own settings."""
         found: dict[int, CreditGroup] = {}
         for learner in league.learners:
             mine = [number for number, one in enumerate(played) if one.learner == learner.id]
             if self._parts.learner.has_values:
-                self.shared.activate(learner.id)
+                self.shared_learner.activate(learner.id)
             names = [" + ".join(league.member(id).family for id in played[number].opponents) for number in mine]
-            return_spec = self.configured(league.hyper.get(learner.id, {})).credit
+            return_spec = self.config_with(league.hyper.get(learner.id, {})).credit
             groups = [played[number].group for number in mine]
             found |= zip(mine, self._parts.credit(groups, learner.id, names, return_spec), strict=True)
         return [found[number] for number in range(len(played))]
 
     def _settings(self, hyper: Mapping[str, float]) -> LearnerSettings:
-        """How a learner learns: its schedules follow its own part of the run's tokens."""
-        own = learner_settings(self.configured(hyper))
+        """A learner's settings; its schedules follow its share of the run's tokens."""
+        own = learner_settings(self.config_with(hyper))
         return replace(own, tokens=own.tokens // self._config.league.learners)
 
     def _engine(self, name: str) -> Engine:
-        return self._engines[name] if self._shared is None else self._shared.adapter(name)
+        return self._engines[name] if self._shared_engine is None else self._shared_engine.adapter(name)
 
-    async def _load(self, name: str, mind: LearnerState, step: int) -> None:
-        """Give an engine, or an adapter's place, the weights of a mind, which need not wake for it."""
-        if self._shared is not None:
-            await self._shared.publish_adapter(name, self.shared.body.adapter(mind.weights), step)
+    async def _publish_state(self, name: str, state: LearnerState, step: int) -> None:
+        """Publish the weights of a state; the learner need not be active."""
+        if self._shared_engine is not None:
+            await self._shared_engine.publish_adapter(name, self.shared_learner.learner.adapter(state.weights), step)
             return
         if name not in self._engines:
-            self._engines[name] = self._spare.pop() if self._spare else self._new_engine()
-        await self._engines[name].publish(mind.weights, step)
+            self._engines[name] = self._unused_engines.pop() if self._unused_engines else self._new_engine()
+        await self._engines[name].publish(state.weights, step)
 
     def _new_engine(self) -> LocalEngine:
         return LocalEngine(

@@ -1,4 +1,4 @@
-"""Where a league stands: its members and their results, who is well, and what exploit and explore did and why."""
+"""The recorder of a league run: members, results, alarms per learner, snapshots, exploit and explore."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mage.league.samplers import ActionProbs
 from mage.league.state import League, found
 from mage.learners.shared import load_state, save_state
 from mage.seeds import derive
-from mage.training.alarms import NOTHING_SEEN, AlarmState, watch_score, watch_step
+from mage.training.alarms import NO_ALARMS, AlarmState, watch_score, watch_step
 from mage.training.build import members_of
 from mage.training.league_policies import LeaguePolicies
 from mage.training.parts import Parts
@@ -36,20 +36,20 @@ NASH_CONV = "nash_conv"
 
 
 class LeagueState(msgspec.Struct, frozen=True):
-    """Everything about a league but its weights; goes into checkpoints."""
+    """The state of a league without weights; stored in checkpoints."""
 
     step: int
     league: League
     watches: Mapping[str, AlarmState]
-    """How long figures of each learner have been bad."""
+    """The alarm state of each learner."""
     healthy: Mapping[str, str]
-    """The newest snapshot of each learner that was taken while all was well."""
+    """The newest snapshot of each learner, all of which are taken without an alarm condition."""
     rollbacks: Mapping[str, int]
-    """How often each learner went back since it last took a snapshot."""
+    """Rollbacks of each learner since its last snapshot."""
 
 
-def founded(config: Config) -> League:
-    """A new league: the population as anchors, and learners that have learned nothing yet."""
+def new_league(config: Config) -> League:
+    """A new league: the population as anchors, and untrained learners."""
     specs = members_of(config)
     weights = config.population.weights or (1.0,) * len(specs)
     own = {key: float(value_of(config, key)) for key in config.league.explore}
@@ -61,7 +61,7 @@ def founded(config: Config) -> League:
 
 
 class LeagueRecorder(RunRecorder):
-    """The state of a league's run, kept in its directory."""
+    """Keeps the state of a league run in its directory."""
 
     def __init__(
         self,
@@ -73,27 +73,27 @@ class LeagueRecorder(RunRecorder):
         max_minutes: float | None,
     ) -> None:
         self._policies = policies
-        self._state = LeagueState(0, founded(config), {}, {}, {})
+        self._state = LeagueState(0, new_league(config), {}, {}, {})
         super().__init__(config, folder, parts, display, max_minutes)
-        policies.adjust(self.league)
+        policies.apply_settings(self.league)
 
     @property
     def league(self) -> League:
         return self._state.league
 
     @property
-    def transcribed(self) -> str:
-        """The learner whose trials are written down at this step, if any are: they take turns."""
+    def transcribed_learner(self) -> str:
+        """The learner whose trials are written at this step, if any are; learners take turns."""
         learners, every = self.league.learners, max(1, self._config.checkpoint.transcripts)
         return learners[self.step // every % len(learners)].id
 
-    async def activate(self) -> None:
-        """Let the snapshots of a run that is resumed play again."""
+    async def load_snapshots(self) -> None:
+        """Publish the snapshots of a resumed run."""
         for member in self.league.snapshots:
-            await self._policies.thaw(member.id, self._folder_of(member.id), member.born)
+            await self._policies.load_snapshot(member.id, self._folder_of(member.id), member.born)
 
-    def record(self, played: Sequence[PlayedMatch], odds: Mapping[str, ActionProbs]) -> None:
-        """Add results to the pay-off table; a game of two learners counts for both."""
+    def record_matches(self, played: Sequence[PlayedMatch], odds: Mapping[str, ActionProbs]) -> None:
+        """Add results to the pay-off table; a match of two learners counts for both."""
         results = [
             MatchScore(one.learner, opponent, one.score)
             for one in played
@@ -101,36 +101,38 @@ class LeagueRecorder(RunRecorder):
             if one.score is not None
         ]
         half_life = self._config.league.half_life
-        self._change(self.league.with_results(results, self.step, half_life).with_drawn(odds))
+        self._set_league(self.league.with_results(results, self.step, half_life).with_drawn(odds))
 
-    def complete_all(
+    def complete_league_step(
         self, stats: Stats, metrics: Mapping[str, Mapping[str, float]], played: Sequence[PlayedMatch]
     ) -> None:
-        """Write down a step that is done, by learner; whoever is unwell goes back, or stops the run."""
-        self.complete(stats, {**_together(metrics), **self._by_learner(metrics, played)}, [p.group for p in played])
+        """Record a completed step with metrics by learner; alarms may roll a learner back or stop the run."""
+        self.complete_step(
+            stats, {**_aggregated(metrics), **self._by_learner(metrics, played)}, [p.group for p in played]
+        )
         for name, own in metrics.items():
-            watch, alarms = watch_step(self._config.alarms, self._state.watches.get(name, NOTHING_SEEN), own)
+            watch, alarms = watch_step(self._config.alarms, self._state.watches.get(name, NO_ALARMS), own)
             watch, forgotten = self._watch_anchors(name, watch)
-            self._stand(watches={**self._state.watches, name: watch})
-            self._sound_for(name, [*alarms, *forgotten])
+            self._update_state(watches={**self._state.watches, name: watch})
+            self._raise_learner_alarms(name, [*alarms, *forgotten])
 
     def _watch_anchors(self, name: str, watch: AlarmState) -> tuple[AlarmState, list[str]]:
-        """Look now and then at what a learner scores against the anchors: they do not change, so a fall is its own."""
+        """Check a learner's score against the anchors now and then; they never change, so a fall is the learner's."""
         cells = [self.league.payoffs.cell(name, member.id) for member in self.league.anchors]
         known = [cell for cell in cells if cell is not None and cell.count >= SETTLED]
         if not known or len(known) < len(cells) or self.step % self._config.alarms.patience:
             return watch, []
         return watch_score(self._config.alarms, watch, "the anchors", fsum(cell.mean for cell in known) / len(known))
 
-    async def evolve(self) -> None:
-        """Take snapshots, let go of those that are least needed, and let learners exploit and explore, when due."""
+    async def update_members(self) -> None:
+        """Take snapshots, evict the least useful ones, and exploit and explore, when due."""
         config, changed = self._config.league, False
         for member in self.league.learners:
             if self._is_snapshot_due(member.id):
-                await self._freeze(member.id, "on schedule")
+                await self._take_snapshot(member.id, "on schedule")
                 changed = True
         for name, reason in to_evict(self.league, config.snapshots):
-            self._retire(name, reason)
+            self._evict(name, reason)
         if config.exploit_every and self.step % config.exploit_every == 0 and not self.is_finished:
             self._exploit()
             changed = True
@@ -140,39 +142,41 @@ class LeagueRecorder(RunRecorder):
     def _is_snapshot_due(self, name: str) -> bool:
         config = self._config.league
         is_time = config.snapshots > 0 and config.snapshot_every > 0 and self.step % config.snapshot_every == 0
-        return is_time and self._state.watches.get(name, NOTHING_SEEN).is_calm
+        return is_time and self._state.watches.get(name, NO_ALARMS).is_healthy
 
-    async def _freeze(self, name: str, reason: str) -> None:
-        self._change(self.league.with_snapshot(name, self.step))
+    async def _take_snapshot(self, name: str, reason: str) -> None:
+        self._set_league(self.league.with_snapshot(name, self.step))
         member = self.league.members[-1]
-        await self._policies.freeze(member.id, name, self._folder_of(member.id), self.step)
-        self._stand(healthy={**self._state.healthy, name: member.id}, rollbacks={**self._state.rollbacks, name: 0})
-        self._tell("snapshot", member.id, name, reason)
+        await self._policies.add_snapshot(member.id, name, self._folder_of(member.id), self.step)
+        self._update_state(
+            healthy={**self._state.healthy, name: member.id}, rollbacks={**self._state.rollbacks, name: 0}
+        )
+        self._record_event("snapshot", member.id, name, reason)
 
-    def _retire(self, name: str, reason: str) -> None:
-        self._policies.release(name)
-        self._change(self.league.retire([name], self.step))
-        self._tell("evict", name, None, reason)
+    def _evict(self, name: str, reason: str) -> None:
+        self._policies.remove_snapshot(name)
+        self._set_league(self.league.retire([name], self.step))
+        self._record_event("evict", name, None, reason)
 
     def _exploit(self) -> None:
         config = self._config.league
         events = decisions(self.league, self.step, derive(self._config.seed, "explore"), config.explore, config.factor)
         for event in events:
-            self._policies.shared.replace(event.learner, self._policies.shared[event.parent])
+            self._policies.shared_learner.replace(event.learner, self._policies.shared_learner[event.parent])
             changes = {key: new for key, (_, new) in event.changes.items()}
-            self._change(self.league.with_copy(event.learner, event.parent, changes))
-            self._tell("exploit", event.learner, event.parent, event.reason, event.changes)
-        self._policies.adjust(self.league)
+            self._set_league(self.league.with_copy(event.learner, event.parent, changes))
+            self._record_event("exploit", event.learner, event.parent, event.reason, event.changes)
+        self._policies.apply_settings(self.league)
 
-    def _look(self, metrics: Mapping[str, float]) -> None:
-        """Figures of all learners together tell nobody's health."""
+    def _check_alarms(self, metrics: Mapping[str, float]) -> None:
+        """Do nothing: metrics aggregated over learners raise no alarms."""
 
-    def _sound(self, alarms: Sequence[str], action: AlarmAction, healthy: int | None) -> None:
-        """Of the leader's scores: there is no checkpoint to go back to, because the others are well."""
-        super()._sound(alarms, AlarmAction.PRINT if action is AlarmAction.ROLLBACK else action, None)
+    def _raise_alarms(self, alarms: Sequence[str], action: AlarmAction, healthy: int | None) -> None:
+        """Alarms of the leader's scores; no rollback, because the other learners may be healthy."""
+        super()._raise_alarms(alarms, AlarmAction.PRINT if action is AlarmAction.ROLLBACK else action, None)
 
-    def _sound_for(self, name: str, alarms: Sequence[str]) -> None:
-        """Say and record the alarms of one learner, and act on them."""
+    def _raise_learner_alarms(self, name: str, alarms: Sequence[str]) -> None:
+        """Print and record the alarms of one learner, and act on them."""
         action, healthy = self._config.alarms.action, self._state.healthy.get(name)
         for alarm in alarms:
             self._display.say(f"alarm at step {self.step}, {name}: {alarm}")
@@ -187,17 +191,17 @@ class LeagueRecorder(RunRecorder):
         elif times == MAX_ROLLBACKS:
             self.stop(f"stopped by an alarm: {name} has gone back {times} times since its last snapshot")
         else:
-            self._policies.go_back(name, self._folder_of(healthy))
-            self._stand(
-                watches={**self._state.watches, name: NOTHING_SEEN},
+            self._policies.restore_learner(name, self._folder_of(healthy))
+            self._update_state(
+                watches={**self._state.watches, name: NO_ALARMS},
                 rollbacks={**self._state.rollbacks, name: times + 1},
             )
-            self._tell("rollback", name, healthy, alarms[0])
+            self._record_event("rollback", name, healthy, alarms[0])
 
     def _by_learner(
         self, metrics: Mapping[str, Mapping[str, float]], played: Sequence[PlayedMatch]
     ) -> dict[str, float]:
-        """The figures that are told of each learner, and of the league."""
+        """Metrics of the league and of each learner."""
         league = self.league
         found = {
             "league/members": float(len(league.present)),
@@ -208,42 +212,44 @@ class LeagueRecorder(RunRecorder):
         anchors = {member.id for member in league.anchors}
         for name, own in metrics.items():
             found[f"{name}/rating"] = ratings[name]
-            met = [p.score for p in played if p.learner == name and anchors.issuperset(p.opponents)]
-            scores = [score for score in met if score is not None]
+            against_anchors = [p.score for p in played if p.learner == name and anchors.issuperset(p.opponents)]
+            scores = [score for score in against_anchors if score is not None]
             if scores:
                 found[f"{name}/anchors"] = sum(scores) / len(scores)
             for key, value in own.items():
                 if key.startswith("score/episode_"):
                     found[f"{name}/score_{key.removeprefix('score/episode_')}"] = value
-                elif key in _TOLD:
-                    found[f"{name}/{_TOLD[key]}"] = value
+                elif key in _LEARNER_METRICS:
+                    found[f"{name}/{_LEARNER_METRICS[key]}"] = value
         return found
 
     @property
     def _num_tokens(self) -> int:
-        return self._policies.shared.num_tokens
+        return self._policies.shared_learner.num_tokens
 
-    def _save_more(self, folder: Path) -> None:
+    def _save_extra(self, folder: Path) -> None:
         for member in self.league.learners:
             save_state(
-                folder / LEARNERS / member.id, self._policies.shared.activate(member.id), self._parts.loaded.name
+                folder / LEARNERS / member.id,
+                self._policies.shared_learner.activate(member.id),
+                self._parts.loaded.name,
             )
         self._write(folder / LEAGUE)
         self._write(self._folder / LEAGUE)
 
-    def _load_more(self, folder: Path) -> None:
+    def _load_extra(self, folder: Path) -> None:
         try:
             self._state = msgspec.json.decode((folder / LEAGUE).read_bytes(), type=LeagueState)
         except (OSError, msgspec.DecodeError) as error:
             raise RecordError(f"{folder} holds no league that can be read: {error}") from None
         for member in self.league.learners:
-            self._policies.shared.replace(
-                member.id, load_state(folder / LEARNERS / member.id, self._policies.shared.body)
+            self._policies.shared_learner.replace(
+                member.id, load_state(folder / LEARNERS / member.id, self._policies.shared_learner.learner)
             )
 
     def _save(self, *, is_scheduled: bool) -> None:
-        """Save with the leader in the body. Snapshots that left before are needed by no checkpoint from now on."""
-        self._policies.shared.activate(self.league.leader().id)
+        """Save with the leader active, then delete snapshots that no checkpoint needs any more."""
+        self._policies.shared_learner.activate(self.league.leader().id)
         super()._save(is_scheduled=is_scheduled)
         needed = {*(member.id for member in self.league.snapshots), *self._state.healthy.values()}
         for folder in (self._folder / SNAPSHOTS).glob("*"):
@@ -251,10 +257,10 @@ class LeagueRecorder(RunRecorder):
                 shutil.rmtree(folder)
 
     def _write(self, path: Path) -> None:
-        self._stand(step=self.step)
+        self._update_state(step=self.step)
         write_atomically(path, msgspec.json.format(msgspec.json.encode(self._state), indent=1))
 
-    def _tell(
+    def _record_event(
         self,
         what: str,
         member: str,
@@ -269,26 +275,26 @@ class LeagueRecorder(RunRecorder):
     def _folder_of(self, name: str) -> Path:
         return self._folder / SNAPSHOTS / name
 
-    def _change(self, league: League) -> None:
-        self._stand(league=league)
+    def _set_league(self, league: League) -> None:
+        self._update_state(league=league)
 
-    def _stand(self, **changes: object) -> None:
+    def _update_state(self, **changes: object) -> None:
         self._state = msgspec.structs.replace(self._state, **changes)
 
 
-_TOLD = {
+_LEARNER_METRICS = {
     "entropy/play": "entropy",
     "groups/dead_share": "dead_share",
     "learner/lr": "lr",
     "learner/entropy_bonus": "entropy_bonus",
     NASH_CONV: NASH_CONV,
 }
-"""Figures that are told of each learner, by the names that they have there."""
+"""Metrics that are logged for each learner, and their names there."""
 _SUMS = ("learner/tokens", "learner/trained_tokens", "play/tokens_sampled", "play/tokens_in_streams")
 
 
-def _together(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """The figures of all learners in one: sums of what was done, else means over those that have them."""
+def _aggregated(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Metrics aggregated over learners: sums of counts, else means over the learners that have them."""
     keys = dict.fromkeys(key for own in metrics.values() for key in own if key != NASH_CONV)
     found: dict[str, float] = {}
     for key in keys:

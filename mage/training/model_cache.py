@@ -1,4 +1,4 @@
-"""What runs in one process share: a model that was read once, and an engine with its captured graphs."""
+"""A cache of the model and engine that runs in one process share."""
 
 from __future__ import annotations
 
@@ -17,62 +17,62 @@ from mage.models.device import Placement, placed, settle
 from mage.models.load import LoadedModel, is_random, load_model
 
 _LEARNER_BYTES = 16
-"""What a learner keeps for each trained number: its master, its gradient, and two moments, in float32."""
+"""Bytes of a learner per trained parameter: master weight, gradient and two moments, in float32."""
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """A model as it was read, which nobody trains, and an engine that any run with this model can publish to."""
+class _CacheEntry:
+    """An untrained model as loaded, and an engine that any run with this model can publish to."""
 
-    wanted: tuple[object, ...]
-    """What a config must ask for to be lent it."""
+    key: tuple[object, ...]
+    """The settings that a config must have in common with it."""
     seed: int
     loaded: LoadedModel
     engine: LocalEngine
 
 
 class ModelCache:
-    """Lends a model to learn with and an engine to play with; what comes next to something like it is quicker.
+    """Keeps the last model and its engine, with captured graphs, for the next run with the same settings.
 
-    A run gets a copy of the model as it was read, so it is the run it would be alone. The engine needs no copy: it
-    forgets what it knew when new weights are published, which every run does before it plays. Only the last model
-    is kept, because two may not fit side by side, and what a run that has ended left behind is let go of first.
+    A run gets a copy of the model as loaded, so its results are those of a run in a process of its own. The engine is
+    shared: every run publishes its weights before it plays. Only one model is kept, because two may not fit in memory,
+    and memory of a run that has ended is freed first.
     """
 
     def __init__(self) -> None:
-        self._kept: _Kept | None = None
+        self._entry: _CacheEntry | None = None
 
     def get(self, config: Config) -> tuple[LoadedModel, LocalEngine]:
-        """The config's model, ready to be trained, and an engine for it."""
+        """A copy of the config's model to train, and an engine for it."""
         gc.unfreeze()  # building the parts of a run froze them
         gc.collect()
         placement = placed(config.device, config.dtype)
-        kept, self._kept = self._kept, None
+        entry, self._entry = self._entry, None
         agent = config.agent
-        wanted = (agent.model, placement, agent.context, agent.slots, _adapters(config))
-        if kept is None or kept.wanted != wanted:
-            del kept  # before its successor is made
-            kept = _Kept(wanted, config.seed, *model_and_engine(config))
-        elif kept.seed != config.seed and is_random(config.agent.model):
-            kept = replace(kept, seed=config.seed, loaded=_load(config, placement))
-        kept.engine.reset_cache()
-        kept.engine.reset_counters()
-        kept.loaded.model.to("cpu")  # on the card it would only take the learner's place
-        self._kept = kept
-        return replace(kept.loaded, model=copy.deepcopy(kept.loaded.model).to(placement.device)), kept.engine
+        key = (agent.model, placement, agent.context, agent.slots, _adapters(config))
+        if entry is None or entry.key != key:
+            del entry  # free its memory before the next is loaded
+            entry = _CacheEntry(key, config.seed, *model_and_engine(config))
+        elif entry.seed != config.seed and is_random(config.agent.model):
+            entry = replace(entry, seed=config.seed, loaded=_load(config, placement))
+        entry.engine.reset_cache()
+        entry.engine.reset_counters()
+        entry.loaded.model.to("cpu")  # GPU memory is for the learner's copy
+        self._entry = entry
+        return replace(entry.loaded, model=copy.deepcopy(entry.loaded.model).to(placement.device)), entry.engine
 
 
 def model_and_engine(config: Config) -> tuple[LoadedModel, LocalEngine]:
-    """A config's model and an engine for it. What they depend on is what a bench tells configs apart by."""
+    """A config's model and an engine for it. They depend on the settings in a `ModelCache`'s key alone."""
     loaded = _load(config, placed(config.device, config.dtype))
     num_trained = 0 if config.learner.lora_rank else sum(p.numel() for p in loaded.model.parameters())
-    capacity, reserve = _room_for(config, loaded), _LEARNER_BYTES * num_trained
+    capacity, reserve = _adapter_capacity(config, loaded), _LEARNER_BYTES * num_trained
     slots, length = config.agent.slots or None, config.agent.context
     return loaded, LocalEngine(loaded, slots=slots, length=length, adapters=capacity, reserve=reserve)
 
 
-def served(config: Config) -> tuple[LoadedModel, LocalEngine]:
-    """A config's model to play with and never to train, and an engine for it, which has all the memory it likes."""
+def model_and_inference_engine(config: Config) -> tuple[LoadedModel, LocalEngine]:
+    """A config's model and an engine for inference only, which need not leave memory for a learner."""
     placement = placed(config.device, config.dtype)
     settle(placement, config.threads)
     loaded = _load(config, placement)
@@ -80,16 +80,16 @@ def served(config: Config) -> tuple[LoadedModel, LocalEngine]:
 
 
 def _adapters(config: Config) -> tuple[int, int, int]:
-    """What the room for adapters depends on: their rank, and how many there may be."""
+    """The settings that the engine's capacity for adapters depends on."""
     return config.learner.lora_rank, config.league.learners, config.league.snapshots
 
 
-def _room_for(config: Config, loaded: LoadedModel) -> AdapterCapacity | None:
-    """Room for the adapters that are played with.
+def _adapter_capacity(config: Config, loaded: LoadedModel) -> AdapterCapacity | None:
+    """The engine's capacity for adapters, or None where an adapter is merged into the weights.
 
-    One alone is added to the weights where these have enough bits for it, or where there is no other way. Those of a
-    league are told apart: one for whoever is judged, one for each learner, and one for each snapshot, of which there
-    may be one more a learner for a moment: they join before others leave, and the last of a learner's never does.
+    A single adapter is merged where the weights are float32, or where the engine cannot serve adapters. A league needs
+    one for evaluation, one for each learner and one for each snapshot. There can be one more snapshot per learner for a
+    moment, because new ones are added before old ones are evicted, and the last one of a learner is never evicted.
     """
     rank, league = config.learner.lora_rank, config.league
     if not rank:

@@ -1,4 +1,4 @@
-"""The card in every checkpoint: what the weights are, and how to make them again."""
+"""The model card in checkpoints and exports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mage.version import __version__
 
 
 def model_card(config: Config, step: int, model: str, *, merged: bool = False) -> str:
-    """A model card in Markdown, with the whole config; an adapter may have been `merged` into its model."""
+    """A model card in Markdown with the whole config; `merged` says that an adapter was merged into the model."""
     is_adapter = config.learner.lora_rank > 0 and not merged
     store = f"peft\nbase_model: {json.dumps(model)}" if is_adapter else "transformers"
     return f"""---

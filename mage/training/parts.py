@@ -1,4 +1,4 @@
-"""The parts of a training run, built from its config."""
+"""The parts of a training run (world, model, engine, learner, estimator), built from its config."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mage.models.load import LoadedModel
 from mage.opponents.registry import family
 from mage.protocols import AgentFactory, Engine, World
 from mage.rollout.group import play_groups
-from mage.training.build import check, check_splits, draw_tasks, language_agent_factory, settings
+from mage.training.build import agent_settings, check, check_splits, draw_tasks, language_agent_factory
 from mage.training.model_cache import ModelCache, model_and_engine
 from mage.training.step_resources import StepResources
 from mage.training.teacher import taught_agent_factory, teacher_of
@@ -32,14 +32,14 @@ from mage.types import Group, Memory, Sample, Task, Trial
 from mage.worlds.openspiel.world import OpenSpielWorld
 
 LEARNER = "main"
-"""The name of the only learner, in the keys of statistics."""
+"""The name of the only learner of a run without a league, in keys of statistics."""
 CONCURRENCY = 4096
 """Trials of a step in flight at once."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What a step works with."""
+    """The objects that a training step uses."""
 
     config: Config
     world: World
@@ -48,20 +48,20 @@ class Parts:
     learner: Learner
     estimator: Estimator
     make_agent: AgentFactory
-    control: AgentFactory
-    """The same weights without memory."""
-    training: Callable[[int], AgentFactory]
-    """The seating for training at a step: the agent's, its teacher's where the estimator clones one, or a tutor's."""
+    make_control_agent: AgentFactory
+    """Makes agents with the same weights and no memory: the control in evaluations."""
+    make_training_agent: Callable[[int], AgentFactory]
+    """The agent factory for training at a step; with a teacher or tutor where the config has one."""
     tutor: Tutor
-    is_taught: bool
+    has_teacher: bool
     """Whether a teacher plays in training."""
     splits: tuple[Split, ...]
     resources: StepResources
 
     async def publish(self, step: int) -> None:
-        """Let the engine play with the learner's weights, and forget what it remembers of others."""
+        """Publish the learner's weights to the engine and reset its prefix cache."""
         if self.engine.capacity is not None:
-            # Added to the weights, an adapter would lose what lies below their rounding.
+            # Merged into bfloat16 weights, an adapter would lose precision.
             await self.engine.publish(self.learner.base(), step)
             await self.engine.publish_adapter(LEARNER, self.learner.adapter(), step)
         else:
@@ -69,25 +69,26 @@ class Parts:
         self.engine.reset_cache()
 
     def tasks(self, num: int, *path: str | int) -> list[Task]:
-        """The first tasks of a named stream."""
+        """The first `num` tasks of the random stream `path`."""
         return list(islice(draw_tasks(self.config, *path), num))
 
     async def play(
-        self, tasks: Sequence[Task], size: int, step: int | None = None, first: Sequence[int] = ()
+        self, tasks: Sequence[Task], size: int, step: int | None = None, first_siblings: Sequence[int] = ()
     ) -> list[Group]:
-        """Siblings of every task. A trial may fail, but not all of them: then nothing could be learned.
+        """Play `size` siblings of every task; raises where all trials failed.
 
-        With a `step` they are trials to learn from, seated for training. `first` has the numbers of the tasks' first
-        siblings.
+        With a `step` the agents are those of training. `first_siblings` has the number of each task's first sibling.
         """
-        make_agent = self.make_agent if step is None else self.training(step)
+        make_agent = self.make_agent if step is None else self.make_training_agent(step)
         with self.resources.playing():
-            groups = await play_groups(self.world, tasks, size, make_agent, concurrency=CONCURRENCY, first=first)
-        self.refuse_failed(groups)
+            groups = await play_groups(
+                self.world, tasks, size, make_agent, concurrency=CONCURRENCY, first_siblings=first_siblings
+            )
+        self.raise_if_all_failed(groups)
         return groups
 
-    def refuse_failed(self, groups: Sequence[Group]) -> None:
-        """Stop where all trials failed: nothing can be learned from that."""
+    def raise_if_all_failed(self, groups: Sequence[Group]) -> None:
+        """Raise a PlayError if there are failures and no trial succeeded."""
         failures = [failure for group in groups for failure in group.failures]
         if failures and not any(group.trials for group in groups):
             raise PlayError(f"all {len(failures)} trials failed; the first: {failures[0].error}: {failures[0].message}")
@@ -96,41 +97,41 @@ class Parts:
         self,
         groups: Sequence[Group],
         learner: str = LEARNER,
-        agents: Sequence[str] | None = None,
+        opponents: Sequence[str] | None = None,
         credit: CreditConfig | None = None,
     ) -> list[CreditGroup]:
-        """Groups as plain numbers, with values where the estimator uses them. `agents` names whom they played."""
+        """Groups as numbers for the estimator, with values where it uses them; `opponents` are their names."""
         return_spec = return_spec_of(credit or self.config.credit)
-        names = [opponent_name(group.task) for group in groups] if agents is None else agents
+        names = [opponent_name(group.task) for group in groups] if opponents is None else opponents
         return [
             credit_group(group, return_spec, name, learner, values)
             for group, name, values in zip(groups, names, self._values(groups), strict=True)
         ]
 
     def _values(self, groups: Sequence[Group]) -> list[list[list[float]] | None]:
-        """What the value head expects at each turn of each trial; all trials are asked about at once."""
+        """The value head's output by group, trial and turn, computed for all trials together."""
         if not self.learner.has_values:
             return [None for _ in groups]
         trials = [trial for group in groups for trial in group.trials]
-        asked = [_to_ask(trial) for trial in trials]
-        answers = iter(self.learner.values([sample for samples in asked for sample in samples]))
+        samples = [_value_samples(trial) for trial in trials]
+        values = iter(self.learner.values([sample for own in samples for sample in own]))
         found = [
-            _turn_values(trial, [(sample, next(answers)) for sample in samples])
-            for trial, samples in zip(trials, asked, strict=True)
+            _turn_values(trial, [(sample, next(values)) for sample in own])
+            for trial, own in zip(trials, samples, strict=True)
         ]
         by_trial = iter(found)
         return [[next(by_trial) for _ in group.trials] for group in groups]
 
 
-def _to_ask(trial: Trial) -> list[Sample]:
+def _value_samples(trial: Trial) -> list[Sample]:
     turns = agent_turns(trial)
     return to_samples(trial, turns, [0.0] * len(turns), [0.0] * len(turns))
 
 
-def _turn_values(trial: Trial, answers: Sequence[tuple[Sample, list[float]]]) -> list[float]:
-    """The value before each turn's first token; a turn that decided nothing has the next one's value."""
+def _turn_values(trial: Trial, token_values: Sequence[tuple[Sample, list[float]]]) -> list[float]:
+    """The value before each turn's first trained token; a turn without trained tokens gets the next turn's value."""
     by_turn: dict[int, float] = {}
-    for sample, values in answers:
+    for sample, values in token_values:
         for turn, value in zip(sample.turns, values, strict=True):
             by_turn.setdefault(turn, value)
     found: list[float] = []
@@ -140,12 +141,12 @@ def _turn_values(trial: Trial, answers: Sequence[tuple[Sample, list[float]]]) ->
 
 
 def opponent_name(task: Task) -> str:
-    """Whom a task is played against, as statistics know them: members that never come back go by their family."""
+    """The opponents of a task in keys of statistics: procedural members by their family."""
     return " + ".join(family(spec) for spec in task.opponents)
 
 
 def return_spec_of(credit: CreditConfig) -> ReturnSpec:
-    """What is paid and what is fined."""
+    """The objective, discounts and penalties of a config."""
     return ReturnSpec(
         objective=credit.objective,
         turn=credit.turn,
@@ -158,40 +159,40 @@ def return_spec_of(credit: CreditConfig) -> ReturnSpec:
     )
 
 
-def played_by(engine: LocalEngine) -> Engine:
-    """The engine as the learner plays with it: through its adapter where there is room for one."""
+def policy_engine(engine: LocalEngine) -> Engine:
+    """The engine that samples from the learner's policy: its adapter's where adapters are served separately."""
     return engine.adapter(LEARNER) if engine.capacity is not None else engine
 
 
 def build_parts(
     config: Config, model_cache: ModelCache | None = None, learning: LearnerSettings | None = None
 ) -> Parts:
-    """Load the model, or borrow it from a bench, seat it, and make everything a step needs.
+    """Load the model, or take it from a cache, and build all parts.
 
-    `learning` is how the weights were learned, where they are only to be played with: perhaps as nothing can be
-    learned, such as at a temperature of 0.
+    `learning` overrides the learner's settings, for weights that are only played with: the config may then have values
+    that cannot train, such as a temperature of 0.
     """
     check(config)
     check_splits(config)
-    how_to_learn = learning or learner_settings(config)
+    learning = learning or learner_settings(config)
     settle(placed(config.device, config.dtype), config.threads)
     estimator = make_estimator(config.credit.estimator, config.credit.options)
     teacher = teacher_of(config, estimator.teacher) if isinstance(estimator, Cloning) else None
     splits = tuple(load_split(name) for name in config.evaluation.splits)
     loaded, engine = model_and_engine(config) if model_cache is None else model_cache.get(config)
     needs_values = getattr(estimator, "needs_values", False)
-    learner = Learner(loaded.model, how_to_learn, with_values=needs_values, imitates=teacher is not None)
+    learner = Learner(loaded.model, learning, with_values=needs_values, imitates=teacher is not None)
     world = OpenSpielWorld()
     if config.agent.context > engine.length:
         raise ConfigError(f"agent.context = {config.agent.context}: {loaded.name} has room for {engine.length} tokens")
-    how = settings(config.agent)
-    without = settings(config.agent.model_copy(update={"memory": Memory.NONE}))
-    seated = partial(language_agent_factory, world, played_by(engine), loaded.chat_format, how)
+    how = agent_settings(config.agent)
+    without = agent_settings(config.agent.model_copy(update={"memory": Memory.NONE}))
+    make_agent = partial(language_agent_factory, world, policy_engine(engine), loaded.chat_format, how)
     tutor = Tutor(config.agent.tutor, config.agent.tutor_steps, config.agent.tutor_fade)
-    tutored = partial(tutor.make_agent, seated)
+    tutored = partial(tutor.make_agent, make_agent)
     taught = None if teacher is None else partial(taught_agent_factory, world, loaded.chat_format, how, teacher)
     gc.collect()
-    gc.freeze()  # what is built now lives as long as the run: collections need not look at it again
+    gc.freeze()  # these objects live as long as the run: leave them out of garbage collections
     return Parts(
         config=config,
         world=world,
@@ -199,18 +200,18 @@ def build_parts(
         engine=engine,
         learner=learner,
         estimator=estimator,
-        make_agent=seated(),
-        control=language_agent_factory(world, played_by(engine), loaded.chat_format, without),
-        training=taught or tutored,
+        make_agent=make_agent(),
+        make_control_agent=language_agent_factory(world, policy_engine(engine), loaded.chat_format, without),
+        make_training_agent=taught or tutored,
         tutor=tutor,
-        is_taught=teacher is not None,
+        has_teacher=teacher is not None,
         splits=splits,
         resources=StepResources(engine),
     )
 
 
 def learner_settings(config: Config) -> LearnerSettings:
-    """How to learn, from the config."""
+    """The learner's settings, from the config."""
     return LearnerSettings(
         config=config.learner,
         temperature=config.agent.temperature,

@@ -1,4 +1,4 @@
-"""Where a run stands: what is written down after each step, when it saves, when it stops."""
+"""The recorder of a run: logs, checkpoints, alarms, and when to evaluate and stop."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ from mage.credit.stats import EMPTY, Stats
 from mage.credit.steps import CreditGroup
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.report import evaluation_report, to_json
-from mage.files import JsonLines, count_lines, cut_lines, write_atomically
+from mage.files import JsonLines, count_lines, truncate_lines, write_atomically
 from mage.runs.credit import CREDIT
 from mage.runs.store import Change
 from mage.runs.tracker import Trackers
-from mage.training.alarms import NOTHING_SEEN, AlarmState, watch_score, watch_step
+from mage.training.alarms import NO_ALARMS, AlarmState, watch_score, watch_step
 from mage.training.checkpoint import (
     TrainState,
     checkpoint_path,
     checkpoints,
-    force_to_disk,
+    fsync,
     load_checkpoint,
     prune,
     save_checkpoint,
 )
 from mage.training.model_card import model_card
 from mage.training.parts import Parts
-from mage.training.task_replay import PlayedTask, remember
+from mage.training.task_replay import PlayedTask, update_played
 from mage.training.transcripts import Transcripts
 from mage.types import AlarmAction, Failure, Group, Trial
 
 METRICS, EVENTS, TRIALS, TIMINGS = "metrics.jsonl", "events.jsonl", "trials.jsonl", "timings.jsonl"
 CHECKPOINTS = "checkpoints"
 LOGS = (METRICS, EVENTS, TRIALS, CREDIT)
-"""Written anew from the checkpoint on when a run is resumed."""
+"""Logs that are truncated to the checkpoint when a run is resumed."""
 MAX_ROLLBACKS = 3
-"""Going back more often mends nothing: the draws are new, what makes the run collapse is not."""
+"""Further rollbacks would not help: they change the random draws, not the cause of the collapse."""
 
 
 class Display(Protocol):
-    """Shows a run to whoever watches it."""
+    """Shows the progress of a run."""
 
     def step(self, step: int, metrics: Mapping[str, float], timings: Mapping[str, float]) -> None: ...
 
     def say(self, text: str) -> None: ...
 
-    def evaluated(self, reports: Sequence[SplitReport]) -> None: ...
+    def show_evaluation(self, reports: Sequence[SplitReport]) -> None: ...
 
 
 class RunRecorder:
-    """The state of a run, kept in its directory."""
+    """Keeps the state of a run in its directory."""
 
     def __init__(self, config: Config, folder: Path, parts: Parts, display: Display, max_minutes: float | None) -> None:
         self._config = config
@@ -63,26 +63,26 @@ class RunRecorder:
         self._max_s = None if max_minutes is None else 60 * max_minutes
         self.step = 0
         self.stats: Stats = EMPTY
-        self.met: tuple[PlayedTask, ...] = ()
-        """The tasks that may be met again."""
-        self._watch: AlarmState = NOTHING_SEEN
+        self.played_tasks: tuple[PlayedTask, ...] = ()
+        """The tasks that may be replayed."""
+        self._watch: AlarmState = NO_ALARMS
         self._best: tuple[float, int] | None = None
         """The best mean score of the last episode over all splits, and its step."""
         self._healthy: int | None = None
-        """The step of the newest checkpoint on schedule that was saved while no figure was bad."""
+        """The step of the newest scheduled checkpoint that was saved while no metric was bad."""
         self._rollbacks = 0
         self._steps_done = 0
         self._evaluation_s = 0.0
         self.is_stopped = False
         self.is_interrupted = False
-        self._trials = Transcripts(folder, parts)  # First: it holds the lock, and what follows cuts the logs.
+        self._trials = Transcripts(folder, parts)  # First: it takes the lock, and the rest truncates logs.
         self._restore()
         self._trackers = Trackers(folder, config.trackers)
         self._events = JsonLines(folder / EVENTS)
         self._timings = JsonLines(folder / TIMINGS)
 
-    def changed(self, changes: Sequence[Change]) -> None:
-        """Say and record what the run goes on with instead; scores on other tasks are not compared with old ones."""
+    def record_changes(self, changes: Sequence[Change]) -> None:
+        """Print and record changed settings; where evaluation tasks changed, forget the best scores."""
         if self.is_finished and self.is_evaluated:
             return
         for change in changes:
@@ -92,64 +92,66 @@ class RunRecorder:
                 self._best, self._watch = None, AlarmState(self._watch.streaks, {})
 
     def warn(self, text: str) -> None:
-        """Say and record something that whoever started the run should know."""
+        """Print and record a warning."""
         self._display.say(text)
         self._events.append({"step": self.step, "warning": text})
 
     def transcribe_if_due(
         self, group: Group, credited: CreditGroup, advantages: TrialAdvantages, is_trained: bool, is_tutored: bool
     ) -> None:
-        """Write some of a group's trials down with their credit, while the learner is what it was when they played."""
+        """Write some trials of a group with their credit; call before the update, with the weights that played."""
         every = self._config.checkpoint.transcripts
         if every and self.step % every == 0:
-            self._trials.paid(self.step, group, credited, advantages, is_trained=is_trained, is_tutored=is_tutored)
+            self._trials.write_credited(
+                self.step, group, credited, advantages, is_trained=is_trained, is_tutored=is_tutored
+            )
 
-    def complete(self, stats: Stats, metrics: Mapping[str, float], groups: Sequence[Group]) -> None:
-        """Write down a step that is done."""
+    def complete_step(self, stats: Stats, metrics: Mapping[str, float], groups: Sequence[Group]) -> None:
+        """Record a completed step."""
         for failure in (failure for group in groups for failure in group.failures):
-            self._trials.unpaid(self.step, failure)
+            self._trials.write_uncredited(self.step, failure)
         self.step += 1
         self.stats = stats
         if self._config.batch.replay:
-            self.met = remember(self.met, groups, self._config.batch.size)
+            self.played_tasks = update_played(self.played_tasks, groups, self._config.batch.size)
         self._trackers.log(self.step, metrics)
         timings = self._time(metrics)
         self._display.step(self.step, metrics, timings)
-        self._look(metrics)
+        self._check_alarms(metrics)
 
-    def _look(self, metrics: Mapping[str, float]) -> None:
-        """Sound alarms where figures of a step have been bad for long."""
+    def _check_alarms(self, metrics: Mapping[str, float]) -> None:
+        """Raise alarms for metrics that have been bad for too many steps."""
         self._watch, alarms = watch_step(self._config.alarms, self._watch, metrics)
-        self._sound(alarms, self._config.alarms.action, self._healthy)
+        self._raise_alarms(alarms, self._config.alarms.action, self._healthy)
 
     @property
     def is_showcase_due(self) -> bool:
-        """Whether the showcase is to be played now: where weights are saved or judged, unless nothing is kept."""
+        """Whether to play the showcase now: with each checkpoint or evaluation, if transcripts are written at all."""
         is_saved = self.step % self._config.checkpoint.every == 0
         is_kept = self._config.checkpoint.transcripts > 0
         return is_kept and (is_saved or self.is_evaluation_due) and not self.is_finished
 
     @property
     def is_evaluation_due(self) -> bool:
-        """Whether the splits are to be judged now; the end of the run has an evaluation of its own."""
+        """Whether to evaluate now; the evaluation at the end of the run is separate."""
         every = self._config.evaluation.every
         return every > 0 and self.step % every == 0 and not self.is_finished
 
-    def evaluated(self, reports: Sequence[SplitReport]) -> None:
-        """Write down an evaluation, keep the best weights, and sound an alarm when a score fell."""
+    def record_evaluation(self, reports: Sequence[SplitReport]) -> None:
+        """Record an evaluation, save the best weights, and raise an alarm when a score fell."""
         self._evaluation_s = time.perf_counter() - self._stepped
         if not reports:
             return
-        alarms = self._evaluate(reports)
-        # Scores are seen only now and then: of the checkpoints since the best one, nobody knows which are good.
+        alarms = self._log_evaluation(reports)
+        # Evaluations are rare: of the checkpoints since the best one, it is unknown which are good.
         healthy = self._healthy if self._best is None else self._best[1]
-        self._sound(alarms, self._config.alarms.action, healthy)
+        self._raise_alarms(alarms, self._config.alarms.action, healthy)
         overall = sum(report.agent.scores[-1].value for report in reports) / len(reports)
         if not alarms and (self._best is None or overall > self._best[0]):
             self._best = (overall, self.step)
             self._save(is_scheduled=True)
 
-    def _evaluate(self, reports: Sequence[SplitReport]) -> list[str]:
+    def _log_evaluation(self, reports: Sequence[SplitReport]) -> list[str]:
         metrics: dict[str, float] = {}
         for report in reports:
             for k, (score, control) in enumerate(zip(report.agent.scores, report.control.scores, strict=True)):
@@ -157,7 +159,7 @@ class RunRecorder:
                 metrics[f"eval/{report.split}/control_{k + 1}"] = control.value
             metrics[f"eval/{report.split}/over_control"] = report.over_control.value
         self._trackers.log(self.step, metrics)
-        self._display.evaluated(reports)
+        self._display.show_evaluation(reports)
         alarms: list[str] = []
         for report in reports:
             last = report.agent.scores[-1].value
@@ -166,46 +168,46 @@ class RunRecorder:
         return alarms
 
     def save_if_due(self) -> None:
-        """Save on schedule, and before stopping for whatever reason."""
-        if self._is_late and not self.is_stopped and not self.is_finished:
-            self.stop(f"stopped after {time.perf_counter() - self._started:.0f} seconds, as told")
+        """Save on schedule, and before stopping for any reason."""
+        if self._is_out_of_time and not self.is_stopped and not self.is_finished:
+            self.stop(f"stopped after {time.perf_counter() - self._started:.0f} seconds: the time limit")
         is_scheduled = self.step % self._config.checkpoint.every == 0 or self.is_finished
         if is_scheduled or self.is_stopped:
             self._save(is_scheduled=is_scheduled)
 
     @property
-    def _is_late(self) -> bool:
+    def _is_out_of_time(self) -> bool:
         return self._max_s is not None and time.perf_counter() - self._started > self._max_s
 
-    def finish(self, reports: Sequence[SplitReport]) -> None:
-        """Write the last evaluation down; its alarms sound, but there is nothing left to stop."""
+    def record_final_evaluation(self, reports: Sequence[SplitReport]) -> None:
+        """Record the evaluation at the end; its alarms are only printed."""
         if reports:
-            self._sound(self._evaluate(reports), AlarmAction.PRINT, None)
-        self._final.parent.mkdir(exist_ok=True)
-        write_atomically(self._final, to_json(evaluation_report(reports, self._config, self.step)))
+            self._raise_alarms(self._log_evaluation(reports), AlarmAction.PRINT, None)
+        self._final_report.parent.mkdir(exist_ok=True)
+        write_atomically(self._final_report, to_json(evaluation_report(reports, self._config, self.step)))
 
     @property
     def is_finished(self) -> bool:
-        """Whether all steps are done, or all the tokens of training."""
+        """Whether all steps or all tokens of training are done."""
         return self._config.is_over(self.step, self._num_tokens)
 
     @property
     def _num_tokens(self) -> int:
-        """Tokens that were learned from so far."""
+        """Tokens trained on so far."""
         return self._parts.learner.num_tokens
 
     @property
     def is_evaluated(self) -> bool:
-        """Whether the last evaluation was written down."""
-        return self._final.exists()
+        """Whether the evaluation at the end was recorded."""
+        return self._final_report.exists()
 
     @property
-    def _final(self) -> Path:
+    def _final_report(self) -> Path:
         return self._folder / "evaluations" / "final.json"
 
-    def keep(self, outcome: Trial | Failure) -> None:
-        """Write down a trial that nobody learns from."""
-        self._trials.unpaid(self.step, outcome)
+    def record_trial(self, outcome: Trial | Failure) -> None:
+        """Write a trial that is not trained on."""
+        self._trials.write_uncredited(self.step, outcome)
 
     def stop(self, why: str) -> None:
         """Stop after the step in progress."""
@@ -213,17 +215,17 @@ class RunRecorder:
         self._display.say(why)
 
     def interrupt(self) -> None:
-        """Stop after the step in progress, because somebody asked for it."""
+        """Stop after the step in progress, on the user's interrupt."""
         self.is_interrupted = True
         self.stop("finishing this step; interrupt again to stop at once")
 
     def close(self) -> None:
-        """Force everything to the disk."""
+        """Close all logs and force them to the disk."""
         for log in (self._trials, self._trackers, self._events, self._timings):
             log.close()
 
-    def _sound(self, alarms: Sequence[str], action: AlarmAction, healthy: int | None) -> None:
-        """Say and record alarms, and act on them; `healthy` is the checkpoint to go back to."""
+    def _raise_alarms(self, alarms: Sequence[str], action: AlarmAction, healthy: int | None) -> None:
+        """Print and record alarms, and act on them; `healthy` is the step of the checkpoint to roll back to."""
         for alarm in alarms:
             self._display.say(f"alarm at step {self.step}: {alarm}")
             self._events.append({"step": self.step, "alarm": alarm, "action": action})
@@ -239,7 +241,7 @@ class RunRecorder:
             self._roll_back(healthy)
 
     def _roll_back(self, healthy: int) -> None:
-        """Take the weights, optimizer and statistics of a checkpoint; steps and their draws go on."""
+        """Load the weights, optimizer and statistics of a checkpoint; step numbers and their draws continue."""
         state = load_checkpoint(checkpoint_path(self._folder / CHECKPOINTS, healthy), self._parts.learner)
         self.stats = state.stats
         self._watch = AlarmState({}, self._watch.best)
@@ -249,14 +251,16 @@ class RunRecorder:
         self._events.append({"step": self.step, "rollback": healthy})
 
     def _save(self, *, is_scheduled: bool) -> None:
-        """Save once a step. What a later rollback may go back to must not depend on when a run was interrupted."""
+        """Save a checkpoint, unless this step has one. Only a scheduled one becomes the target of rollbacks, which must
+        not depend on interrupts.
+        """
         folder = self._folder / CHECKPOINTS
         if checkpoint_path(folder, self.step).exists():
             return
-        if is_scheduled and self._watch.is_calm:
+        if is_scheduled and self._watch.is_healthy:
             self._healthy = self.step
         for name in LOGS:
-            force_to_disk(self._folder / name)
+            fsync(self._folder / name)
         state = TrainState(
             step=self.step,
             stats=self.stats,
@@ -266,41 +270,41 @@ class RunRecorder:
             healthy=self._healthy,
             watch=self._watch,
             rollbacks=self._rollbacks,
-            met=self.met,
+            played_tasks=self.played_tasks,
         )
         loaded = self._parts.loaded
         card = model_card(self._config, self.step, loaded.name)
-        save_checkpoint(folder, loaded, self._parts.learner, state, card, self._save_more)
+        save_checkpoint(folder, loaded, self._parts.learner, state, card, self._save_extra)
         self._prune()
 
-    def _save_more(self, folder: Path) -> None:
-        """Add to a checkpoint before it is complete."""
+    def _save_extra(self, folder: Path) -> None:
+        """Add files to a checkpoint before it is complete; for subclasses."""
 
-    def _load_more(self, folder: Path) -> None:
-        """Read what was added to a checkpoint."""
+    def _load_extra(self, folder: Path) -> None:
+        """Load what `_save_extra` added."""
 
     def _prune(self) -> None:
         needed = (self._healthy, self._best[1] if self._best else None)
         prune(self._folder / CHECKPOINTS, self._config.checkpoint.keep, needed)
 
     def _restore(self) -> None:
-        """Go on from the newest checkpoint; what the logs have beyond it is set aside and written anew."""
+        """Continue from the newest checkpoint; later lines of the logs are moved aside."""
         saved = checkpoints(self._folder / CHECKPOINTS)
         lines: Mapping[str, int] = {}
         if saved:
             state = load_checkpoint(saved[-1], self._parts.learner)
             self.step, self.stats, self._watch = state.step, state.stats, state.watch
             self._best, self._healthy = state.best, state.healthy
-            self._rollbacks, self.met, lines = state.rollbacks, state.met, state.lines
-            self._load_more(saved[-1])
+            self._rollbacks, self.played_tasks, lines = state.rollbacks, state.played_tasks, state.lines
+            self._load_extra(saved[-1])
         self._prune()
-        if self.is_evaluated and not self.is_finished:  # It was told to go on.
-            self._final.rename(self._final.with_name(f"final-{self.step:06d}.json"))
+        if self.is_evaluated and not self.is_finished:  # The run was extended.
+            self._final_report.rename(self._final_report.with_name(f"final-{self.step:06d}.json"))
         if not (self.is_finished and self.is_evaluated):
             self._trials.cut_back(lines.get(TRIALS, 0), lines.get(CREDIT, 0))
             for name in (METRICS, EVENTS):
-                cut_lines(self._folder / name, lines.get(name, 0), "superseded")
-        cut_lines(self._folder / TIMINGS, count_lines(self._folder / TIMINGS), "superseded")
+                truncate_lines(self._folder / name, lines.get(name, 0), "superseded")
+        truncate_lines(self._folder / TIMINGS, count_lines(self._folder / TIMINGS), "superseded")
 
     def _time(self, metrics: Mapping[str, float]) -> dict[str, float]:
         now = time.perf_counter()

@@ -1,4 +1,4 @@
-"""A training run from outside: start it, resume it, stop it, load its weights."""
+"""Create, train, resume and interrupt a training run; load its weights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mage.models.device import placed
 from mage.runs.store import TOKENIZER, RunWriter, fresh_path, refuse_used
 from mage.runs.tracker import check_trackers
 from mage.training.build import check, check_splits
-from mage.training.changes import adopt, changed, config_of, keep_splits
+from mage.training.changes import changed_config, config_of, keep_splits, record_changes
 from mage.training.checkpoint import checkpoints, load_checkpoint
 from mage.training.display import LiveDisplay, PlainDisplay
 from mage.training.league_loop import check_league, refuse_explored, sampler_of, train_league
@@ -33,14 +33,14 @@ from mage.training.parts import Parts, build_parts, learner_settings
 from mage.training.recorder import Display, RunRecorder
 from mage.types import Thoughts
 
-_STRIPPED = (
+_STRIP_WARNING = (
     "agent.thoughts = strip: each answer with a thought begins a new stream, so reading and learning cost the square "
     "of what they cost with keep"
 )
 
 
 def check_start(config: Config) -> None:
-    """Fail with one line on anything that would fail later, the model aside."""
+    """Raise a ConfigError for anything that would fail later, except for loading the model."""
     check(config)
     check_league(config)
     check_trackers(config.trackers)
@@ -48,23 +48,23 @@ def check_start(config: Config) -> None:
     placed(config.device, config.dtype)
 
 
-def start(config: Config, folder: Path) -> None:
-    """Make the directory of a new run."""
+def create_run_directory(config: Config, folder: Path) -> None:
+    """Create the directory of a new run, without loading a model."""
     check_start(config)
     _make(config, folder)
 
 
-def begin(
+def create_run(
     config: Config, folder: Path | None, eval_agent: str, model_cache: ModelCache | None = None
 ) -> tuple[Path, Parts]:
-    """Make a new run, under `runs` where no folder is named; the directory comes last, so a failure leaves none."""
+    """Build the parts of a new run, then create its directory, by default under `runs`; a failure leaves none."""
     check_start(config)
     if folder is not None:
         refuse_used(folder)
     parts = build_parts(config, model_cache)
     path = fresh_path("train", eval_agent) if folder is None else folder
     _make(config, path)
-    parts.loaded.tokenizer.save_pretrained(path / TOKENIZER)  # whoever looks at the run can read its tokens at once
+    parts.loaded.tokenizer.save_pretrained(path / TOKENIZER)  # for the viewer, before the first checkpoint
     return path, parts
 
 
@@ -73,7 +73,7 @@ def _make(config: Config, folder: Path) -> None:
     keep_splits(folder, config)
 
 
-def go(
+def train_run(
     folder: Path,
     console: Console,
     max_minutes: float | None = None,
@@ -81,13 +81,13 @@ def go(
     values: Mapping[str, object] | None = None,
     parts: Parts | None = None,
 ) -> RunRecorder:
-    """Train until the steps are done, time is up, an alarm stops the run or somebody interrupts.
+    """Train until the steps are done, time is up, an alarm stops the run, or the user interrupts.
 
-    A run that is done stays as it is. The first interrupt lets the step finish and saves, a clean end like any
-    other; the second raises `KeyboardInterrupt`, and the run goes on from its last checkpoint when resumed. `values`
-    are settings to go on with instead; `parts` are those that `begin` built.
+    A finished run is left unchanged. The first interrupt finishes the step and saves; the second raises
+    `KeyboardInterrupt`, and a resumed run continues from its last checkpoint. `values` are settings to
+    change; `parts` are those that `create_run` built.
     """
-    config, changes = changed(folder, values or {})
+    config, changes = changed_config(folder, values or {})
     if changes:
         check_start(config)
         refuse_explored(config, [change.key for change in changes])
@@ -96,9 +96,9 @@ def go(
     try:
         recorder, job = _prepared(config, folder, parts, display, max_minutes)
         try:
-            recorder.changed(adopt(folder, changes, recorder.step))
+            recorder.record_changes(record_changes(folder, changes, recorder.step))
             if recorder.step == 0 and config.agent.thoughts is Thoughts.STRIP:
-                recorder.warn(_STRIPPED)
+                recorder.warn(_STRIP_WARNING)
             with interruptible(recorder.interrupt):
                 run_sync(job())
         finally:
@@ -111,21 +111,21 @@ def go(
 def _prepared(
     config: Config, folder: Path, parts: Parts, display: Display, max_minutes: float | None
 ) -> tuple[RunRecorder, Callable[[], Coroutine[Any, Any, None]]]:
-    """Where a run stands, and what is left to do: with one learner, or with a league of them."""
+    """The recorder of a run and the coroutine function that trains it, with one learner or with a league."""
     if not config.league.learners:
-        alone = RunRecorder(config, folder, parts, display, max_minutes)
-        return alone, partial(train, config, parts, alone)
+        single = RunRecorder(config, folder, parts, display, max_minutes)
+        return single, partial(train, config, parts, single)
     policies = LeaguePolicies(config, parts, [f"learner-{number}" for number in range(config.league.learners)])
     recorder = LeagueRecorder(config, folder, parts, policies, display, max_minutes)
     return recorder, partial(train_league, config, parts, policies, sampler_of(config), recorder)
 
 
-def weights_of(
+def load_run(
     folder: Path, checkpoint: Path | None = None, values: Mapping[str, object] | None = None
 ) -> tuple[Config, Parts, int]:
-    """A run's config, its parts with the weights of a checkpoint loaded, and the step they are from.
+    """A run's config, its parts with the weights of a checkpoint, and the checkpoint's step.
 
-    The newest checkpoint unless one is named; `values` are settings to play with instead of the run's.
+    By default the newest checkpoint; `values` override settings of the run.
     """
     own = config_of(folder)
     config = replaced(own, values or {}, str(folder))
@@ -138,7 +138,7 @@ def weights_of(
 
 @contextmanager
 def interruptible(first: Callable[[], None]) -> Iterator[None]:
-    """The first interrupt calls `first`, the second one interrupts. Only the main thread hears of interrupts."""
+    """The first interrupt calls `first`, the second raises KeyboardInterrupt. No effect outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

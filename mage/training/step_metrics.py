@@ -1,4 +1,4 @@
-"""The figures of one training step, taken from its trials. `docs/metrics.md` defines every key."""
+"""Metrics of one training step's trials. `docs/metrics.md` defines every key."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from mage.opponents.registry import family
 from mage.types import Ending, Group, Trial
 
 
-def step_metrics(drawn: Sequence[Group], groups: Sequence[Group], num_again: int = 0) -> dict[str, float]:
-    """Figures of the groups first drawn; `groups` also has those met again and the replacements of dead ones."""
+def step_metrics(drawn: Sequence[Group], groups: Sequence[Group], num_replayed: int = 0) -> dict[str, float]:
+    """Metrics of the newly drawn groups; `groups` also has replayed tasks and the replacements of dead groups."""
     trials = [trial for group in drawn for trial in group.trials]
     num_failed = sum(len(group.failures) for group in groups)
-    num_replaced = len(groups) - len(drawn) - num_again
+    num_replaced = len(groups) - len(drawn) - num_replayed
     metrics = {"play/failed_trials": float(num_failed), "groups/replacements": float(num_replaced)}
-    if num_again:
-        metrics["groups/replayed"] = float(num_again)
+    if num_replayed:
+        metrics["groups/replayed"] = float(num_replayed)
     if not trials:
         return metrics
     return {**metrics, **_scores(trials), **_health(trials), **_cost(groups), **_shares(drawn, groups)}
 
 
-def of_teacher(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The figures of a step that a teacher played: its scores are not the agent's.
+def as_teacher_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics of a step that a teacher played, with scores named as the teacher's.
 
-    >>> of_teacher({"score/episode_1": 1.0, "play/overflows": 0.0})
+    >>> as_teacher_metrics({"score/episode_1": 1.0, "play/overflows": 0.0})
     {'teacher/episode_1': 1.0, 'play/overflows': 0.0}
     """
     return {re.sub("^score/", "teacher/", name): value for name, value in metrics.items()}
@@ -59,7 +59,7 @@ def _health(trials: Sequence[Trial]) -> dict[str, float]:
 
 
 def _cost(groups: Sequence[Group]) -> dict[str, float]:
-    """What was played is what it cost: replacements and tasks met again are counted too."""
+    """Tokens of all groups, replacements and replayed tasks included."""
     trials = [trial for group in groups for trial in group.trials]
     calls = [call for trial in trials for turn in agent_turns(trial) for call in turn.calls]
     return {
@@ -69,7 +69,7 @@ def _cost(groups: Sequence[Group]) -> dict[str, float]:
 
 
 def _shares(drawn: Sequence[Group], groups: Sequence[Group]) -> dict[str, float]:
-    """How the mixture of opponents moved because dead groups were replaced and tasks met again."""
+    """Shares of opponents among drawn and played groups; they differ by replacements and replayed tasks."""
     before, after = (Counter(family(o) for g in some for o in g.task.opponents) for some in (drawn, groups))
     shares: dict[str, float] = {}
     for name in sorted(after):

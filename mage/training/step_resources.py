@@ -1,4 +1,4 @@
-"""What a step took: seconds of playing and of capturing graphs, and memory, on the host and on a GPU."""
+"""Time and memory of a step: seconds of rollout and graph capture, memory of host and GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MEMORY = Path("/proc/self/status")
 
 
 class StepResources:
-    """Gathered while a step is made, and taken once it is done."""
+    """Accumulates the resources of a step until `take` is called."""
 
     def __init__(self, engine: LocalEngine) -> None:
         self._engine = engine
@@ -24,13 +24,13 @@ class StepResources:
 
     @contextmanager
     def playing(self) -> Iterator[None]:
-        """Count the seconds inside as playing."""
+        """Count the time inside as rollout."""
         begun = time.perf_counter()
         yield
         self._rollout_s += time.perf_counter() - begun
 
     def take(self) -> dict[str, float]:
-        """What was gathered since the last time, and memory as it is now."""
+        """The times since the last call, and the memory in use now."""
         found = {"rollout_s": self._rollout_s, "capture_s": self._engine.capture_s - self._captured_s}
         self._rollout_s, self._captured_s = 0.0, self._engine.capture_s
         if _MEMORY.exists():

@@ -1,13 +1,13 @@
-"""A sweep: several recipes with several seeds, one run after another in one process.
+"""Sweeps: several recipes with several seeds, one run after another in one process.
 
     runs/…-sweep-rps/
         sweep.json                 the plan: every run with its whole config
         rps-seed0/ rps-seed1/ …    ordinary runs
         ended.jsonl                how each run ended, a line when it did
-        summary.json summary.txt   what came of it, written anew after each run
+        summary.json summary.txt   results, rewritten after each run
 
-What is expensive to make (a model in memory, an engine and its captured graphs, compiled functions) is made once
-where runs agree on the model, the device and the numbers. On a CPU every run is, bit for bit, what it would be alone.
+The model, the engine with its captured graphs and compiled functions are shared by runs with the same model, device
+and dtype. On a CPU every run is bit-identical to one in a process of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mage.config.load import validated
 from mage.config.schema import Config
 from mage.errors import ConfigError, MageError, RecordError
 from mage.evaluation.suite.report import evaluation_report, to_json
-from mage.files import JsonLines, read_lines, take, write_atomically
+from mage.files import JsonLines, read_lines, try_lock, write_atomically
 from mage.runs.drawings import shown
 from mage.runs.store import RUN, refuse_used
 from mage.runs.sweep_plan import SCHEMA, SWEEP, PlannedRun, SweepPlan, read_plan
@@ -36,7 +36,7 @@ from mage.training.checkpoint import checkpoints, load_checkpoint
 from mage.training.loop import evaluate
 from mage.training.model_cache import ModelCache
 from mage.training.parts import Parts, build_parts
-from mage.training.run import begin, check_start, go
+from mage.training.run import check_start, create_run, train_run
 from mage.training.sweep_summary import RunEnd, RunState, SweepRun, SweepSummary, by_recipe, minutes_of, scores_of
 
 ENDED, SUMMARY = "ended.jsonl", "summary.json"
@@ -44,12 +44,12 @@ ENDED, SUMMARY = "ended.jsonl", "summary.json"
 
 class _Outcome(NamedTuple):
     ended: RunEnd | None
-    """None where the run is to be gone on with."""
+    """None where a resumed sweep continues the run."""
     is_interrupted: bool
 
 
 def plan_sweep(recipes: Sequence[tuple[str, Config]], num_seeds: int, max_minutes: float | None) -> SweepPlan:
-    """Every recipe with `num_seeds` seeds from its own on; all are checked before the first begins."""
+    """A plan of every recipe with `num_seeds` consecutive seeds, from its own on; all configs are checked."""
     if not recipes or num_seeds < 1:
         raise ConfigError("a sweep needs at least one recipe and one seed")
     names = [label_of(recipe) for recipe, _ in recipes]
@@ -65,7 +65,7 @@ def plan_sweep(recipes: Sequence[tuple[str, Config]], num_seeds: int, max_minute
 
 
 def make_sweep(folder: Path, plan: SweepPlan) -> None:
-    """Write a plan to a directory that does not exist yet or is empty."""
+    """Write a plan to a new or empty directory."""
     refuse_used(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -75,22 +75,22 @@ def make_sweep(folder: Path, plan: SweepPlan) -> None:
 
 
 def run_sweep(folder: Path, console: Console) -> SweepSummary:
-    """Make the runs that are left, until they are done or somebody interrupts; what came of it is written down too.
+    """Run what is left of a sweep, until it is done or the user interrupts, and write the summary.
 
-    One that fails is recorded and the next begins. Interrupts are heard as in a run of its own: the first lets the
-    step finish and saves, the second raises `KeyboardInterrupt`. Either way a resumed sweep goes on there.
+    A run that fails is recorded, and the next one starts. The first interrupt finishes the step and saves, the second
+    raises `KeyboardInterrupt`; a resumed sweep continues there.
     """
     plan = read_plan(folder)
-    with _alone(folder):
+    with _locked(folder):
         model_cache = ModelCache()
         for number, planned in enumerate(plan.runs, start=1):
-            known = _ended(folder).get(planned.name)
+            known = _run_ends(folder).get(planned.name)
             if known is not None and known.state is not RunState.FAILED:
                 continue
             console.print(shown(f"run {number} of {len(plan.runs)}: {planned.name}", "bold"))
-            outcome = _made(folder / planned.name, planned, plan.max_minutes, model_cache, console)
+            outcome = _run_or_record_failure(folder / planned.name, planned, plan.max_minutes, model_cache, console)
             if outcome.ended is not None:
-                _write_down(folder, outcome.ended)
+                _append_end(folder, outcome.ended)
             write_atomically(folder / SUMMARY, msgspec.json.format(msgspec.json.encode(summarise(folder)), indent=1))
             if outcome.is_interrupted:
                 break
@@ -98,8 +98,8 @@ def run_sweep(folder: Path, console: Console) -> SweepSummary:
 
 
 def summarise(folder: Path) -> SweepSummary:
-    """A sweep as it stands."""
-    ended = _ended(folder)
+    """The current summary of a sweep."""
+    ended = _run_ends(folder)
     runs = tuple(_run_summary(folder / run.name, run, ended.get(run.name)) for run in read_plan(folder).runs)
     return SweepSummary(runs, by_recipe(runs))
 
@@ -119,10 +119,10 @@ def _run_summary(path: Path, planned: PlannedRun, ended: RunEnd | None) -> Sweep
     )
 
 
-def _made(
+def _run_or_record_failure(
     path: Path, planned: PlannedRun, max_minutes: float | None, model_cache: ModelCache, console: Console
 ) -> _Outcome:
-    """Make one run or go on with it. A run that fails must not cost the others; a config that cannot be used may."""
+    """Start or resume one run; an error other than a ConfigError is recorded, so that the sweep goes on."""
     try:
         return _run(path, planned, max_minutes, model_cache, console)
     except ConfigError:
@@ -140,29 +140,29 @@ def _run(
     left = None if max_minutes is None else max_minutes - minutes_of(path)
     is_interrupted = False
     if left is None or left > 0 or not checkpoints(path / "checkpoints"):
-        progress = go(path, console, None if left is None else max(left, 0.0), parts=parts)
-        is_interrupted = progress.is_interrupted
-        if progress.is_finished:
-            return _Outcome(RunEnd(planned.name, RunState.FINISHED, progress.step, ""), is_interrupted)
+        recorder = train_run(path, console, None if left is None else max(left, 0.0), parts=parts)
+        is_interrupted = recorder.is_interrupted
+        if recorder.is_finished:
+            return _Outcome(RunEnd(planned.name, RunState.FINISHED, recorder.step, ""), is_interrupted)
     if is_interrupted:
         return _Outcome(None, is_interrupted)
-    step = _evaluated(path, config, parts)
+    step = _evaluate_stopped(path, config, parts)
     return _Outcome(RunEnd(planned.name, RunState.STOPPED, step, ""), is_interrupted=False)
 
 
 def _parts(path: Path, planned: PlannedRun, model_cache: ModelCache) -> tuple[Config, Parts]:
-    """The config and parts of a run that has begun, or of one that begins now."""
+    """The config and parts of a run, which is created where it does not exist."""
     if (path / RUN).exists():
         config = config_of(path)
         return config, build_parts(config, model_cache)
-    if path.exists():  # a kill came while it was made
+    if path.exists():  # killed while it was created
         shutil.rmtree(path)
     config = validated(planned.config, planned.name)
-    return config, begin(config, path, planned.name, model_cache)[1]
+    return config, create_run(config, path, planned.name, model_cache)[1]
 
 
-def _evaluated(path: Path, config: Config, parts: Parts) -> int:
-    """Judge the newest weights of a run that stopped early as one that is done would be; return their step."""
+def _evaluate_stopped(path: Path, config: Config, parts: Parts) -> int:
+    """Run the final evaluation on the newest weights of a run that stopped early; return their step."""
     step = load_checkpoint(checkpoints(path / "checkpoints")[-1], parts.learner).step
     reports = run_sync(evaluate(config, parts, step, config.evaluation.final_trials))
     (path / "evaluations").mkdir(exist_ok=True)
@@ -171,22 +171,22 @@ def _evaluated(path: Path, config: Config, parts: Parts) -> int:
     return step
 
 
-def _ended(folder: Path) -> dict[str, RunEnd]:
-    """How each run ended last."""
+def _run_ends(folder: Path) -> dict[str, RunEnd]:
+    """The last recorded end of each run."""
     found = (msgspec.convert(line, RunEnd) for line in read_lines(folder / ENDED))
     return {ended.name: ended for ended in found}
 
 
-def _write_down(folder: Path, ended: RunEnd) -> None:
+def _append_end(folder: Path, ended: RunEnd) -> None:
     log = JsonLines(folder / ENDED)
     log.append(ended)
     log.close()
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One process at a time works on a sweep."""
+def _locked(folder: Path) -> Iterator[None]:
+    """Lock a sweep for this process."""
     with (folder / SWEEP).open("rb") as file:
-        if not take(file):
+        if not try_lock(file):
             raise RecordError(f"{folder} is being written by another process")
         yield

@@ -1,4 +1,4 @@
-"""What came of a sweep: the last evaluation of every run, and means over seeds."""
+"""The summary of a sweep: the final evaluation of every run, and means over seeds."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from mage.stats import Estimate, mean_of_few
 
 
 class RunState(StrEnum):
-    """Where a run of a sweep stands."""
+    """The state of a run of a sweep."""
 
     OPEN = "open"
-    """Not begun, or interrupted: a resumed sweep goes on with it."""
+    """Not started, or interrupted: a resumed sweep continues it."""
     FINISHED = "finished"
     """All its steps are done."""
     STOPPED = "stopped"
-    """Ended before that by time or by an alarm, and judged where it stood."""
+    """Stopped early by the time limit or an alarm, and evaluated there."""
     FAILED = "failed"
-    """An error ended it; a resumed sweep tries again."""
+    """Ended by an error; a resumed sweep tries again."""
 
 
 class RunEnd(msgspec.Struct, frozen=True):
@@ -44,18 +44,18 @@ class SweepRun(msgspec.Struct, frozen=True):
     seed: int
     state: RunState
     error: str
-    """What ended it, where it failed."""
+    """The error message where it failed."""
     step: int
-    """Steps that the judged weights have behind them."""
+    """Training steps of the evaluated weights."""
     steps: int
     minutes: float
-    """By the clock, evaluations while training included, the last one not."""
+    """Wall-clock time, with evaluations during training, without the final one."""
     scores: Mapping[str, tuple[Estimate, ...]]
     """By split: the score of each episode, with intervals over trials."""
 
 
 class RecipeSummary(msgspec.Struct, frozen=True):
-    """All seeds of one recipe that were judged."""
+    """All evaluated seeds of one recipe."""
 
     recipe: str
     seeds: tuple[int, ...]
@@ -64,7 +64,7 @@ class RecipeSummary(msgspec.Struct, frozen=True):
 
 
 class SweepSummary(msgspec.Struct, frozen=True):
-    """A sweep as it stands."""
+    """The current results of a sweep."""
 
     runs: tuple[SweepRun, ...]
     recipes: tuple[RecipeSummary, ...]
@@ -76,19 +76,19 @@ class SweepSummary(msgspec.Struct, frozen=True):
 
 
 def scores_of(folder: Path, ended: RunEnd) -> dict[str, tuple[Estimate, ...]]:
-    """What a run that has ended scored on its splits."""
+    """The scores of a run that has ended, by split."""
     name = "final.json" if ended.state is RunState.FINISHED else f"step-{ended.step:06d}.json"
     reports = read_report(folder / "evaluations" / name, SplitReport).reports
     return {report.split: report.agent.scores for report in reports}
 
 
 def minutes_of(folder: Path) -> float:
-    """How long a run has trained, in all processes that worked on it."""
+    """The training time of a run, over all processes that worked on it."""
     return sum(float(line["step_s"]) for line in read_lines(folder / "timings.jsonl")) / 60
 
 
 def by_recipe(runs: Sequence[SweepRun]) -> tuple[RecipeSummary, ...]:
-    """Means over the seeds that were judged, one entry for each recipe that has any."""
+    """Means over the evaluated seeds, one entry for each recipe that has any."""
     found: list[RecipeSummary] = []
     for recipe in dict.fromkeys(run.recipe for run in runs):
         evaluated = [run for run in runs if run.recipe == recipe and run.scores]
@@ -99,7 +99,7 @@ def by_recipe(runs: Sequence[SweepRun]) -> tuple[RecipeSummary, ...]:
 
 
 def _over_seeds(scores: Sequence[tuple[Estimate, ...]]) -> tuple[Estimate, ...]:
-    """The scores of one seed alone keep their intervals over trials."""
+    """Means over seeds; the scores of a single seed keep their intervals over trials."""
     if len(scores) == 1:
         return scores[0]
     return tuple(mean_of_few([estimate.value for estimate in episode]) for episode in zip(*scores, strict=True))

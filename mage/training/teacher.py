@@ -1,7 +1,7 @@
-"""A teacher plays the agent's trials in its place, so that its moves can be cloned.
+"""Teachers for behaviour cloning: a teacher chooses the agent's moves in training trials.
 
-The agent reads what it would read, in its own words and with its own memory, and answers what the teacher chose. So a
-trial is a token stream like any other, and only who decided differs.
+The agent's prompts and memory are its own, and its answers are the teacher's choices, so a trial has token streams
+like any other.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ _ESTIMATOR = "credit.estimator = cloning"
 
 
 class TeacherEngine:
-    """An engine that answers what it was told to, with the ids it could have chosen from; nothing was sampled."""
+    """An engine that returns a preset choice, with the ids it could have been chosen from; nothing is sampled."""
 
     def __init__(self, version: int) -> None:
         self._version = version
-        self._place = 0
+        self._index = 0
 
-    def tell(self, place: int) -> None:
-        """The place, among the choices, of the next answer."""
-        self._place = place
+    def set_choice(self, index: int) -> None:
+        """Set the index, among the choices, of the next answer."""
+        self._index = index
 
     async def complete(
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
     ) -> Completion:
         if choices is None:
             raise EngineError("a teacher chooses among actions and writes nothing")
-        tokens, allowed = tuple(choices[self._place]), []
+        tokens, allowed = tuple(choices[self._index]), []
         left = Trie([tuple(choice) for choice in choices])
         for token in tokens:
             allowed.append(left.allowed)
@@ -53,18 +53,18 @@ class TeacherEngine:
 
 
 class TaughtAgent:
-    """An agent whose answers its teacher dictates; both are told how episodes end."""
+    """An agent whose moves a teacher chooses; both observe the outcomes of episodes."""
 
-    def __init__(self, agent: Agent, dictation: TeacherEngine, teacher: Agent) -> None:
+    def __init__(self, agent: Agent, engine: TeacherEngine, teacher: Agent) -> None:
         self._agent = agent
-        self._dictation = dictation
+        self._engine = engine
         self._teacher = teacher
         self.info = AgentInfo(teacher.info.name, agent.info.memory, agent.info.reply)
 
     async def act(self, observation: Observation) -> Reply:
         chosen = (await self._teacher.act(observation)).action
         assert chosen is not None
-        self._dictation.tell(observation.actions.index(chosen))
+        self._engine.set_choice(observation.actions.index(chosen))
         return await self._agent.act(observation)
 
     async def reflect(self, outcome: Observation) -> Reply | None:
@@ -78,18 +78,18 @@ class TaughtAgent:
 def taught_agent_factory(
     world: World, chat_format: ChatFormat, how: AgentSettings, teacher: AgentFactory, version: int
 ) -> AgentFactory:
-    """Seats agents that a teacher plays for; `version` is that of the weights that learn from it."""
+    """A factory of agents whose moves a teacher chooses; `version` is that of the weights in training."""
 
-    def seat(task: Task, sibling: int) -> Agent:
-        dictation = TeacherEngine(version)
-        agent = language_agent_factory(world, dictation, chat_format, how)(task, sibling)
-        return TaughtAgent(agent, dictation, teacher(task, sibling))
+    def make_agent(task: Task, sibling: int) -> Agent:
+        engine = TeacherEngine(version)
+        agent = language_agent_factory(world, engine, chat_format, how)(task, sibling)
+        return TaughtAgent(agent, engine, teacher(task, sibling))
 
-    return seat
+    return make_agent
 
 
 def teacher_of(config: Config, spec: str) -> AgentFactory:
-    """The teacher that `spec` names, refused with one line where it could not teach this config's agent."""
+    """The teacher that `spec` names; a ConfigError where it cannot teach this config's agent."""
     agent = config.agent
     if agent.memory not in (Memory.NONE, Memory.HISTORY):
         raise ConfigError(f"{_ESTIMATOR} takes agent.memory = history or none, not {agent.memory}: no teacher writes")
@@ -101,23 +101,23 @@ def teacher_of(config: Config, spec: str) -> AgentFactory:
     for seat in config.trial.seats:
         check_opponent(spec, game, seat)
 
-    def seat_player(task: Task, sibling: int) -> Agent:
+    def make_teacher(task: Task, sibling: int) -> Agent:
         return PolicyAgent(make_player(spec, game, task.seat, derive(task.seed, "teacher", sibling)), spec)
 
-    return seat_player
+    return make_teacher
 
 
 def _bayes(config: Config) -> AgentFactory:
-    """Exact Bayes-optimal play for the last episode, for whoever knows the population; planned now, in seconds."""
+    """Exact Bayes-optimal play for the last episode, given the population; planned now, which takes seconds."""
     members = members_of(config)
     weights = config.population.weights or (1.0,) * len(members)
-    pool = list(zip(members, weights, strict=True))
-    make_agent = BayesAgentFactory(pool, PlanObjective.LAST)
+    population = list(zip(members, weights, strict=True))
+    make_agent = BayesAgentFactory(population, PlanObjective.LAST)
     try:
         some = next(draw_tasks(config, "teacher"))
         for seat in config.trial.seats:
             make_agent(msgspec.structs.replace(some, seat=seat), 0)
-            bayes_optimal(config.world, pool, seat, some.episodes, PlanObjective.LAST)
+            bayes_optimal(config.world, population, seat, some.episodes, PlanObjective.LAST)
     except InexactError as error:
         raise ConfigError(f"{_ESTIMATOR}: there is no exact plan against this population: {error}") from None
     return make_agent

@@ -1,4 +1,4 @@
-"""The trials that a training run keeps, each with its credit; the learner says how sure it was before it learns."""
+"""Write trials of a training run, each with its credit and the learner's token log-probabilities and entropies."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mage.credit.siblings import TrialAdvantages
-from mage.credit.steps import CreditGroup, Step, agent_turns, credit_group, trained_only
-from mage.files import JsonLines, cut_lines
+from mage.credit.steps import CreditGroup, Step, agent_turns, credit_group, trained_advantages
+from mage.files import JsonLines, truncate_lines
 from mage.learners.local import Learner
 from mage.learners.samples import samples_by_stream
 from mage.runs.credit import CREDIT, CallCredit, Credit, TurnCredit
@@ -16,14 +16,14 @@ from mage.training.parts import LEARNER, Parts, opponent_name, return_spec_of
 from mage.types import Call, Failure, Group, Sample, Trial
 
 NUM_SIBLINGS = 2
-"""Trials of a group that are kept: enough to see what one did and the other did not."""
+"""Trials of a group that are written: enough to compare two siblings."""
 
-Readings = Mapping[int, tuple[float, float]]
+StatsByPosition = Mapping[int, tuple[float, float]]
 """The log-probability and the entropy of tokens, by their positions in a stream."""
 
 
 class Transcripts:
-    """Writes trials and their credit. It holds the lock of the run."""
+    """Writes trials and their credit, and holds the lock of the run."""
 
     def __init__(self, folder: Path, parts: Parts) -> None:
         self._folder = folder
@@ -32,13 +32,13 @@ class Transcripts:
         self._credit = JsonLines(folder / CREDIT)
 
     def cut_back(self, num_trials: int, num_credits: int) -> None:
-        """Keep the first lines alone; what follows is set aside."""
+        """Keep the first lines of both logs; the rest is moved aside."""
         self._trials.cut_back(num_trials)
         self._credit.close()
-        cut_lines(self._folder / CREDIT, num_credits, "superseded")
+        truncate_lines(self._folder / CREDIT, num_credits, "superseded")
         self._credit = JsonLines(self._folder / CREDIT)
 
-    def paid(
+    def write_credited(
         self,
         step: int,
         group: Group,
@@ -48,37 +48,37 @@ class Transcripts:
         is_trained: bool,
         is_tutored: bool,
     ) -> None:
-        """Keep the first siblings of a group, while the learner still is what it was when they played."""
+        """Write the first siblings of a group; call before the update, with the weights that played."""
         trials, steps = group.trials[:NUM_SIBLINGS], credited.trials[:NUM_SIBLINGS]
-        found = [trained_only(s, a, is_tutored=is_tutored) for s, a in zip(steps, advantages, strict=False)]
-        for trial, turns in zip(trials, explain(self._parts.learner, trials, steps, found), strict=True):
+        found = [trained_advantages(s, a, is_tutored=is_tutored) for s, a in zip(steps, advantages, strict=False)]
+        for trial, turns in zip(trials, turn_credits(self._parts.learner, trials, steps, found), strict=True):
             self._credit.append(Credit(self._trials.append(trial), step, is_trained, turns))
 
-    def unpaid(self, step: int, outcome: Trial | Failure) -> None:
-        """Keep a trial that nobody learns from: its turns have returns and no advantage. A failure has neither."""
+    def write_uncredited(self, step: int, outcome: Trial | Failure) -> None:
+        """Write a trial that is not trained on, with returns and without advantages, or a failure, without either."""
         if isinstance(outcome, Failure):
             self._trials.append(outcome)
             return
         return_spec, name = return_spec_of(self._parts.config.credit), opponent_name(outcome.task)
         (steps,) = credit_group(Group(outcome.task, (outcome,), ()), return_spec, name, LEARNER).trials
-        (turns,) = explain(self._parts.learner, [outcome], [steps], [[None] * len(steps)])
+        (turns,) = turn_credits(self._parts.learner, [outcome], [steps], [[None] * len(steps)])
         self._credit.append(Credit(self._trials.append(outcome), step, False, turns))
 
     def close(self) -> None:
-        """Force everything to the disk."""
+        """Close both logs and force them to the disk."""
         self._trials.close()
         self._credit.close()
 
 
-def explain(
+def turn_credits(
     learner: Learner,
     trials: Sequence[Trial],
     steps: Sequence[Sequence[Step]],
     advantages: Sequence[Sequence[float | None]],
 ) -> list[tuple[TurnCredit, ...]]:
-    """The credit of each turn of each trial, with what the learner's weights as they are now say of its tokens."""
+    """The credit of each turn of each trial, with token log-probabilities and entropies under the current weights."""
     asked = [_every_decision(trial) for trial in trials]
-    answers = iter(learner.readings([sample for samples in asked for sample in samples.values()]))
+    answers = iter(learner.evaluate_tokens([sample for samples in asked for sample in samples.values()]))
     found: list[tuple[TurnCredit, ...]] = []
     for trial, samples, own_steps, own in zip(trials, asked, steps, advantages, strict=True):
         read = {n: dict(zip(sample.positions, next(answers), strict=True)) for n, sample in samples.items()}
@@ -91,11 +91,11 @@ def explain(
 
 
 def _every_decision(trial: Trial) -> dict[int, Sample]:
-    """All tokens that the agent decided, trained or not, by stream."""
+    """All tokens that the agent chose, trained or not, by stream."""
     turns = agent_turns(trial)
     return samples_by_stream(trial, turns, [0.0] * len(turns), [0.0] * len(turns))
 
 
-def _call(call: Call, read: Readings) -> CallCredit:
+def _call(call: Call, read: StatsByPosition) -> CallCredit:
     found = [read.get(call.start + index, (None, None)) for index in range(len(call.completion.tokens))]
     return CallCredit(tuple(logprob for logprob, _ in found), tuple(entropy for _, entropy in found))

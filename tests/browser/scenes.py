@@ -12,8 +12,8 @@ from rich.console import Console
 
 from mage.config.schema import Config
 from mage.rollout.trial import play_trial
-from mage.training.build import scripted_table
-from mage.training.run import go, start
+from mage.training.build import scripted_world_and_agent
+from mage.training.run import create_run_directory, train_run
 from mage.types import Trial
 from tests.processes import alone
 from tests.recorded import guest_trial, make_task
@@ -40,14 +40,14 @@ _LEARNED = (
 
 def learned(path: Path) -> Path:
     """A training run of a tiny model that writes notes: credit, a showcase at several steps, and an evaluation."""
-    start(tiny_config(*_LEARNED), path)
-    go(path, Console(file=StringIO()))
+    create_run_directory(tiny_config(*_LEARNED), path)
+    train_run(path, Console(file=StringIO()))
     return path
 
 
 def counted() -> Trial:
     """A trial in which a scripted model loses, writes down what it saw, and wins."""
-    world, make_agent = scripted_table(Config())
+    world, make_agent = scripted_world_and_agent(Config())
     return asyncio.run(play_trial(world, make_task("rps(rounds=3)", ("cycle(step=1)",)), 0, make_agent))
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from mage.learners.batch import each_micro_batch, partition
+from mage.learners.batch import iter_micro_batches, partition
 from mage.learners.local import Learner
 from mage.types import Sample, Weight
 from tests.made import made_model, made_samples, made_settings
@@ -47,7 +47,7 @@ def logprobs(learner: Learner, samples: Sequence[Sample]) -> list[Tensor]:
     """The learner's log-probabilities of each sample's trained tokens."""
     found: list[Tensor] = [torch.empty(0)] * len(samples)
     partitions = partition(samples, 4096, 16)
-    for chosen, batch in zip(partitions, each_micro_batch(samples, Weight.TURN, partitions, 16), strict=True):
+    for chosen, batch in zip(partitions, iter_micro_batches(samples, Weight.TURN, partitions, 16), strict=True):
         there = batch.to(DEVICE)
         logprobs_N, _ = learner._policy.read(learner._policy.hidden(there), there)
         for index, row in zip(
@@ -104,7 +104,7 @@ def test_log_probabilities_are_those_of_a_plain_float32_forward() -> None:
 def test_logits_are_float32_from_bfloat16_factors() -> None:
     learner, samples = learner_of(), samples_of(8)
     partitions = partition(samples, 100_000, 16)
-    (batch,) = each_micro_batch(samples, Weight.TURN, partitions, 16)
+    (batch,) = iter_micro_batches(samples, Weight.TURN, partitions, 16)
     there = batch.to(DEVICE)
     with torch.no_grad():
         hidden_ND = learner._policy.hidden(there)

@@ -1,4 +1,4 @@
-"""Estimators by name. One file each; its docstring says why this baseline and not the obvious one."""
+"""The advantage estimators by name, one file each."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def _estimator(given: object) -> type[Estimator]:
 
 
 ALL: Registry[type[Estimator]] = Registry("estimator", ESTIMATORS, _estimator, lambda _: False)
-"""All estimators: ours, and those of plugins."""
+"""All estimators, those of plugins included."""
 
 
 def make_estimator(
     name: str, parameters: Mapping[str, object], table: Mapping[str, type[Estimator]] = ALL
 ) -> Estimator:
-    """An estimator from plain values, as a recipe has them, or one line that says what it takes.
+    """An estimator from its name and parameters; a ConfigError lists the parameters where they do not fit.
 
-    `table` may hold more than ours: any frozen msgspec struct with an `estimate` method.
+    `table` maps names to frozen msgspec structs with an `estimate` method.
 
     >>> make_estimator("gigpo", {"weight": 0.5}).weight
     0.5
@@ -62,5 +62,5 @@ def make_estimator(
 
 
 def _choices(default: object) -> str:
-    """A default as an error message shows it: an enum with all its values."""
+    """A default as error messages show it: for an enum, all its values."""
     return "|".join(type(default)) if isinstance(default, StrEnum) else str(default)

@@ -1,4 +1,4 @@
-"""Agent-specific normalisation: siblings against each other, in units of what that agent usually moves."""
+"""Agent-specific normalisation: leave-one-out advantages divided by the opponent's running standard deviation."""
 
 from __future__ import annotations
 
@@ -10,54 +10,54 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from mage.credit.estimators.base import Advantages
-from mage.credit.siblings import Place, TrialAdvantages, Unit, against_others, compare, variance_by_episode
+from mage.credit.siblings import Place, TrialAdvantages, Unit, compare, leave_one_out, variance_by_episode
 from mage.credit.stats import EMPTY, Pools, RunningMean, StatKey, Stats, merge, pooled
 from mage.credit.steps import CreditGroup
 
 
 class Scale(StrEnum):
-    """Over what the within-group variance is averaged."""
+    """Which groups the within-group variance is averaged over."""
 
     OPPONENT = "opponent"
-    """The agent's groups so far."""
+    """All groups against this opponent so far."""
     GROUP = "group"
     """This group alone."""
     BATCH = "batch"
-    """The learner's groups of this step, whoever they played."""
+    """The learner's groups of this step, against any opponent."""
     NONE = "none"
-    """Nothing is divided."""
+    """None: differences are not divided."""
 
 
 class _History(NamedTuple):
-    """The variances known before this step, and those of this step's groups together."""
+    """The variances from before this step, and those of this step's groups pooled."""
 
     opponents: Mapping[StatKey, RunningMean]
-    pool: Pools
+    pooled: Pools
     batch: Pools
 
 
 class AgentSpecific(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A = (return - mean of the other siblings) / max(s, s_min), where s belongs to the agent played.
+    """A = (return - mean of the other siblings) / max(s, s_min), where s belongs to the opponent played.
 
-    Opponents pay on different scales, and one that pays in hundreds would drown one that pays in ones. Dividing
-    by the group's own spread, the obvious cure, blows up whatever little differs in a group that is nearly
-    decided. So s is remembered: the root of the running within-group variance for (learner, agent, seat,
-    episode), where a reflection counts to the episode that it looks back on. One group counts once, dead
-    groups too. All groups of a step use the statistics from before it; their own are merged in afterwards, in
-    the order given.
+    The "agent" in the name, which is the paper's, is the opponent: normalisation is specific to each opponent.
+    Returns against different opponents have different scales, and the largest would dominate the gradient. Dividing
+    by the group's own spread, the obvious choice, magnifies the noise of groups whose siblings differ little. So s is
+    the root of the running within-group variance for (learner, opponent, seat, episode), where a reflection belongs to
+    the episode before it. One group counts once, dead groups too. All groups of a step use the statistics from before
+    it; their own are merged in afterwards, in the order given.
 
-    An agent met in n < `settled` groups has s = n/settled x its own + (1 - n/settled) x the pooled s, that of
-    all agents of this learner and episode. With no history at all the pool is this step's groups: the first
+    An opponent played in n < `settled` groups has s = n/settled x its own + (1 - n/settled) x the pooled s, that of
+    all opponents of this learner and episode. With no history at all, this step's groups are pooled: the first
     step scales as `batch` does.
     """
 
     scale: Scale = Scale.OPPONENT
     decay: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.99
-    """How much of the past a group leaves standing."""
+    """Weight of the past after one more group."""
     settled: Annotated[int, msgspec.Meta(ge=1)] = 5
-    """Groups after which an agent's own figure is trusted."""
+    """Groups after which an opponent's own s is used alone."""
     s_min: Annotated[float, msgspec.Meta(gt=0)] = 0.1
-    """Smallest divisor, in units of return: rare slips against a beaten opponent stay small."""
+    """Smallest divisor, in units of return: rare losses to an opponent that is nearly always beaten stay small."""
     unit: Unit = Unit.EPISODE
     """What siblings are compared by."""
 
@@ -66,20 +66,20 @@ class AgentSpecific(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         observed = [item for variances in own for item in variances.items()]
         batch = pooled(merge(EMPTY, observed, 1.0))
         history = _History(stats.table(), {**batch, **pooled(stats)}, batch)
-        advantages = tuple(self._evaluated(g, found, history) for g, found in zip(groups, own, strict=True))
+        advantages = tuple(self._advantages(g, found, history) for g, found in zip(groups, own, strict=True))
         return advantages, merge(stats, observed, self.decay)
 
-    def _evaluated(self, group: CreditGroup, own: Mapping[StatKey, float], history: _History) -> TrialAdvantages:
-        # An episode that at most one sibling reached has no scale, and no differences to divide.
+    def _advantages(self, group: CreditGroup, own: Mapping[StatKey, float], history: _History) -> TrialAdvantages:
+        # An episode that at most one sibling reached has no scale: its differences are zero.
         scales = {key.episode: self._scale(key, variance, history) for key, variance in own.items()}
 
-        def evaluate_split(place: Place, returns: Sequence[float]) -> list[float]:
-            return [difference / scales.get(place.episode, 1.0) for difference in against_others(returns)]
+        def advantages_at(place: Place, returns: Sequence[float]) -> list[float]:
+            return [difference / scales.get(place.episode, 1.0) for difference in leave_one_out(returns)]
 
-        return compare(group, self.unit, evaluate_split)
+        return compare(group, self.unit, advantages_at)
 
     def _scale(self, key: StatKey, own: float, history: _History) -> float:
-        """What differences are divided by in a group whose own variance is `own`."""
+        """The divisor of differences in a group whose own variance is `own`."""
         pool = (key.learner, key.episode, key.phase)
         match self.scale:
             case Scale.NONE:
@@ -89,10 +89,10 @@ class AgentSpecific(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             case Scale.BATCH:
                 s = sqrt(history.batch[pool])
             case Scale.OPPONENT:
-                s = self._remembered(history.opponents.get(key), sqrt(history.pool[pool]))
+                s = self._running_scale(history.opponents.get(key), sqrt(history.pooled[pool]))
         return max(s, self.s_min)
 
-    def _remembered(self, past: RunningMean | None, pooled_s: float) -> float:
+    def _running_scale(self, past: RunningMean | None, pooled_s: float) -> float:
         if past is None:
             return pooled_s
         trust = min(1.0, past.count / self.settled)

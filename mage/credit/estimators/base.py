@@ -1,4 +1,4 @@
-"""What every estimator is: a frozen value with one pure method."""
+"""The protocol of advantage estimators: a frozen struct with one pure method."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Advantages = tuple[TrialAdvantages, ...]
 
 
 class Estimator(Protocol):
-    """Says how much better each step was than expected. `mage.checks.estimators` has the contract as a check."""
+    """Computes advantages from returns. `mage.checks.estimators` checks the contract."""
 
     def estimate(self, groups: Sequence[CreditGroup], stats: Stats) -> tuple[Advantages, Stats]:
-        """Advantages of one training step, and the statistics for the next; nothing is changed in place."""
+        """The advantages of one training step, and the statistics for the next; nothing is changed in place."""

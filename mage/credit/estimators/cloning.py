@@ -1,4 +1,4 @@
-"""Behaviour cloning: a teacher plays, and whatever it does is worth repeating."""
+"""Behaviour cloning: a teacher plays, and every move of it has advantage one."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from mage.credit.steps import CreditGroup
 
 
 class Cloning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Every move of the teacher counts one, however the episode went: there is nothing to compare it with.
+    """Every trained move has advantage one, whatever the return; the loss is cross-entropy on the teacher's moves.
 
-    This is no reinforcement learning but its upper baseline. The teacher knows the pool, and its moves are trained
-    by cross-entropy; what an agent cannot learn from being shown is beyond its capacity, and what it learns from being
-    shown and not by trial is the failure of the method. Groups are never dead, and returns are not looked at.
+    This is not reinforcement learning but an upper baseline for it. The teacher knows the population. What the agent
+    cannot learn from its moves is beyond the agent's capacity; what it learns this way but not from rewards is a
+    shortcoming of the method. Groups are never dead, and returns are not used.
     """
 
     teacher: str = "bayes-optimal"
-    """Who plays in training: exact Bayes-optimal play for the last episode, or any opponent spec."""
+    """The policy that plays in training: exact Bayes-optimal play for the last episode, or an opponent spec."""
 
     def estimate(self, groups: Sequence[CreditGroup], stats: Stats) -> tuple[Advantages, Stats]:
         return tuple(tuple(tuple(float(s.trained) for s in trial) for trial in g.trials) for g in groups), stats

@@ -1,4 +1,4 @@
-"""GiGPO: siblings against their mean, and each turn against turns that stood in the same state."""
+"""GiGPO: episode advantages against the siblings' mean, plus turn advantages among turns in the same state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mage.credit.steps import CreditGroup, Step
 
 
 class Anchors(StrEnum):
-    """Which turns count as standing in the same state."""
+    """Which turns count as in the same state."""
 
     GLOBAL = "global"
     """Equal keys in any episode of the trial."""
@@ -24,26 +24,26 @@ class Anchors(StrEnum):
 
 
 class Gigpo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Advantage = episode term + weight x step term; both are differences from a mean, undivided.
+    """Advantage = episode term + weight x step term; both are differences from a mean, not divided.
 
-    One advantage for a whole episode cannot tell its good moves from its bad ones. Turns of a group with the
-    same key faced the same decision, so their returns can be compared wherever in the trial they occurred; a
-    state that was met once has step term zero. All reflections of a group share one key. The anchor is the
+    One advantage for a whole episode cannot separate its good moves from its bad ones. Turns of a group with the
+    same key are the same decision, so their returns can be compared wherever in the trial they occurred; a
+    state that occurs once has step term zero. All reflections of a group share one key. The anchor is the
     information state, never the opponent's name: a group has one opponent only.
 
-    Siblings scored 1 and 0 (episode terms 1/2 and -1/2); their only shared state was worth 1 and 0 as well:
-    there the advantages are 1 and -1, elsewhere 1/2 and -1/2.
+    Siblings scored 1 and 0 (episode terms 1/2 and -1/2), and the returns in their only shared state are 1 and 0 as
+    well: there the advantages are 1 and -1, elsewhere 1/2 and -1/2.
     """
 
     weight: Annotated[float, msgspec.Meta(ge=0)] = 1.0
-    """How much the step term counts."""
+    """Weight of the step term."""
     anchors: Anchors = Anchors.GLOBAL
 
     def estimate(self, groups: Sequence[CreditGroup], stats: Stats) -> tuple[Advantages, Stats]:
-        return tuple(self._evaluated(group) for group in groups), stats
+        return tuple(self._advantages(group) for group in groups), stats
 
-    def _evaluated(self, group: CreditGroup) -> TrialAdvantages:
-        episodes = compare(group, Unit.EPISODE, _evaluate)
+    def _advantages(self, group: CreditGroup) -> TrialAdvantages:
+        episodes = compare(group, Unit.EPISODE, _advantages_at)
         steps = self._step_terms(group)
         return tuple(
             tuple(term + self.weight * steps.get((number, index), 0.0) for index, term in enumerate(trial))
@@ -67,5 +67,5 @@ class Gigpo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return step.phase, step.key, step.episode if self.anchors is Anchors.EPISODE else None
 
 
-def _evaluate(place: Place, returns: Sequence[float]) -> list[float]:
+def _advantages_at(place: Place, returns: Sequence[float]) -> list[float]:
     return centred(returns)

@@ -1,4 +1,4 @@
-"""GRPO: siblings against their mean, in units of their spread."""
+"""GRPO: returns minus the siblings' mean, divided by their standard deviation."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ TINY = 1e-6
 
 
 class Grpo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The group's mean is the baseline, so no value head is needed and easy tasks pay no more than hard ones.
+    """The group's mean is the baseline, so no value head is needed and easy tasks weigh no more than hard ones.
 
-    The mean holds the trial itself, which shrinks every advantage by (n - 1)/n: `rloo` is the same without.
+    The mean includes the trial itself, which shrinks every advantage by (n - 1)/n: `rloo` avoids that.
     Dividing by the group's own standard deviation is the published form; with few siblings it turns the noise of
     nearly equal groups into full-size updates. `divide = false` leaves it out, as the released scripts do.
 
@@ -31,8 +31,8 @@ class Grpo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """What siblings are compared by."""
 
     def estimate(self, groups: Sequence[CreditGroup], stats: Stats) -> tuple[Advantages, Stats]:
-        return tuple(compare(group, self.unit, self._evaluate) for group in groups), stats
+        return tuple(compare(group, self.unit, self._advantages_at) for group in groups), stats
 
-    def _evaluate(self, place: Place, returns: Sequence[float]) -> list[float]:
+    def _advantages_at(self, place: Place, returns: Sequence[float]) -> list[float]:
         scale = sqrt(variance([returns]) or 0.0) + TINY if self.divide else 1.0
         return [deviation / scale for deviation in centred(returns)]

@@ -1,4 +1,4 @@
-"""PPO: each turn against what a value head expected, by generalised advantage estimation."""
+"""PPO: generalised advantage estimation with a value head, turn by turn."""
 
 from __future__ import annotations
 
@@ -23,46 +23,46 @@ class AdvantageScale(StrEnum):
     NONE = "none"
     """Nothing."""
     BATCH = "batch"
-    """The spread of all advantages of the step, after their mean is taken off."""
+    """The standard deviation of all advantages of the step, after their mean is subtracted."""
 
 
 class Ppo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Surprises (reward + discount x next value - value), summed along the trial and fading by discount x lambda.
+    """TD errors (reward + discount x next value - value), summed along the trial with decay discount x lambda.
 
-    The head sees the state, where a group's mean sees the task only; the price is a head to be learned. Turns,
-    not tokens, are the steps: the discounts are the game's. The trial is one chain. An episode boundary is a
-    step like any other, with the discount that the objective gives it: 0 under `single`, so nothing crosses; 1
-    from a reflection to the move after it. Rewards are defined so that the chain reproduces the return under
-    every objective: with lambda = 1 the advantage is `ret - value` exactly. The head is fitted to the return.
+    The value head depends on the state, a group's mean on the task only; in return the head must be learned. Turns,
+    not tokens, are the steps of the decision process. The trial is one chain: an episode boundary is a step like any
+    other, with the objective's discount: 0 under `single`, so nothing crosses; 1 from a reflection to the move after
+    it. Rewards are defined so that the chain reproduces the return under every objective: with lambda = 1 the
+    advantage is `return_ - value` exactly. The head is fitted to the return.
 
-    `scale = batch` is how PPO is mostly run: the advantages of a step less their mean, in units of their spread, so
-    that the entropy bonus weighs the same whatever the game pays.
+    `scale = batch` is how PPO is mostly run: advantages of a step minus their mean, divided by their standard
+    deviation, so that the entropy bonus has the same relative weight whatever the scale of scores.
 
-    Rewards 0 and 1, discount 1, values 1/2 and 1/4, lambda 1/2: the last surprise is 3/4, the first 0 + 1/4 -
+    Rewards 0 and 1, discount 1, values 1/2 and 1/4, lambda 1/2: the last TD error is 3/4, the first 0 + 1/4 -
     1/2 = -1/4, so the advantages are -1/4 + 1/2 x 3/4 = 1/8 and 3/4.
     """
 
     needs_values: ClassVar[bool] = True
 
     lam: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.95
-    """0 trusts the value head alone, 1 the return alone."""
+    """GAE's lambda: 0 uses the value head alone, 1 the return alone."""
     scale: AdvantageScale = AdvantageScale.NONE
 
     def estimate(self, groups: Sequence[CreditGroup], stats: Stats) -> tuple[Advantages, Stats]:
-        raw = tuple(tuple(self._evaluated(trial) for trial in group.trials) for group in groups)
+        raw = tuple(tuple(self._advantages(trial) for trial in group.trials) for group in groups)
         return (raw if self.scale is AdvantageScale.NONE else _whitened(groups, raw)), stats
 
-    def _evaluated(self, steps: Sequence[Step]) -> tuple[float, ...]:
+    def _advantages(self, steps: Sequence[Step]) -> tuple[float, ...]:
         following = [step.value for step in steps[1:]] + [0.0]
-        surprises = [
+        errors = [
             step.reward + step.discount * value - step.value for step, value in zip(steps, following, strict=False)
         ]
-        advantages = discounted(surprises, [self.lam * step.discount for step in steps])
+        advantages = discounted(errors, [self.lam * step.discount for step in steps])
         return tuple(a if step.trained else 0.0 for step, a in zip(steps, advantages, strict=True))
 
 
 def _whitened(groups: Sequence[CreditGroup], raw: Advantages) -> Advantages:
-    """Advantages with mean 0 and spread 1 over all trained steps."""
+    """Advantages with mean 0 and standard deviation 1 over all trained steps."""
     trained = [
         a
         for group, found in zip(groups, raw, strict=True)

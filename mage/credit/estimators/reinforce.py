@@ -1,4 +1,4 @@
-"""REINFORCE: each turn against what that agent used to yield at that place."""
+"""REINFORCE: each turn's return minus the running mean return against that opponent at that place."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from mage.credit.steps import CreditGroup, Step
 class Reinforce(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A running mean of past returns is the baseline, so trials need no siblings and every turn has its own return.
 
-    One mean for everything would praise whoever drew an easy opponent; so there is one for each learner, agent,
-    seat, episode and phase. It holds earlier steps only, hence no return that it judges. A key never met borrows
-    the mean of all agents at that episode and phase; before the first step that is zero, and the first step
-    learns from raw returns.
+    With one mean for all, advantages would mostly say how easy the opponent was; so there is one for each learner,
+    opponent, seat, episode and phase. It includes earlier steps only, hence never the return it is compared with. A
+    new key uses the mean over all opponents at that episode and phase; before the first step that is zero, and the
+    first step learns from raw returns.
 
     Past returns 1 and 0 with decay 1/2: baseline (1/2 + 0) / (1/2 + 1) = 1/3; a return of 1 has advantage 2/3.
     """
 
     decay: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.99
-    """How much of the past a group leaves standing; 1 is the plain mean."""
+    """Weight of the past after one more group; 1 gives the plain mean."""
 
     def estimate(self, groups: Sequence[CreditGroup], stats: Stats) -> tuple[Advantages, Stats]:
         baselines = {key: running.mean for key, running in stats.table().items()}

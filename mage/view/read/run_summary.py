@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from mage.errors import RecordError
-from mage.files import is_taken, read_lines
+from mage.files import is_file_locked, read_lines
 from mage.runs.index import INDEX, TRIALS
 from mage.runs.store import RUN, RunInfo, read_info
 from mage.runs.sweep_plan import SWEEP, read_plan
@@ -203,7 +203,7 @@ def _traces(place: Location) -> object:
             continue
         found[name] = (of.st_mode, of.st_ino, of.st_size, of.st_mtime_ns)
     locked = SWEEP if SWEEP in found else TRIALS
-    is_locked = locked in found and S_ISREG(found[locked][0]) and is_taken(place.path / locked)
+    is_locked = locked in found and S_ISREG(found[locked][0]) and is_file_locked(place.path / locked)
     return place.name, found, is_locked
 
 
@@ -230,7 +230,7 @@ def _of_sweep(place: Location) -> RunSummary:
     place.check(_ENDED)
     ended = {line["name"] for line in read_lines(place.path / _ENDED) if isinstance(line, dict) and "name" in line}
     num_ended = sum(run.name in ended for run in plan.runs)
-    if is_taken(place.path / SWEEP):
+    if is_file_locked(place.path / SWEEP):
         standing = RunStatus(Status.RUNNING, "")
     elif num_ended < len(plan.runs):
         so_far = f"{num_ended} of {len(plan.runs)} runs have ended; mage sweep --resume goes on"

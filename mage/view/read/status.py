@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from mage.files import is_taken
+from mage.files import is_file_locked
 from mage.runs.index import TRIALS
 from mage.view.read.folder import Location
 
@@ -51,7 +51,7 @@ def train_standing(place: Location, steps: int, step: int, alarm: str, is_halted
 
     `alarm` is its newest one, or empty; `is_halted` says that it sounded at the last step and was not only printed.
     """
-    if is_taken(place.path / TRIALS):
+    if is_file_locked(place.path / TRIALS):
         return RunStatus(Status.RUNNING, alarm)
     if (place.path / "evaluations" / "final.json").is_file():
         return RunStatus(Status.FINISHED, "")
@@ -65,7 +65,7 @@ def train_standing(place: Location, steps: int, step: int, alarm: str, is_halted
 
 def played_standing(place: Location, num_trials: int, wanted: int | None, reports: tuple[str, ...]) -> RunStatus:
     """How a run stands that trains nobody: it is done with as many trials as `wanted`, or with one of the `reports`."""
-    if is_taken(place.path / TRIALS):
+    if is_file_locked(place.path / TRIALS):
         return RunStatus(Status.RUNNING, "")
     if reports and not any(place.has(name) for name in reports):
         return RunStatus(Status.STOPPED, f"ended after {num_trials} trials, before it was done")
