@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.progress import Progress
 
-from mage.engines.budget import Budget, spending
+from mage.engines.budget import Budget, use_budget
 from mage.engines.remote import CONCURRENCY as REMOTE_CONCURRENCY
 from mage.engines.remote import RetryPolicy
 from mage.errors import MageError
@@ -46,7 +46,7 @@ class ResourceLimits:
 
     def spending(self) -> AbstractContextManager[None]:
         """While it lasts, remote models are asked no more than this."""
-        return spending(Budget(self.max_calls, self.max_tokens))
+        return use_budget(Budget(self.max_calls, self.max_tokens))
 
     def num_trials(self, agents: Iterable[str]) -> int:
         """Trials under way at once, with these agents and opponents; a kill loses what remote ones were paid for."""
@@ -61,7 +61,7 @@ def at_work(trial_log: TrialLog, means: ResourceLimits, go_on: Callable[[], str]
     """
     budget = Budget(means.max_calls, means.max_tokens)
     try:
-        with trial_log, progress_bar() as bar, spending(budget):
+        with trial_log, progress_bar() as bar, use_budget(budget):
             yield bar
     except (MageError, KeyboardInterrupt):
         if not trial_log.discard_if_empty():

@@ -243,7 +243,7 @@ def _of_remote(text: str, given: Mapping[str, object], patience: RetryPolicy | N
     config = _config(str(address), {**usual, **given})
     if config.agent.reply is not ReplyMode.TEXT:
         raise ConfigError(f"agent.reply = {config.agent.reply}: a remote model cannot be held to a choice; use text")
-    engine = RemoteEngine(address, patience=patience, concurrency=concurrency)
+    engine = RemoteEngine(address, retry_policy=patience, concurrency=concurrency)
     return ModelEvalAgent(str(address), str(address), config, "remote", engine, ByteFormat())
 
 

@@ -11,7 +11,7 @@ import torch
 from mage.config.schema import Config
 from mage.engines.local.adapters import AdapterCapacity
 from mage.engines.local.engine import LocalEngine
-from mage.engines.local.executor import graph_obstacle
+from mage.engines.local.executor import graph_unsupported_reason
 from mage.errors import ConfigError
 from mage.models.device import Placement, placed, settle
 from mage.models.load import LoadedModel, is_random, load_model
@@ -94,7 +94,7 @@ def _room_for(config: Config, loaded: LoadedModel) -> AdapterCapacity | None:
     rank, league = config.learner.lora_rank, config.league
     if not rank:
         return None
-    obstacle = graph_obstacle(loaded.model, config.agent.context)
+    obstacle = graph_unsupported_reason(loaded.model, config.agent.context)
     if league.learners:
         if obstacle is not None:
             raise ConfigError(
