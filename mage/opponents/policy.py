@@ -61,7 +61,7 @@ class PolicyAgent:
         """The probability of each action."""
         return tuple(self._player.odds(observation))
 
-    def dictate(self, observation: Observation, action: str) -> None:
+    def force_action(self, observation: Observation, action: str) -> None:
         """Nothing is remembered, so nothing changes."""
 
 
