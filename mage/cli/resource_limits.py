@@ -19,7 +19,7 @@ from mage.evaluation.suite.evaluate import CONCURRENCY
 from mage.evaluation.trial_log import TrialLog
 from mage.files import JsonLines
 from mage.models.address import PREFIX, key_name, read_address
-from mage.opponents.registry import TALKERS
+from mage.opponents.registry import MODEL_OPPONENTS
 from mage.opponents.remote import url_of
 from mage.runs.console import progress_bar, say
 from mage.spec import parse_spec
@@ -85,7 +85,7 @@ def say_where_the_key_goes(agents: Sequence[str]) -> None:
 
 def _is_remote(agent: str) -> bool:
     """Whether a model on a server is named, by its address or as an opponent."""
-    return agent.startswith((PREFIX, *(f"{name}(" for name in TALKERS)))
+    return agent.startswith((PREFIX, *(f"{name}(" for name in MODEL_OPPONENTS)))
 
 
 def _write_usage(path: Path, budget: Budget) -> None:

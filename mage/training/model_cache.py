@@ -13,7 +13,7 @@ from mage.engines.local.adapters import AdapterCapacity
 from mage.engines.local.engine import LocalEngine
 from mage.engines.local.executor import graph_unsupported_reason
 from mage.errors import ConfigError
-from mage.models.device import Placement, placed, settle
+from mage.models.device import Placement, configure_torch, resolve_placement
 from mage.models.load import LoadedModel, is_random, load_model
 
 _LEARNER_BYTES = 16
@@ -46,7 +46,7 @@ class ModelCache:
         """The config's model, ready to be trained, and an engine for it."""
         gc.unfreeze()  # building the parts of a run froze them
         gc.collect()
-        placement = placed(config.device, config.dtype)
+        placement = resolve_placement(config.device, config.dtype)
         kept, self._kept = self._kept, None
         agent = config.agent
         wanted = (agent.model, placement, agent.context, agent.slots, _adapters(config))
@@ -64,7 +64,7 @@ class ModelCache:
 
 def model_and_engine(config: Config) -> tuple[LoadedModel, LocalEngine]:
     """A config's model and an engine for it. What they depend on is what a bench tells configs apart by."""
-    loaded = _load(config, placed(config.device, config.dtype))
+    loaded = _load(config, resolve_placement(config.device, config.dtype))
     num_trained = 0 if config.learner.lora_rank else sum(p.numel() for p in loaded.model.parameters())
     capacity, reserve = _room_for(config, loaded), _LEARNER_BYTES * num_trained
     slots, length = config.agent.slots or None, config.agent.context
@@ -73,8 +73,8 @@ def model_and_engine(config: Config) -> tuple[LoadedModel, LocalEngine]:
 
 def served(config: Config) -> tuple[LoadedModel, LocalEngine]:
     """A config's model to play with and never to train, and an engine for it, which has all the memory it likes."""
-    placement = placed(config.device, config.dtype)
-    settle(placement, config.threads)
+    placement = resolve_placement(config.device, config.dtype)
+    configure_torch(placement, config.threads)
     loaded = _load(config, placement)
     return loaded, LocalEngine(loaded, slots=config.agent.slots or None, length=config.agent.context)
 

@@ -16,7 +16,15 @@ from mage.engines.scripted import MODELS as SCRIPTED
 from mage.errors import ConfigError, RecordError, pick
 from mage.evaluation.eval_agent import EvalAgent, subject_of
 from mage.opponents.policy import PolicyAgent, PolicyPlayer
-from mage.opponents.registry import ANY, OPPONENTS, REPEATED, TALKERS, Supports, check_opponent, describe_opponents
+from mage.opponents.registry import (
+    ANY,
+    MODEL_OPPONENTS,
+    OPPONENTS,
+    REPEATED,
+    Supports,
+    check_opponent,
+    describe_opponents,
+)
 from mage.protocols import Agent, AgentFactory, World
 from mage.runs.store import RUN, read_info
 from mage.spec import Spec, parse_spec, show_parameters
@@ -24,7 +32,7 @@ from mage.types import Task
 from mage.view.read.folder import Folder, Location, NotFoundError
 from mage.view.read.status import CHECKPOINTS, checkpoint_name, checkpoint_steps
 from mage.worlds.openspiel.game import WORDED, Game, known_games, load_game
-from mage.worlds.openspiel.world import opponent
+from mage.worlds.openspiel.world import make_opponent
 
 PERSON = "person"
 _CHECKPOINT = "checkpoint:"
@@ -69,7 +77,7 @@ def sitter_of(text: object, game: Game, seat: int, folder: Folder) -> SeatChoice
             raise ConfigError(f"{chosen} cannot play {game.spec}; it plays {fits.games}")
         return SeatChoice(chosen, chosen)
     spec = parse_spec(chosen)
-    if any(name in TALKERS for name in _names(spec)):
+    if any(name in MODEL_OPPONENTS for name in _names(spec)):
         raise ConfigError("a remote model cannot be played here: that would send somebody's key; use mage play")
     check_opponent(str(spec), game, seat)
     return SeatChoice(str(spec), str(spec))
@@ -99,7 +107,7 @@ class Models:
             return self._loaded(sitter.spec).make_agent(world)
 
         def seat(task: Task, sibling: int) -> Agent:
-            player = opponent(sitter.spec, task, task.seat)
+            player = make_opponent(sitter.spec, task, task.seat)
             assert isinstance(player, PolicyPlayer)
             return PolicyAgent(player, sitter.name)
 
@@ -128,7 +136,7 @@ def choices(folder: Folder) -> Mapping[str, Any]:
     """What can be chosen: games, opponents, and the checkpoints below the directory."""
     games = [game for game in map(_listed_game, WORDED) if game is not None]
     loaded = {game["spec"]: load_game(game["spec"]) for game in games}
-    listed = [entry for entry in describe_opponents() if entry.name not in TALKERS]
+    listed = [entry for entry in describe_opponents() if entry.name not in MODEL_OPPONENTS]
     opponents = [
         {
             "spec": entry.name,

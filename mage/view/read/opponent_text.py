@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from mage.errors import ConfigError
 from mage.opponents.parameters import move
-from mage.opponents.registry import OPPONENTS, TALKERS, describe_opponents
+from mage.opponents.registry import MODEL_OPPONENTS, OPPONENTS, describe_opponents
 from mage.spec import Spec, parse_spec
 from mage.worlds.openspiel.game import WORDED, Game, load_game
 from mage.worlds.openspiel.words.matrix import MatrixWords
@@ -30,7 +30,7 @@ def in_words(name: str, game: str) -> str:
     """What somebody of this name does in a game, in a sentence; empty where it is not an opponent that we know."""
     try:
         spec = parse_spec(name)
-        if spec.name not in OPPONENTS or spec.name in TALKERS:
+        if spec.name not in OPPONENTS or spec.name in MODEL_OPPONENTS:
             return ""
         spelled = _spelled(spec, worded_game(game)) if spec.name == _MEMORY_ONE else ""
     except ConfigError:
