@@ -274,7 +274,7 @@ def test_moves_and_notes_must_be_asked_for(viewer: Viewer) -> None:
 def test_only_so_many_games_are_open_at_once(viewer: Viewer) -> None:
     for _ in range(16):
         last = viewer.post("/api/play", world="rps", opponent="copy")
-    assert "16 games are open" in viewer.refusal("/api/play", world="rps", opponent="copy")
+    assert "16 sessions are open" in viewer.refusal("/api/play", world="rps", opponent="copy")
     viewer.post(f"/api/play/{waited(viewer, last)['session']}/leave")
     viewer.post("/api/play", world="rps", opponent="copy")
 
