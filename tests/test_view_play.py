@@ -266,9 +266,9 @@ def test_moves_and_notes_must_be_asked_for(viewer: Viewer) -> None:
     assert "not your move" in viewer.refusal(f"{at}/move", action="rock")
     assert "characters at most" in viewer.refusal(f"{at}/note", text="x" * (MAX_NOTE + 1))
     assert "characters at most" in viewer.refusal(f"{at}/note", text=None)
-    assert "no such game" in viewer.refusal("/api/play/other/move", action="rock")
-    assert "no such game" in viewer.error("/api/play/other", 404)
-    assert "no such game" in viewer.error("/api/live?session=other", 404)
+    assert "no such session" in viewer.refusal("/api/play/other/move", action="rock")
+    assert "no such session" in viewer.error("/api/play/other", 404)
+    assert "no such session" in viewer.error("/api/live?session=other", 404)
 
 
 def test_only_so_many_games_are_open_at_once(viewer: Viewer) -> None:

@@ -34,7 +34,7 @@ def aggressive(game: Game, seat: int, rng: random.Random) -> Policy:
 
 
 def intermediate(game: Game, seat: int, rng: random.Random) -> Policy:
-    """Bets the best card, passes the worst; with one between it bets if nobody has, else passes."""
+    """Bets the best card, passes the worst; with one between it bets if there was no bet, else passes."""
     best = game.num_seats
 
     def policy(observation: Observation) -> Sequence[float]:
