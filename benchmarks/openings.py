@@ -48,7 +48,7 @@ class Opened:
         if observation.turn:
             return await self._agent.act(observation)
         action = observation.actions[observation.ids.index(self._cell)]
-        self._agent.dictate(observation, action)
+        self._agent.force_action(observation, action)
         return Reply(action, action, ())
 
     async def reflect(self, outcome: Observation) -> Reply | None:

@@ -48,8 +48,8 @@ def make_runs(root: Path, num_trials: int, num_steps: int = NUM_STEPS) -> None:
         writer.append(trial)
     metrics = JsonLines(root / "long" / "metrics.jsonl")
     for step in range(1, num_steps + 1):
-        metrics = {f"learner/figure_{k}": step / (k + 1) for k in range(40)}
-        metrics.append({"step": step, **{f"score/episode_{k}": step / num_steps for k in (1, 2, 3)}, **metrics})
+        values = {f"learner/value_{k}": step / (k + 1) for k in range(40)}
+        metrics.append({"step": step, **{f"score/episode_{k}": step / num_steps for k in (1, 2, 3)}, **values})
     metrics.close()
 
 

@@ -178,4 +178,4 @@ TROUBLE = {
 
 def engine_of(server: ChatServer, **how: object) -> RemoteEngine:
     """The engine that asks a server, in haste."""
-    return RemoteEngine(read_address(server.agent), **{"patience": HASTY, **how})  # type: ignore[arg-type]
+    return RemoteEngine(read_address(server.agent), **{"retry_policy": HASTY, **how})  # type: ignore[arg-type]

@@ -24,8 +24,8 @@ def completion(text: str) -> Completion:
 def exchange(context: Context, episode: int, text: str, *items: str) -> None:
     """A message, with what is brought back for it, and an answer."""
     context.recall("Found:", items)
-    context.say(episode, text, 10)
-    context.answer(episode, completion("ok"))
+    context.add_message(episode, text, 10)
+    context.add_answer(episode, completion("ok"))
 
 
 def messages(context: Context) -> list[str]:
@@ -36,11 +36,11 @@ def messages(context: Context) -> list[str]:
 @pytest.mark.parametrize("chat_format", CODECS)
 def test_it_stands_before_one_message_after_what_was_told(chat_format: ByteFormat) -> None:
     context = Context(chat_format, "S", 10_000)
-    context.forget([(0, "a note")])
+    context.restart([(0, "a note")])
     exchange(context, 1, "first", "x", "y")
-    context.tell("Episode 2 is over.\n\n")
+    context.prepend("Episode 2 is over.\n\n")
     exchange(context, 2, "second", "z")
-    context.say(2, "third", 10)
+    context.add_message(2, "third", 10)
     assert messages(context) == [
         "Your notes:\nAfter episode 1: a note\n\nFound:\nx\ny\n\nfirst",
         "Episode 2 is over.\n\nFound:\nz\n\nsecond",
@@ -48,8 +48,8 @@ def test_it_stands_before_one_message_after_what_was_told(chat_format: ByteForma
     ]
     assert context.recalled == {"x", "y", "z"}
     context.recall("Found:", ["lost"])
-    context.forget([])
-    context.say(3, "fourth", 10)
+    context.restart([])
+    context.add_message(3, "fourth", 10)
     assert messages(context) == ["fourth"]
     assert context.recalled == frozenset()
 
@@ -57,11 +57,11 @@ def test_it_stands_before_one_message_after_what_was_told(chat_format: ByteForma
 def filled(chat_format: ByteFormat, limit: int) -> Context:
     """Two exchanges of one episode with two items each, and a third with four."""
     context = Context(chat_format, "S", limit)
-    context.forget([(0, "n" * 50)])
+    context.restart([(0, "n" * 50)])
     exchange(context, 1, "first", "a" * 20, "b" * 20)
     exchange(context, 1, "second", "c" * 20, "d" * 20)
     context.recall("Found:", ITEMS)
-    context.say(1, THIRD, 10)
+    context.add_message(1, THIRD, 10)
     return context
 
 
@@ -106,9 +106,9 @@ def test_it_is_dropped_with_its_episode_and_outlives_what_was_told_before_it(cha
     def played(limit: int) -> list[str]:
         context = Context(chat_format, "S", limit)
         exchange(context, 0, "long ago " * 20, "x" * 20)
-        context.tell("Episode 1 is over.\n\n")
+        context.prepend("Episode 1 is over.\n\n")
         exchange(context, 1, "second", "y" * 5)
-        context.say(1, "third", 10)
+        context.add_message(1, "third", 10)
         return messages(context)
 
     assert len(played(10_000)) == 3

@@ -9,9 +9,9 @@ import pytest
 
 from mage.agents.messages import REFLECT_REQUEST
 from mage.agents.methods.cases import Case
-from mage.agents.methods.cases import retrieved as retrieved_cases
-from mage.agents.methods.linked_notes import NOTE_REQUEST, LinkedNote, parts_of
-from mage.agents.methods.linked_notes import retrieved as retrieved_notes
+from mage.agents.methods.cases import retrieve as retrieved_cases
+from mage.agents.methods.linked_notes import NOTE_REQUEST, LinkedNote, parse_note
+from mage.agents.methods.linked_notes import retrieve as retrieved_notes
 from mage.agents.methods.react import ACTION_REQUEST, THOUGHT_REQUEST
 from mage.agents.methods.reflexion import REFLEXION_REQUEST
 from mage.agents.methods.similarity import similarities
@@ -205,7 +205,7 @@ def test_notes_are_found_by_likeness_then_by_links() -> None:
     ],
 )
 def test_notes_are_read_leniently(text: str, parts: tuple[str, tuple[str, ...], tuple[str, ...]]) -> None:
-    assert parts_of(text) == parts
+    assert parse_note(text) == parts
 
 
 def test_notes_are_asked_for_with_keywords_and_an_empty_one_is_not_kept() -> None:
@@ -285,7 +285,7 @@ def test_odds_and_dictated_moves_see_and_make_cases() -> None:
         agent = agent_of(ScriptedEngine(learner), how_of("cases"))
         here = see(0, 0, "Round 1 of 1.")
         before = await agent.odds(here)
-        agent.dictate(here, "b")
+        agent.force_action(here, "b")
         await agent.reflect(told(0, "won", 1.0))
         return before, await agent.odds(see(1, 0, "Round 1 of 1."))
 

@@ -135,7 +135,9 @@ def test_bad_recipes_are_one_line(tmp_path: Path) -> None:
 
 
 def test_later_ones_win_and_the_file_itself_wins_over_all(tmp_path: Path) -> None:
-    low = write(tmp_path, "low", 'world = "pd"\nsteps = 1\nseed = 1\ntokens = 1\n[trial]\nepisodes = 1\nmax_turns = 7\n')
+    low = write(
+        tmp_path, "low", 'world = "pd"\nsteps = 1\nseed = 1\ntokens = 1\n[trial]\nepisodes = 1\nmax_turns = 7\n'
+    )
     high = write(tmp_path, "high", "steps = 2\nseed = 2\n[trial]\nepisodes = 2\n")
     top = write(tmp_path, "top", f'extends = ["{low}", "{high}"]\nseed = 3\ndescription = "top"\nminutes = "1"\n')
     config = load_config(top)

@@ -9,7 +9,7 @@ import torch
 
 from mage.config.load import load_config
 from mage.errors import ConfigError
-from mage.models.device import Placement, placed
+from mage.models.device import Placement, resolve_placement
 from mage.training.run import create_run_directory
 from mage.types import Device, Dtype
 from tests.tiny import tiny_config, tiny_parts
@@ -19,10 +19,10 @@ from tests.tiny import tiny_config, tiny_parts
 def test_auto_is_what_there_is_and_names_are_meant(has_cuda: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_cuda)
     best = Placement("cuda", "bfloat16") if has_cuda else Placement("cpu", "float32")
-    assert placed(Device.AUTO, Dtype.AUTO) == best
-    assert placed(Device.AUTO, Dtype.FLOAT32) == Placement(best.device, "float32")
-    assert placed(Device.CPU, Dtype.AUTO) == Placement("cpu", "float32")
-    assert placed(Device.CPU, Dtype.BFLOAT16) == Placement("cpu", "bfloat16")
+    assert resolve_placement(Device.AUTO, Dtype.AUTO) == best
+    assert resolve_placement(Device.AUTO, Dtype.FLOAT32) == Placement(best.device, "float32")
+    assert resolve_placement(Device.CPU, Dtype.AUTO) == Placement("cpu", "float32")
+    assert resolve_placement(Device.CPU, Dtype.BFLOAT16) == Placement("cpu", "bfloat16")
 
 
 def test_cuda_that_is_not_there_is_refused_in_one_line_before_a_run_is_made(

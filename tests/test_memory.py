@@ -33,9 +33,9 @@ def reply(text: str, truncated: bool = False) -> Completion:
 
 def exchange(context: Context, episode: int, said: str, answered: str, room: int = 10) -> tuple[int, int]:
     """One message with its answer; returns where the answer starts."""
-    context.say(episode, said, room)
+    context.add_message(episode, said, room)
     place = context.stream, len(context.prompt)
-    context.answer(episode, reply(answered))
+    context.add_answer(episode, reply(answered))
     return place
 
 
@@ -58,9 +58,9 @@ def test_a_stream_is_its_pieces_with_glue_between_them() -> None:
 
 def test_a_reply_cut_short_gets_its_end_as_context() -> None:
     context = Context(CODEC, "S", 1000)
-    context.say(0, "a", 10)
+    context.add_message(0, "a", 10)
     start = len(context.prompt)
-    context.answer(0, reply("long", truncated=True))
+    context.add_answer(0, reply("long", truncated=True))
     assert context.prompt[start:] == [*b"long", CODEC.end]
     exchange(context, 0, "b", "y")
     assert shown(context) == ["<|system|>\nS\n<|user|>\na\n<|assistant|>\nlong\n<|user|>\nb\n<|assistant|>\ny"]
@@ -69,8 +69,8 @@ def test_a_reply_cut_short_gets_its_end_as_context() -> None:
 def test_what_was_told_comes_before_the_next_message() -> None:
     context = Context(CODEC, "S", 1000)
     exchange(context, 0, "a", "x")
-    context.tell("0 over. ")
-    context.tell("1 over. ")
+    context.prepend("0 over. ")
+    context.prepend("1 over. ")
     exchange(context, 2, "c", "z")
     assert shown(context)[0].endswith("\n<|user|>\n0 over. 1 over. c\n<|assistant|>\nz")
 
@@ -78,8 +78,8 @@ def test_what_was_told_comes_before_the_next_message() -> None:
 def test_forgetting_begins_a_stream_with_the_notes_alone() -> None:
     context = Context(CODEC, "S", 1000)
     exchange(context, 0, "a", "x")
-    context.tell("never said")
-    context.forget([(0, "they bluff")])
+    context.prepend("never said")
+    context.restart([(0, "they bluff")])
     exchange(context, 1, "b", "y")
     first, second = shown(context)
     assert first == "<|system|>\nS\n<|user|>\na\n<|assistant|>\nx"
@@ -88,11 +88,11 @@ def test_forgetting_begins_a_stream_with_the_notes_alone() -> None:
 
 def test_forgetting_twice_leaves_no_empty_stream() -> None:
     context = Context(CODEC, "S", 1000)
-    context.forget(())
+    context.restart(())
     assert (context.stream, context.streams()) == (0, ())
     exchange(context, 0, "a", "x")
-    context.forget(())
-    context.forget(())
+    context.restart(())
+    context.restart(())
     assert exchange(context, 1, "b", "y")[0] == 1
     assert len(context.streams()) == 2
 
@@ -126,7 +126,7 @@ def test_an_outcome_leaves_with_its_episode() -> None:
     context = Context(CODEC, "S", 200)
     for episode in range(4):
         exchange(context, episode, f"Episode {episode}: {'.' * 20}", "x")
-        context.tell(f"Episode {episode} is over. ")
+        context.prepend(f"Episode {episode} is over. ")
     assert context.overflows == [3]
     assert "Episode 1 is over" not in shown(context)[1]
     assert "Episode 2:" in shown(context)[1]
@@ -153,7 +153,7 @@ def test_notes_leave_last_the_older_half_first_and_for_good() -> None:
     notes = [(episode, f"note {episode}{'.' * 20}") for episode in range(4)]
     context = Context(CODEC, "S", 150)
     context.notes = list(notes)
-    context.forget(context.notes)
+    context.restart(context.notes)
     assert exchange(context, 4, "Play", "x") == (0, len(context.prompt) - 2), "an unused stream is replaced"
     assert context.overflows == [4]
     assert [f"note {e}" in shown(context)[0] for e in range(4)] == [False, False, True, True]
@@ -163,7 +163,7 @@ def test_notes_leave_last_the_older_half_first_and_for_good() -> None:
 def test_an_episode_that_overflows_twice_is_listed_once() -> None:
     context = Context(CODEC, "S", 150)
     context.notes = [(episode, "." * 20) for episode in range(4)]
-    context.forget(context.notes)
+    context.restart(context.notes)
     exchange(context, 4, "Play", "x")
     exchange(context, 4, "y" * 40, "x")
     assert (len(context.streams()), context.overflows) == (2, [4])
@@ -173,7 +173,7 @@ def test_an_episode_that_overflows_twice_is_listed_once() -> None:
 def test_a_context_too_small_for_one_episode_says_so() -> None:
     context = Context(CODEC, "S", 50)
     context.notes = [(0, "a note")]
-    context.forget(context.notes)
+    context.restart(context.notes)
     exchange(context, 1, "Play", "x")
     with pytest.raises(PlayError, match=r"context of 50 tokens is too small for episode 2 .* raise agent\.context"):
         exchange(context, 1, "y" * 50, "x")
@@ -229,17 +229,19 @@ def test_answers_without_a_thought_begin_no_stream() -> None:
 def test_choices_are_no_thoughts() -> None:
     context = stripping()
     for turn in range(2):
-        context.say(0, f"m{turn}", 30)
+        context.add_message(0, f"m{turn}", 30)
         tokens = CODEC.choice("<think>")
-        context.answer(0, Completion(tokens, (0.0,) * len(tokens), tuple((t, 0) for t in tokens), 0, truncated=False))
+        context.add_answer(
+            0, Completion(tokens, (0.0,) * len(tokens), tuple((t, 0) for t in tokens), 0, truncated=False)
+        )
     assert len(context.streams()) == 1
 
 
 @pytest.mark.parametrize(("answer", "left"), [("a <think> b", "a"), ("<think>a", ""), ("a</think>b", "b")])
 def test_thoughts_that_were_cut_off_or_not_opened_are_stripped(answer: str, left: str) -> None:
     context = stripping()
-    context.say(0, "m", 10)
-    context.answer(0, reply(answer, truncated=True))
+    context.add_message(0, "m", 10)
+    context.add_answer(0, reply(answer, truncated=True))
     exchange(context, 0, "n", "x")
     assert shown(context)[1] == f"<|system|>\nS\n<|user|>\nm\n<|assistant|>\n{left}\n<|user|>\nn\n<|assistant|>\nx"
 
@@ -290,7 +292,7 @@ def test_another_note_is_reworded_without_its_thought_in_one_new_stream(note: st
     context = stripping()
     exchange(context, 0, "m", THOUGHT)
     exchange(context, 0, "reflect", "<think>hm</think>my note")
-    context.reword(reply(note), "lost")
+    context.replace_answer(reply(note), "lost")
     assert exchange(context, 1, "n", "y")[0] == 2
     told = "m\n<|assistant|>\nx\n<|user|>\nreflect\n<|assistant|>\n"
     assert shown(context)[1].endswith(f"{told}<think>hm</think>my note")
@@ -301,6 +303,6 @@ def test_without_any_note_the_history_before_it_stays_stripped() -> None:
     context = stripping()
     exchange(context, 0, "m", THOUGHT)
     exchange(context, 0, "reflect", "<think>hm</think>my note")
-    context.reword(None, "lost. ")
+    context.replace_answer(None, "lost. ")
     exchange(context, 1, "n", "y")
     assert shown(context)[2].endswith("m\n<|assistant|>\nx\n<|user|>\nlost. n\n<|assistant|>\ny")

@@ -263,5 +263,5 @@ def test_games_that_turn_up_every_card_at_the_end_tell_the_score_only(spec: str)
 
 def test_only_open_games_show_their_history() -> None:
     assert "history" in load_game("tic_tac_toe").view(load_game("tic_tac_toe").start(0), 0).facts
-    assert not load_game("turn_based_simultaneous_game(game=goofspiel(num_cards=3))").is_open
-    assert not any(load_game(spec).is_open for spec in SIMULTANEOUS)
+    assert not load_game("turn_based_simultaneous_game(game=goofspiel(num_cards=3))").has_perfect_information
+    assert not any(load_game(spec).has_perfect_information for spec in SIMULTANEOUS)

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from mage.opponents.draws import InexactError, draw, draw_seed, every_way
+from mage.opponents.draws import InexactError, draw, draw_seed, enumerate_draws
 from mage.opponents.registry import make_player, make_policy
 from mage.spec import parse_spec
 from mage.worlds.openspiel.game import load_game
@@ -31,7 +31,7 @@ def test_what_a_player_draws_is_fixed_by_the_seed_and_for_the_trial() -> None:
 def test_every_way_lists_what_can_be_drawn() -> None:
     game = load_game("rps")
     mixed = parse_spec("mixture(copy, always:rock, weights=[3, 1], each=trial)")
-    ways = every_way(lambda rng: make_policy(mixed, game, 0, rng))
+    ways = enumerate_draws(lambda rng: make_policy(mixed, game, 0, rng))
     assert [(p, list(policy(seen_after(game, 0))).index(1.0)) for p, policy in ways] == [
         (0.25, ROCK),
         (0.25, PAPER),
@@ -45,11 +45,11 @@ def test_nested_draws_are_listed_with_their_products() -> None:
         first = draw(rng, [1, 1])
         return first, draw(rng, [1, 0, 3]) if first else 7
 
-    assert every_way(build) == [(0.5, (0, 7)), (0.125, (1, 0)), (0.375, (1, 2))]
+    assert enumerate_draws(build) == [(0.5, (0, 7)), (0.125, (1, 0)), (0.375, (1, 2))]
 
 
 def test_draws_without_number_are_not_listed() -> None:
     with pytest.raises(InexactError, match="too many"):
-        every_way(draw_seed)
+        enumerate_draws(draw_seed)
     with pytest.raises(InexactError, match="more than 5"):
-        every_way(lambda rng: draw(rng, [1] * 6), limit=5)
+        enumerate_draws(lambda rng: draw(rng, [1] * 6), limit=5)

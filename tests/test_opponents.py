@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mage.opponents.registry import COMBINERS, MAKERS, TALKERS, describe_opponents, family
+from mage.opponents.registry import COMBINERS, MAKERS, MODEL_OPPONENTS, describe_opponents, family
 from mage.opponents.tictactoe_scripts import ORDERS
 from mage.spec import make_spec, parse_spec
 from mage.types import Observation
@@ -241,7 +241,7 @@ def test_a_switch_changes_members_at_its_episodes() -> None:
 
 def test_the_list_of_opponents_is_complete() -> None:
     listed = {line.name: line for line in describe_opponents()}
-    assert list(listed) == sorted({*MAKERS, *COMBINERS, *TALKERS})
+    assert list(listed) == sorted({*MAKERS, *COMBINERS, *MODEL_OPPONENTS})
     assert listed["mcts"].parameters == "simulations=100, c=2.0, seed"
     assert listed["mixture"].parameters == "members…, weights, each=move"
     assert listed["conservative"].games == "kuhn_poker"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from rich.console import Console
 
-from mage.opponents.person import Person, chosen
+from mage.opponents.person import Person, parse_choice
 from mage.protocols import Agent
 from mage.rollout.trial import play_trial
 from mage.types import AgentInfo, Memory, Observation, Reply, Task, Trial
@@ -121,10 +121,10 @@ def test_an_action_called_q_can_be_played() -> None:
 
 
 def test_words_that_differ_only_in_case_must_be_exact() -> None:
-    assert chosen("A", ("a", "A"), True) == ("A", "")
-    assert chosen("ä", ("Ä",), True) == ("Ä", "")
-    assert chosen("x  y", ("X Y",), True) == ("X Y", "")
-    assert chosen("AB", ("ab", "Ab"), True) == (None, "'AB' may be ab or Ab; write it exactly.")
+    assert parse_choice("A", ("a", "A"), True) == ("A", "")
+    assert parse_choice("ä", ("Ä",), True) == ("Ä", "")
+    assert parse_choice("x  y", ("X Y",), True) == ("X Y", "")
+    assert parse_choice("AB", ("ab", "Ab"), True) == (None, "'AB' may be ab or Ab; write it exactly.")
 
 
 def test_bytes_that_are_no_text_can_be_written_down() -> None:

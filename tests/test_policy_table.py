@@ -120,7 +120,7 @@ class Dictated:
         self._agent = agent
 
     async def act(self, observation: Observation) -> Reply:
-        self._agent.dictate(observation, "bet")
+        self._agent.force_action(observation, "bet")
         return Reply("bet", "", ())
 
     async def reflect(self, outcome: Observation) -> Reply | None:
@@ -242,11 +242,11 @@ def test_a_copy_remembers_what_the_agent_did_and_goes_its_own_way() -> None:
     task = make_task("kuhn_poker")
     agent = fresh(RandomEngine(), make_settings(), task)
     first, second = (place.observation for place in information_states(KUHN)[0] if place.key in ("0", "0pb"))
-    agent.dictate(first, "pass")
+    agent.force_action(first, "pass")
     before = agent.memory()
     fork = agent.fork(1)
     assert fork.memory() == before
-    fork.dictate(second, "bet")
+    fork.force_action(second, "bet")
     assert agent.memory() == before
     assert fork.memory()[0][0][: len(before[0][0])] == before[0][0]
     assert len(fork.memory()[0][0]) > len(before[0][0])
@@ -283,7 +283,7 @@ class Forgetful(LanguageAgent):
     """Is changed by being asked."""
 
     async def odds(self, observation: Observation) -> tuple[float, ...] | None:
-        self.dictate(observation, observation.actions[0])
+        self.force_action(observation, observation.actions[0])
         return None
 
 

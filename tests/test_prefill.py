@@ -58,7 +58,7 @@ def test_a_second_question_and_a_move_that_is_dictated_begin_alike() -> None:
         "That answer cannot be used: 'stone' is not one of the actions.\n"
         "Actions: <action>rock</action>, <action>paper</action>\n<|assistant|>\n<action>"
     )
-    agent.dictate(SEEN, "paper")
+    agent.force_action(SEEN, "paper")
     (stream,), _ = agent.memory()
     assert CODEC.transcript(stream).endswith("<|assistant|>\n<action>paper</action>")
 

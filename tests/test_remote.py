@@ -11,7 +11,7 @@ from email.utils import format_datetime
 import pytest
 
 from mage.agents.byte_format import ByteFormat
-from mage.engines.budget import Budget, ServiceUnavailableError, spending
+from mage.engines.budget import Budget, ServiceUnavailableError, use_budget
 from mage.engines.remote import RemoteEngine, RetryPolicy
 from mage.errors import ConfigError, EngineError
 from mage.models.address import ApiKey, make_address, read_address
@@ -118,7 +118,7 @@ def test_trouble_that_stays_is_an_error_in_one_line(server: ChatServer, name: st
 
 
 def test_a_server_that_is_not_there_is_an_error_in_one_line() -> None:
-    engine = RemoteEngine(make_address("http://127.0.0.1:9", "toy"), patience=HASTY)
+    engine = RemoteEngine(make_address("http://127.0.0.1:9", "toy"), retry_policy=HASTY)
     with pytest.raises(EngineError, match=r"cannot be reached: ConnectError.*asked 4 times"):
         asyncio.run(engine.complete(PROMPT, Sampling(1.0, 9, 0), None))
 
@@ -133,7 +133,7 @@ def waits(answer: Answer, seconds: Callable[[float], None], monkeypatch: pytest.
 
     with ChatServer(answer) as server, monkeypatch.context() as patched:
         engine = RemoteEngine(
-            read_address(server.agent), patience=RetryPolicy(tries=4, wait_s=1.0, longest_wait_s=30.0)
+            read_address(server.agent), retry_policy=RetryPolicy(tries=4, wait_s=1.0, longest_wait_s=30.0)
         )
         patched.setattr("mage.engines.remote.asyncio.sleep", sleep)
         asyncio.run(engine.complete(PROMPT, Sampling(1.0, 9, 3), None))
@@ -240,7 +240,7 @@ def test_no_more_requests_are_under_way_than_allowed(server: ChatServer) -> None
 def test_a_budget_of_calls_is_kept_to_and_retries_count(server: ChatServer) -> None:
     server.answer = after(TROUBLE["500"])
     budget = Budget(max_calls=2)
-    with spending(budget):
+    with use_budget(budget):
         ask(server)
         with pytest.raises(ServiceUnavailableError, match="the budget of 2 remote calls is spent"):
             ask(server)
@@ -252,7 +252,7 @@ def test_a_budget_of_calls_is_kept_to_and_retries_count(server: ChatServer) -> N
 def test_a_budget_of_tokens_is_kept_to(server: ChatServer, usage: object, tokens: int) -> None:
     server.answer = always(Said("123456", usage=usage))
     budget = Budget(max_tokens=tokens + 1)
-    with spending(budget):
+    with use_budget(budget):
         ask(server)
         assert budget.tokens == tokens, "a third of the characters where the server does not say"
         ask(server)

@@ -22,7 +22,7 @@ from mage.checks.engines import LOOKALIKES
 from mage.config.load import load_config
 from mage.errors import ConfigError
 from mage.models import smollm2
-from mage.models.load import described, load_model
+from mage.models.load import describe_model, load_model
 from mage.protocols import Sampling
 from mage.rollout.group import play_groups
 from mage.training.build import agent_settings, draw_tasks, language_agent_factory
@@ -172,8 +172,8 @@ def test_each_game_has_three_recipes_for_it(game: str) -> None:
 
 
 def test_it_is_described_as_dequantised() -> None:
-    assert described("smollm2") == "smollm2 (SmolLM2-135M-Instruct, dequantised from 4-bit (Q4_1))"
-    assert described("org/smollm2") == "org/smollm2"
+    assert describe_model("smollm2") == "smollm2 (SmolLM2-135M-Instruct, dequantised from 4-bit (Q4_1))"
+    assert describe_model("org/smollm2") == "org/smollm2"
 
 
 @needs_weights

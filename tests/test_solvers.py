@@ -9,7 +9,7 @@ import pytest
 
 from mage.errors import ConfigError
 from mage.evaluation.exact.exhaustive import expected_returns
-from mage.opponents.draws import every_way
+from mage.opponents.draws import enumerate_draws
 from mage.opponents.policy import Policy, evenly
 from mage.opponents.registry import make_policy
 from mage.opponents.solvers import count_states
@@ -31,7 +31,7 @@ def value(game: Game, seat: int, mine: Policy, theirs: str) -> float:
     """What `mine` scores from `seat` on average, over all that `theirs` may turn out to be."""
     spec = parse_spec(theirs)
     total = 0.0
-    for weight, other in every_way(lambda rng: make_policy(spec, game, 1 - seat, rng)):
+    for weight, other in enumerate_draws(lambda rng: make_policy(spec, game, 1 - seat, rng)):
         policies = (mine, other) if seat == 0 else (other, mine)
         total += weight * expected_returns(game, policies)[seat]
     return total

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mage.engines.local.jobs import TokenRequest
-from mage.engines.local.sampling import Draws
+from mage.engines.local.sampling import TokenSampler
 from mage.seeds import pick_index
 
 
@@ -25,7 +25,7 @@ def test_a_draw_is_the_inverse_of_the_distribution_function(
 ) -> None:
     weights = (torch.tensor(logits, dtype=torch.float64) / temperature).softmax(0).tolist()
     edges = [sum(weights[: n + 1]) for n in range(len(weights))]
-    free, bound = Draws(
+    free, bound = TokenSampler(
         torch.tensor([logits, logits]),
         [TokenRequest(None, temperature, point), TokenRequest(tuple(range(len(logits))), temperature, point)],
     ).read()
@@ -38,5 +38,7 @@ def test_a_draw_is_the_inverse_of_the_distribution_function(
 
 def test_what_has_no_probability_is_never_drawn() -> None:
     logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]])
-    found = [Draws(logits, [TokenRequest(None, 1.0, point)]).read()[0].token for point in (0.0, 0.49, 0.5, 1 - 2**-53)]
+    found = [
+        TokenSampler(logits, [TokenRequest(None, 1.0, point)]).read()[0].token for point in (0.0, 0.49, 0.5, 1 - 2**-53)
+    ]
     assert found == [1, 1, 3, 3]

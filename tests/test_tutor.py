@@ -40,7 +40,7 @@ def test_the_tutor_notes_the_opponents_move_until_it_leaves() -> None:
     parts = tiny_parts(*TUTORED)
     for step, is_tutored in ((0, True), (1, True), (2, False)):
         trials = [trial for group in collected(parts, step) for trial in group.trials]
-        assert {parts.tutor.is_there(trial.task, step) for trial in trials} == {is_tutored}
+        assert {parts.tutor.is_active(trial.task, step) for trial in trials} == {is_tutored}
         moves = [trial.task.opponents[0].removeprefix("always:") for trial in trials]
         found = [remembered(parts, trial).count(move) == 2 for trial, move in zip(trials, moves, strict=True)]
         assert all(found) == is_tutored
@@ -50,7 +50,7 @@ def test_the_tutor_leaves_task_by_task() -> None:
     parts = tiny_parts(*TUTORED, "agent.tutor_fade=3", "batch.groups=24", "batch.size=2")
     assert [parts.tutor.share(step) for step in range(7)] == [1.0, 1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
     groups = collected(parts, 3)
-    tutored = [parts.tutor.is_there(group.task, 3) for group in groups]
+    tutored = [parts.tutor.is_active(group.task, 3) for group in groups]
     assert 4 < sum(tutored) < 20
     for group, is_tutored in zip(groups, tutored, strict=True):
         move = group.task.opponents[0].removeprefix("always:")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mage.opponents.registry import describe_opponents
-from mage.view.read.opponent_text import in_words, worded_game
+from mage.view.read.opponent_text import describe_opponent, worded_game
 
 
 @pytest.mark.parametrize(
@@ -39,13 +39,13 @@ from mage.view.read.opponent_text import in_words, worded_game
     ],
 )
 def test_a_name_is_told_in_words(name: str, game: str, words: str) -> None:
-    assert in_words(name, game) == words
+    assert describe_opponent(name, game) == words
 
 
 def test_everybody_who_is_listed_has_words() -> None:
     listed = [entry.name for entry in describe_opponents() if entry.name != "remote"]
-    assert [name for name in listed if not in_words(name, "rps")] == []
-    assert in_words("remote", "rps") == ""
+    assert [name for name in listed if not describe_opponent(name, "rps")] == []
+    assert describe_opponent("remote", "rps") == ""
 
 
 def test_only_games_with_words_of_their_own_are_loaded() -> None:

@@ -266,15 +266,15 @@ def test_moves_and_notes_must_be_asked_for(viewer: Viewer) -> None:
     assert "not your move" in viewer.refusal(f"{at}/move", action="rock")
     assert "characters at most" in viewer.refusal(f"{at}/note", text="x" * (MAX_NOTE + 1))
     assert "characters at most" in viewer.refusal(f"{at}/note", text=None)
-    assert "no such game" in viewer.refusal("/api/play/other/move", action="rock")
-    assert "no such game" in viewer.error("/api/play/other", 404)
-    assert "no such game" in viewer.error("/api/live?session=other", 404)
+    assert "no such session" in viewer.refusal("/api/play/other/move", action="rock")
+    assert "no such session" in viewer.error("/api/play/other", 404)
+    assert "no such session" in viewer.error("/api/live?session=other", 404)
 
 
 def test_only_so_many_games_are_open_at_once(viewer: Viewer) -> None:
     for _ in range(16):
         last = viewer.post("/api/play", world="rps", opponent="copy")
-    assert "16 games are open" in viewer.refusal("/api/play", world="rps", opponent="copy")
+    assert "16 sessions are open" in viewer.refusal("/api/play", world="rps", opponent="copy")
     viewer.post(f"/api/play/{waited(viewer, last)['session']}/leave")
     viewer.post("/api/play", world="rps", opponent="copy")
 

@@ -1,4 +1,4 @@
-"""A codec without a model: UTF-8 bytes and four control ids. Scripted engines, remote models and tests speak it."""
+"""A chat format without a tokenizer, for scripted and remote models: UTF-8 bytes and four control ids."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ByteFormat:
         return bytes(t for t in tokens if t < _SYSTEM).decode(errors="replace")
 
     def transcript(self, tokens: Sequence[int]) -> str:
-        """A whole stream as text, with the roles marked: what a scripted model reads.
+        """A whole stream as text with its roles marked: the prompt of a scripted model.
 
         >>> chat_format = ByteFormat()
         >>> chat_format.transcript(chat_format.opening("Play.") + chat_format.user("Go.") + chat_format.choice("rock"))
@@ -48,7 +48,7 @@ class ByteFormat:
         return next(texts) + "".join(_NAMES[tokens[at]] + text for at, text in zip(marks, texts, strict=True))
 
     def messages(self, tokens: Sequence[int]) -> list[tuple[str, str]]:
-        """A stream as roles and what each said, without the answer that it opens: what a chat server is sent.
+        """A stream as (role, text) messages for a chat server, without the answer that it opens.
 
         >>> form = ByteFormat()
         >>> form.messages(form.opening("Play.") + form.user("Go.") + form.choice("rock") + form.user("On."))
@@ -61,4 +61,4 @@ class ByteFormat:
 
 
 def _bytes(text: str) -> bytes:
-    return text.encode(errors="replace")  # half a surrogate pair has no UTF-8
+    return text.encode(errors="replace")  # lone surrogates have no UTF-8

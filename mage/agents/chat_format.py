@@ -1,16 +1,15 @@
-"""Chat to tokens through a model's own chat template, in pieces that are encoded once and only ever appended.
+"""The chat format of a model's own chat template, in pieces that are encoded once and only appended.
 
-A conversation is never rendered twice. One probe conversation of sentinel words is rendered when the codec is
-built, and what stands between the sentinels is the glue of every later conversation:
+A conversation is never rendered twice. One probe conversation of sentinel words is rendered when the chat format is
+built, and the text between the sentinels is the glue of every later conversation:
 
-    opening   what comes before the system text, and what closes it
-    user      what opens a user message, what closes it, and what opens the answer
-    end       the special token that ends an answer: sampled, or appended where a reply was cut short
-    close     what follows `end` before the next user message, such as a newline
+    opening   the text before and after the system text
+    user      the text before and after a user message, and the text that opens the answer
+    end       the special token that ends an answer: sampled, or appended where a reply was truncated
+    close     the text between `end` and the next user message, such as a newline
 
-Answers stay in the stream as they were sampled, thoughts included, even where the template would delete them
-from the history; `Context` strips them where that is asked for. Text from outside is encoded so that control tokens
-in it stay plain text.
+Answers stay in the stream as they were sampled, thoughts included, even where the template would delete them from the
+history; `Context` strips them if configured. Other text is encoded so that control tokens in it stay plain text.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ Ids = tuple[int, ...]
 
 _SYSTEM, _FIRST, _ANSWER, _SECOND, _LAST = "Qsystemq", "Qfirstq", "Qanswerq", "Qsecondq", "Qlastq"
 _OPENINGS = ("a", "The", "rock", "1", "<think>", "<action>", "(")
-"""How answers may begin: none of these may merge with what opens the answer."""
+"""Typical first words of answers: none of these may merge with the tokens that open the answer."""
 
 
 class Glue(NamedTuple):
-    """What stands between two texts: plain text, ids from the first special token to the last, plain text."""
+    """The template's text between two messages: text, ids from the first special token to the last, text."""
 
     head: str
     ids: Ids
@@ -41,7 +40,7 @@ class Glue(NamedTuple):
 
 
 class TemplateFormat:
-    """Speaks the chat template of one tokenizer; `options` go to the template, such as `enable_thinking=False`."""
+    """Encodes by the chat template of one tokenizer; `options` go to the template, such as `enable_thinking=False`."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, **options: Any) -> None:
         self._tokenizer = tokenizer
@@ -101,14 +100,14 @@ class TemplateFormat:
         return ids
 
     def _encode(self, text: str) -> Ids:
-        """Control tokens in `text` are control tokens. For glue only."""
+        """Encode with control tokens as such. For the template's own text only."""
         return tuple(self._tokenizer.encode(text, add_special_tokens=False)) if text else ()
 
     def _encode_plain(self, text: str) -> Ids:
-        """Control tokens in `text` are plain text."""
+        """Encode with control tokens as plain text."""
         if not text:
             return ()
-        whole = text.encode(errors="replace").decode()  # half a surrogate pair cannot be encoded
+        whole = text.encode(errors="replace").decode()  # lone surrogates cannot be encoded
         return tuple(self._tokenizer.encode(whole, add_special_tokens=False, split_special_tokens=True))
 
     def _glue(self, text: str) -> Glue:
@@ -120,11 +119,11 @@ class TemplateFormat:
         return Glue(text[:start], self._encode(text[start:stop]), text[stop:])
 
     def _first_special(self, text: str) -> str | None:
-        """The special token that `text` begins with, the longest where one begins another."""
+        """The longest special token that `text` begins with."""
         return max((s for s in self._special if text.startswith(s)), key=len, default=None)
 
     def _shared_opener(self, after_system: str, after_end: str) -> str:
-        """What opens every user message: the longest common ending that begins with a special token, or nothing."""
+        """The text that opens every user message: the longest common suffix that begins with a special token, or ''."""
         for start in range(len(after_end)):
             opener = after_end[start:]
             if after_system.endswith(opener) and self._first_special(opener) is not None:
@@ -146,7 +145,7 @@ class TemplateFormat:
 
 
 class _Seams:
-    """What a template puts between the texts of the probe conversation."""
+    """The template's text between the messages of the probe conversation."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, options: Mapping[str, Any]) -> None:
         if tokenizer.chat_template is None:
@@ -157,15 +156,15 @@ class _Seams:
         self.before_system, self.after_system, _, self.after_answer, _, _ = _split(
             history, _SYSTEM, _FIRST, _ANSWER, _SECOND, _LAST
         )
-        # What opens an answer is what the model is asked with; some templates add to it, or delete it later.
+        # The generation prompt is used and not the history: some templates add to it, or delete it later.
         self.asked = _render(tokenizer, messages[:2], True, options)
         self.before_answer = _split(self.asked, _SYSTEM, _FIRST)[-1]
         self.asked_again = self.after_answer + _SECOND + self.before_answer
-        """From the end of an answer to where the next one is sampled."""
+        """The text from the end of an answer to the start of the next one."""
 
 
 def _split(text: str, *sentinels: str) -> list[str]:
-    """The pieces of `text` around sentinels, each of which must stand in it once and in order."""
+    """The pieces of `text` around sentinels, which must occur once each and in order."""
     pieces = re.split("|".join(sentinels), text)
     if re.findall("|".join(sentinels), text) != list(sentinels):
         _refuse("it does not show the system, user and assistant messages once each and in order")

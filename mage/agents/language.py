@@ -1,4 +1,4 @@
-"""The language model at the table: observations become prompts, sampled tokens become actions."""
+"""The language agent: turns observations into prompts and sampled tokens into actions."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from mage.types import AgentInfo, Call, Completion, Memory, Observation, Reply, 
 Choices = Sequence[tuple[int, ...]]
 """The ids of each legal action, in the order of the actions."""
 Rewrite = Callable[[Task, Observation, Reply], Reply | None]
-"""Takes a task, how an episode ended and the reflection on it; returns the one to remember, or None for none."""
+"""Maps a task, the outcome of an episode and the reflection on it to the reflection to remember, or None."""
 
 
 def as_written(task: Task, outcome: Observation, reflection: Reply) -> Reply | None:
-    """The usual memory: an agent remembers what it wrote."""
+    """The default: an agent remembers its own reflection."""
     return reflection
 
 
@@ -50,29 +50,29 @@ class AgentSettings(msgspec.Struct, frozen=True):
     reflection_tokens: int
     """Longest reflection."""
     retries: int
-    """How often an answer that cannot be used is asked for again before it is a forfeit."""
+    """Retries after an answer that cannot be parsed; after the last the agent forfeits."""
     context: int
-    """Most tokens that a prompt and its answer may have together."""
+    """Most tokens of a prompt with its answer."""
     thoughts: Thoughts = Thoughts.KEEP
     """Whether thoughts stay in the history of a trial."""
     prefill: str = ""
-    """How its free-text answers begin: put before what it samples, and read with it."""
+    """Prefilled start of free-text answers, parsed together with the sampled rest."""
     method: str = "plain"
-    """Which kind of agent it is, by its name in `mage.agents.methods.registry`."""
+    """The prompting method, by its name in `mage.agents.methods.registry`."""
 
 
 class LanguageAgent:
-    """Plays one seat for one trial. Its memory is a `Context`; its engine knows nothing of games.
+    """Plays one seat for one trial, with a `Context` as its memory.
 
-    Methods of prompting are made of it (`mage.agents.methods`): they ask, recall or keep otherwise. What they remember
-    besides the context is replaced and never changed in place, so that a fork has its own.
+    Prompting methods (`mage.agents.methods`) are subclasses that prompt, retrieve or store differently. Their own
+    memory must be replaced and never changed in place, so that a fork does not share it.
     """
 
     method: ClassVar[str] = "plain"
     memories: ClassVar[tuple[Memory, ...]] = (Memory.BOTH, Memory.HISTORY, Memory.REFLECTIONS, Memory.NONE)
-    """What `AgentSettings.memory` may be, the usual one first."""
+    """Allowed values of `AgentSettings.memory`, the default first."""
     thinks: ClassVar[bool] = False
-    """Whether it is asked for thoughts that stand beside its answers."""
+    """Whether it is asked for thoughts in calls of their own."""
 
     def __init__(
         self,
@@ -94,11 +94,11 @@ class LanguageAgent:
         self._seed = derive(task.seed, "sample", task.seat, sibling)
         self._episode: int | None = None
         self._heading = ""
-        """What the episode's first message starts with."""
-        self._shown: Callable[[str], str] = tagged if settings.prefill else str
-        """How it finds actions listed: an answer that is begun for it is easier to go on with where its end is seen."""
+        """Prefix of the episode's first message."""
+        self._format_action: Callable[[str], str] = tagged if settings.prefill else str
+        """How actions are listed: as tags if answers are prefilled, so that the model sees how one ends."""
         self._announced: tuple[str, ...] = ()
-        """Actions listed last in this episode; each episode lists its own, so that it can outlive the others."""
+        """Actions listed last in this episode. Every episode lists its own, since earlier ones may be dropped."""
 
     async def act(self, observation: Observation) -> Reply:
         message = self._message(observation)
@@ -113,18 +113,18 @@ class LanguageAgent:
             )
             if parsed.problem is None:
                 return Reply(parsed.action, said, tuple(calls))
-            message = retry_message(parsed.problem, observation, self._shown)
+            message = retry_message(parsed.problem, observation, self._format_action)
         return Reply(None, said, tuple(calls))
 
     async def reflect(self, outcome: Observation) -> Reply | None:
-        memory, room = self._settings.memory, self._settings.reflection_tokens
+        memory, max_answer = self._settings.memory, self._settings.reflection_tokens
         self._enter(outcome.episode)
         if memory is Memory.HISTORY:
-            self._context.tell(outcome_message(outcome) + "\n\n")
+            self._context.prepend(outcome_message(outcome) + "\n\n")
         if memory in (Memory.NONE, Memory.HISTORY):
             return None
         seed = derive(self._seed, outcome.episode, "reflect")
-        call = await self._ask(outcome.episode, self._request(outcome), room, seed, None)
+        call = await self._ask(outcome.episode, self._reflection_request(outcome), max_answer, seed, None)
         said = self._chat_format.decode(call.completion.tokens)
         written = Reply(parse_reflection(said), said, (call,))
         self._remember(outcome, written)
@@ -134,14 +134,14 @@ class LanguageAgent:
         return self._context.streams(), tuple(self._context.overflows)
 
     def fork(self, number: int) -> Self:
-        """A copy with a memory of its own, which draws otherwise than this agent and than copies of other numbers."""
+        """A copy with its own memory and, by `number`, its own sampling seed."""
         other = copy(self)
         other._context = self._context.fork()
         other._seed = derive(self._seed, "fork", number)
         return other
 
     async def odds(self, observation: Observation) -> tuple[float, ...] | None:
-        """The exact probability of each action, its memory left as it is; None where only sampling can tell."""
+        """The exact probability of each action, without changing the memory; None if only sampling can tell."""
         engine, temperature = self._engine, self._settings.temperature
         if self._settings.reply is not ReplyMode.CHOICE or not isinstance(engine, ScoringEngine):
             return None
@@ -150,30 +150,30 @@ class LanguageAgent:
             certain = (await asked.act(observation)).action
             return tuple(float(action == certain) for action in observation.actions)
         choices = asked._choices(observation)
-        asked._context.say(observation.episode, asked._message(observation), max(map(len, choices)))
+        asked._context.add_message(observation.episode, asked._message(observation), max(map(len, choices)))
         shares = list(map(exp, await engine.action_logprobs(asked._context.prompt, choices, temperature)))
-        return tuple(share / sum(shares) for share in shares)  # they are rounded like all that a model computes
+        return tuple(share / sum(shares) for share in shares)  # rounding: they sum to one only nearly
 
-    def dictate(self, observation: Observation, action: str) -> None:
-        """Take an action that somebody else chose: it stands in the memory as if it had been sampled."""
+    def force_action(self, observation: Observation, action: str) -> None:
+        """Record an action that was chosen elsewhere, as if it had been sampled."""
         message = self._message(observation)
         if self._settings.reply is ReplyMode.TEXT:
             ids, allowed = self._chat_format.answer(tagged(action).removeprefix(self._settings.prefill)), None
-            room = max(len(ids), self._settings.max_tokens) + 1
+            max_answer = max(len(ids), self._settings.max_tokens) + 1
         else:
             choices = self._choices(observation)
             ids = choices[observation.actions.index(action)]
-            allowed, room = tuple((token,) for token in ids), max(map(len, choices))
-        self._context.say(observation.episode, message, room, self._settings.prefill)
-        self._context.answer(observation.episode, Completion(ids, (0.0,) * len(ids), allowed, 0, False))
+            allowed, max_answer = tuple((token,) for token in ids), max(map(len, choices))
+        self._context.add_message(observation.episode, message, max_answer, self._settings.prefill)
+        self._context.add_answer(observation.episode, Completion(ids, (0.0,) * len(ids), allowed, 0, False))
 
     def _message(self, observation: Observation) -> str:
-        """What it is told when it must act, of which it is told once."""
+        """The user message for a decision. Headings and action lists are shown once, so call it once per decision."""
         if not observation.actions:
             raise PlayError(f"seat {observation.seat} is asked to act but has no legal action")
         self._enter(observation.episode)
         self._recall(observation)
-        message = self._heading + turn_message(observation, self._announced, self._shown)
+        message = self._heading + turn_message(observation, self._announced, self._format_action)
         self._heading, self._announced = "", observation.actions
         return message
 
@@ -181,35 +181,36 @@ class LanguageAgent:
         return [self._chat_format.choice(action) for action in observation.actions]
 
     def _system(self, rules: str) -> str:
-        """What every stream begins with."""
+        """The system message."""
         how, answer = self._settings, BEGUN_ANSWER if self._settings.prefill else ""
         return system_message(rules, self._num_episodes, how.memory, how.reply, answer=answer)
 
     def _recall(self, observation: Observation) -> None:
-        """Look for what to bring back before a decision; a plain agent has all its memory before it."""
+        """Retrieve text for a decision; a plain agent has all its memory in the context."""
 
-    def _request(self, outcome: Observation) -> str:
-        """How it is asked for a reflection."""
+    def _reflection_request(self, outcome: Observation) -> str:
+        """The user message that asks for a reflection."""
         return reflect_message(outcome)
 
     def _remember(self, outcome: Observation, written: Reply) -> None:
-        """Keep a reflection, or the one that takes its place, for the episodes that follow."""
+        """Store a reflection, or its replacement, for later episodes."""
         kept = self._rewrite(outcome, written)
         if kept is not None:
             self._keep(outcome, kept.action or "")
         if kept is not written and self._settings.memory is Memory.BOTH:
-            self._context.reword(None if kept is None else kept.calls[-1].completion, outcome_message(outcome) + "\n\n")
+            completion = None if kept is None else kept.calls[-1].completion
+            self._context.replace_answer(completion, outcome_message(outcome) + "\n\n")
 
     def _keep(self, outcome: Observation, note: str) -> None:
-        """Put a note where the episodes that follow find it."""
+        """Store a note for later episodes."""
         self._context.notes.append((outcome.episode, note))
 
     def _carried(self) -> Sequence[Note] | None:
-        """The notes that an episode opens a new stream with; None where the stream goes on."""
+        """The notes of the new stream that an episode begins; None if the stream continues."""
         return {Memory.NONE: (), Memory.REFLECTIONS: self._context.notes}.get(self._settings.memory)
 
     def _enter(self, episode: int) -> None:
-        """Cross an episode boundary: rewrite the memory where the mode asks for it."""
+        """At an episode boundary, rewrite the memory if the memory mode requires it."""
         if episode == self._episode:
             return
         self._episode = episode
@@ -217,10 +218,10 @@ class LanguageAgent:
         self._heading = episode_heading(episode, self._num_episodes, self._settings.memory)
         carried = self._carried()
         if carried is not None:
-            self._context.forget(carried)
+            self._context.restart(carried)
 
     async def _decide(self, observation: Observation, message: str, seed: int) -> tuple[tuple[Call, ...], Parsed]:
-        """Ask once for an action: the calls it took, and what was answered."""
+        """Ask once for an action; return the calls and the parsed answer."""
         if self._settings.reply is ReplyMode.TEXT:
             how = self._settings
             call = await self._ask(observation.episode, message, how.max_tokens, seed, None, how.prefill)
@@ -233,18 +234,18 @@ class LanguageAgent:
     async def _ask(
         self, episode: int, message: str, max_tokens: int, seed: int, choices: Choices | None, begun: str = ""
     ) -> Call:
-        """Say something to the model, begin its answer, and keep the rest of it in the stream."""
-        room = max_tokens if choices else max_tokens + 1  # a reply that is cut short gets its end as well
-        self._context.say(episode, message, room, begun)
+        """Send a user message with the start of its answer, sample the rest and append it to the stream."""
+        max_answer = max_tokens if choices else max_tokens + 1  # a truncated reply gets an end token
+        self._context.add_message(episode, message, max_answer, begun)
         prompt = tuple(self._context.prompt)
         sampling = Sampling(self._settings.temperature, max_tokens, seed)
         completion = await self._engine.complete(prompt, sampling, choices)
         self._check(completion, max_tokens, choices)
-        self._context.answer(episode, completion)
+        self._context.add_answer(episode, completion)
         return Call(self._context.stream, len(prompt), completion, None)
 
     def _check(self, completion: Completion, max_tokens: int, choices: Choices | None) -> None:
-        """Refuse a reply that would spoil the stream it is appended to."""
+        """Refuse a reply that breaks the engine's contract."""
         if choices is not None and completion.tokens not in choices:
             raise EngineError(
                 f"the engine answered {self._chat_format.decode(completion.tokens)!r}, which is not a choice"

@@ -1,4 +1,4 @@
-"""What an agent is told: short sentences that a small model can follow."""
+"""The prompts of the language agent: short sentences that a small model can follow."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _ANSWER = {
 }
 
 BEGUN_ANSWER = "Answer with one of the actions as <action>NAME</action>."
-"""How to answer in `text` mode where the answer has been begun already: a thought would come too late."""
+"""The instruction in `text` mode with a prefilled answer, where a thought would come too late."""
 REFLECT_REQUEST = "Write a short note to yourself: how does the opponent play, and what will you do next?"
 ACTIONS = "Actions: "
-"""What the list of legal actions starts with."""
+"""Label of the list of legal actions."""
 
 
 def system_message(
     rules: str, episodes: int, memory: Memory, reply: ReplyMode, *, carried: str = "", answer: str = ""
 ) -> str:
-    """The rules of the game, of the trial and of answering.
+    """The system message: the rules of the world, of the trial and of answering.
 
-    `carried` and `answer` are what a method says of memory and of answering in place of the usual sentences.
+    `carried` and `answer` replace the default sentences about memory and about answering.
     """
     if episodes == 1 or memory is Memory.NONE:
         trial = "You play one episode."
@@ -40,19 +40,19 @@ def system_message(
 
 
 def tagged(action: str) -> str:
-    """An action as a free answer gives it."""
+    """An action as a tag in free text."""
     return f"<action>{action}</action>"
 
 
 def turn_message(observation: Observation, announced: Sequence[str], shown: Callable[[str], str] = str) -> str:
-    """What the seat sees and may do; actions are listed, as `shown`, where they differ from those `announced` last."""
+    """The observation and, if they differ from those `announced` last, the legal actions, formatted by `shown`."""
     if observation.actions == announced:
         return observation.text
     return f"{observation.text}\n{ACTIONS}{', '.join(map(shown, observation.actions))}"
 
 
 def episode_heading(episode: int, episodes: int, memory: Memory) -> str:
-    """The line above an episode's first observation; without memory every episode is the only one."""
+    """The line above an episode's first observation; empty without memory."""
     return "" if memory is Memory.NONE else f"Episode {episode + 1} of {episodes}.\n"
 
 
@@ -62,7 +62,7 @@ def outcome_message(outcome: Observation) -> str:
 
 
 def reflect_message(outcome: Observation) -> str:
-    """How an episode ended, and the request for a note."""
+    """The outcome of an episode and the request for a reflection."""
     return f"{outcome_message(outcome)}\n{REFLECT_REQUEST}"
 
 
@@ -73,5 +73,5 @@ def notes_message(notes: Sequence[tuple[int, str]]) -> str:
 
 
 def retry_message(problem: str, observation: Observation, shown: Callable[[str], str] = str) -> str:
-    """Why an answer could not be used, and the actions, as `shown`."""
+    """Why an answer could not be parsed, and the legal actions, formatted by `shown`."""
     return f"That answer cannot be used: {problem}.\n{ACTIONS}{', '.join(map(shown, observation.actions))}"

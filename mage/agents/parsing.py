@@ -1,4 +1,4 @@
-"""Reading actions and reflections out of free text. Never raises, whatever the text, and takes linear time."""
+"""Parses actions and reflections from free text; never raises, and takes linear time."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-# ASCII, or the Kelvin sign would be a k. Possessive, or a long run of spaces would be searched again and again.
+# ASCII because IGNORECASE would match the Kelvin sign as k; possessive to keep long runs of spaces linear.
 _THOUGHT = re.compile(r"<\s*+(/?+)\s*+think(?:ing)?\s*+>", re.IGNORECASE | re.ASCII)
 _ACTION = re.compile(r"<\s*+(/?+)\s*+action\s*+>", re.IGNORECASE | re.ASCII)
 _SHOWN = 40
-"""Most characters of an unusable answer that are repeated to its author."""
+"""Most characters of an answer that the retry message quotes."""
 
 
 class Parsed(NamedTuple):
@@ -21,7 +21,7 @@ class Parsed(NamedTuple):
 
 
 def parse_action(text: str, actions: Sequence[str]) -> Parsed:
-    """The action in the last complete tag, thoughts left aside.
+    """The action in the last complete tag outside of thoughts.
 
     >>> parse_action("They like rock. <action>Paper</action>", ["rock", "paper"])
     Parsed(action='paper', problem=None)
@@ -41,9 +41,9 @@ def parse_action(text: str, actions: Sequence[str]) -> Parsed:
 
 
 def match_action(found: str, actions: Sequence[str]) -> Parsed:
-    """The one action that `found` names: exactly, else but for white space, else but for case, else among other words.
+    """The action that `found` names: exactly, else up to white space, else up to case, else among other words.
 
-    Where other words name two of the actions, it is not guessed which is meant.
+    It is a problem, and not a guess, if two actions match.
 
     >>> match_action(" BET ", ["bet", "Bet"]).problem
     "'BET' could be 'bet' or 'Bet'"
@@ -69,14 +69,14 @@ def match_action(found: str, actions: Sequence[str]) -> Parsed:
 
 
 def parse_reflection(text: str) -> str:
-    """The note itself: thoughts left aside, white space trimmed."""
+    """The note without thoughts, trimmed."""
     return strip_thoughts(text).strip()
 
 
 def strip_thoughts(text: str) -> str:
-    """Remove thoughts, also those whose opening tag was part of the prompt or whose end was cut off.
+    """Remove thoughts, also those whose opening tag was in the prompt or whose closing tag was cut off.
 
-    A thought ends at the first closing tag: models mention the opening one while they think.
+    A thought ends at the first closing tag; further opening tags inside it are ignored.
 
     >>> strip_thoughts("a<think>b</think>c<think>d")
     'ac'
@@ -99,7 +99,7 @@ def strip_thoughts(text: str) -> str:
 
 
 def opens_thought(text: str) -> bool:
-    """Whether what follows `text` is a thought: its last tag opens one.
+    """Whether text after `text` is a thought: its last tag opens one.
 
     >>> opens_thought("go on <think>"), opens_thought("<think> </think>")
     (True, False)
@@ -117,7 +117,7 @@ def _folded(text: str) -> str:
 
 
 def _names(words: str, action: str) -> bool:
-    """Whether an action stands among the words, whole: rock is not in rocks, nor in rock-solid.
+    """Whether an action occurs as a whole word: rock is not in rocks, nor in rock-solid.
 
     >>> _names("i take rock.", "rock"), _names("rock-solid", "rock")
     (True, False)
@@ -126,11 +126,11 @@ def _names(words: str, action: str) -> bool:
 
 
 _FORMS: Sequence[Callable[[str], str]] = (str.strip, _collapsed, _folded)
-"""How an answer is compared with the actions, strictest first."""
+"""Normalisations under which an answer is compared with the actions, strictest first."""
 
 
 def _shown(text: str) -> str:
-    """The start of a text in quotes, on one line, with nothing in it that could pass for a tag.
+    """The start of a text in quotes, on one line, without characters of tags.
 
     >>> _shown("<|im_end|> it's ")
     "'[|im_end|] it`s'"

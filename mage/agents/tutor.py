@@ -1,9 +1,9 @@
-"""A tutor keeps an agent's notes for it until it has learned to read them; what to write it then finds out itself.
+"""The tutor: early in training it replaces an agent's reflections by notes extracted from the outcome.
 
-A model with random weights faces a riddle when notes are all it remembers: what it writes is worth nothing while it
-cannot read, and reading is worth nothing while it writes at random. While a tutor is there, the agent remembers what
-the tutor finds in the outcome, and its own notes are neither remembered nor trained. A tutor that leaves all at once
-takes the reading along: the first random notes teach the agent not to look. So it leaves by and by, task by task.
+With memory `reflections` and random weights, writing notes has no value while the agent cannot use them, and using them
+has no value while they are random. With a tutor, the agent first learns to use notes: a regular expression extracts
+them from the outcome, and the agent's own are neither remembered nor trained. If the tutor stopped at once, the first
+random notes would teach the agent to ignore notes, so it is faded out task by task.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from mage.types import Memory, Observation, Reply, Task
 
 @dataclass(frozen=True, slots=True)
 class Tutor:
-    """Seats the agent in training with notes of its own or of the tutor, by task and step."""
+    """Decides by task and step whether an agent in training remembers its own notes or the tutor's."""
 
     pattern: str
-    """A regular expression with one group: what it finds last in how an episode ended is the note. Empty: no tutor."""
+    """A regular expression with one group; its last match in the outcome is the note. Empty for no tutor."""
     steps: int
-    """How many steps it stays in all tasks."""
+    """Steps in which it is active in all tasks."""
     fade: int
-    """Over how many further steps it leaves, task by task."""
+    """Further steps over which it is faded out, task by task."""
 
     def share(self, step: int) -> float:
-        """The share of a step's tasks in which the tutor keeps the notes: all at first, then ever fewer.
+        """The share of a step's tasks in which the tutor is active.
 
         >>> [Tutor("(.)", steps=1, fade=1).share(step) for step in range(3)]
         [1.0, 0.5, 0.0]
@@ -39,19 +39,19 @@ class Tutor:
         left = self.steps + self.fade - step
         return 0.0 if not self.pattern or left <= 0 else min(1.0, left / (self.fade + 1))
 
-    def is_there(self, task: Task, step: int) -> bool:
-        """Whether the tutor keeps the agent's notes in a task of a step."""
+    def is_active(self, task: Task, step: int) -> bool:
+        """Whether the tutor replaces the agent's notes in a task of a step."""
         return uniform(task.seed, "tutor") < self.share(step)
 
-    def make_agent(self, seated: Callable[[Rewrite], AgentFactory], step: int) -> AgentFactory:
-        """The seating for training at a step; `seated` seats the agent by what it remembers of its reflections."""
-        return seated(self._notes(step) if self.share(step) > 0 else as_written)
+    def make_agent(self, factory_for: Callable[[Rewrite], AgentFactory], step: int) -> AgentFactory:
+        """The agent factory for training at a step; `factory_for` makes one from a rewrite of reflections."""
+        return factory_for(self._notes(step) if self.share(step) > 0 else as_written)
 
     def _notes(self, step: int) -> Rewrite:
         compiled = _compiled(self.pattern)
 
         def note(task: Task, outcome: Observation, reflection: Reply) -> Reply | None:
-            if not self.is_there(task, step):
+            if not self.is_active(task, step):
                 return reflection
             found = compiled.findall(outcome.text)
             return Reply(found[-1], found[-1], ()) if found else None
@@ -60,7 +60,7 @@ class Tutor:
 
 
 def check_tutor(pattern: str, memory: Memory) -> None:
-    """Refuse what cannot be a tutor. Only notes that are told anew can be told by another."""
+    """Refuse an invalid pattern, and a memory in which notes are not told again."""
     if pattern:
         _compiled(pattern)
         if memory is not Memory.REFLECTIONS:

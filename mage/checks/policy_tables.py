@@ -51,7 +51,7 @@ async def _check(
             _check_odds(odds, observation, counts)
         action = observation.actions[0]
         for either in (agent, walked):
-            either.dictate(observation, action)
+            either.force_action(observation, action)
         assert agent.memory() == walked.memory(), "asked before or not, a dictated move leaves other memories"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from mage.cli.resource_limits import ResourceLimits, say_where_the_key_goes
 from mage.evaluation.eval_agent import BAYES, EvalAgent, OpponentEvalAgent
 from mage.evaluation.exploitability.nashconv import Named
-from mage.opponents.registry import OPPONENTS, TALKERS, check_opponent
+from mage.opponents.registry import MODEL_OPPONENTS, OPPONENTS, check_opponent
 from mage.worlds.openspiel.game import Game
 from mage.worlds.openspiel.world import OpenSpielWorld
 
@@ -38,5 +38,5 @@ def named(texts: Sequence[str], eval_agents: Sequence[EvalAgent]) -> list[Named]
 
 def _is_player(agent: str) -> bool:
     """Whether it is a player without a model, as far as its name says."""
-    names = {BAYES, *OPPONENTS} - set(TALKERS)
+    names = {BAYES, *OPPONENTS} - set(MODEL_OPPONENTS)
     return any(agent == name or agent.startswith((f"{name}:", f"{name}(")) for name in names)

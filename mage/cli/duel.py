@@ -18,7 +18,7 @@ from mage.spec import parse_spec
 from mage.stats import Estimate, Verdict, clustered_proportion, mean, verdict
 from mage.types import Ending, Episode, Failure, Task, Trial
 from mage.worlds.openspiel.game import load_game
-from mage.worlds.openspiel.world import OpenSpielWorld, opponent, other_seats
+from mage.worlds.openspiel.world import OpenSpielWorld, make_opponent, other_seats
 
 _CONCURRENCY = 16
 """Players without a model never wait, so more at a time would only delay the first results."""
@@ -100,7 +100,7 @@ def canonical(spec: str) -> str:
 
 def seated(player: str, task: Task, sibling: int) -> Agent:
     """The duelling player in the task's seat. Its seed differs from every opponent's, because its seat does."""
-    who = opponent(player, task, task.seat)
+    who = make_opponent(player, task, task.seat)
     return PolicyAgent(who, canonical(player)) if isinstance(who, PolicyPlayer) else cast(Agent, who)
 
 

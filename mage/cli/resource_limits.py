@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.progress import Progress
 
-from mage.engines.budget import Budget, spending
+from mage.engines.budget import Budget, use_budget
 from mage.engines.remote import CONCURRENCY as REMOTE_CONCURRENCY
 from mage.engines.remote import RetryPolicy
 from mage.errors import MageError
@@ -19,7 +19,7 @@ from mage.evaluation.suite.evaluate import CONCURRENCY
 from mage.evaluation.trial_log import TrialLog
 from mage.files import JsonLines
 from mage.models.address import PREFIX, key_name, read_address
-from mage.opponents.registry import TALKERS
+from mage.opponents.registry import MODEL_OPPONENTS
 from mage.opponents.remote import url_of
 from mage.runs.console import progress_bar, say
 from mage.spec import parse_spec
@@ -46,7 +46,7 @@ class ResourceLimits:
 
     def spending(self) -> AbstractContextManager[None]:
         """While it lasts, remote models are asked no more than this."""
-        return spending(Budget(self.max_calls, self.max_tokens))
+        return use_budget(Budget(self.max_calls, self.max_tokens))
 
     def num_trials(self, agents: Iterable[str]) -> int:
         """Trials under way at once, with these agents and opponents; a kill loses what remote ones were paid for."""
@@ -61,7 +61,7 @@ def at_work(trial_log: TrialLog, means: ResourceLimits, go_on: Callable[[], str]
     """
     budget = Budget(means.max_calls, means.max_tokens)
     try:
-        with trial_log, progress_bar() as bar, spending(budget):
+        with trial_log, progress_bar() as bar, use_budget(budget):
             yield bar
     except (MageError, KeyboardInterrupt):
         if not trial_log.discard_if_empty():
@@ -85,7 +85,7 @@ def say_where_the_key_goes(agents: Sequence[str]) -> None:
 
 def _is_remote(agent: str) -> bool:
     """Whether a model on a server is named, by its address or as an opponent."""
-    return agent.startswith((PREFIX, *(f"{name}(" for name in TALKERS)))
+    return agent.startswith((PREFIX, *(f"{name}(" for name in MODEL_OPPONENTS)))
 
 
 def _write_usage(path: Path, budget: Budget) -> None:

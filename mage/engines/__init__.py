@@ -1,1 +1,1 @@
-"""Engines: tokens in, tokens out."""
+"""Inference engines: token ids in, sampled token ids out."""

@@ -1,4 +1,4 @@
-"""What remote models may cost: calls and tokens are counted, and refused when they are spent."""
+"""Limits on remote calls and tokens: both are counted, and calls beyond the limit are refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ServiceUnavailableError(EngineError):
 
 
 class Budget:
-    """Counts what was asked and what it took. Calls that are under way when it is spent may exceed it by theirs."""
+    """Counts calls and tokens. Calls in flight when the limit is reached are finished and may exceed it."""
 
     def __init__(self, max_calls: int | None = None, max_tokens: int | None = None) -> None:
         self._max_calls = max_calls
@@ -22,7 +22,7 @@ class Budget:
         self.calls = 0
         """Requests that were sent, failed ones too."""
         self.tokens = 0
-        """Read and written, as servers count them; a third of the characters where one does not say."""
+        """Prompt and completion tokens as servers report them; characters / 3 where a server reports none."""
 
     def take_call(self) -> None:
         """Count one more request, or refuse it."""
@@ -33,7 +33,7 @@ class Budget:
         self.calls += 1
 
     def count_tokens(self, num: int) -> None:
-        """Count what an answer took."""
+        """Count the tokens of an answer."""
         self.tokens += num
 
 
@@ -41,13 +41,13 @@ _BUDGET: ContextVar[Budget] = ContextVar("budget")
 
 
 def current_budget() -> Budget:
-    """The budget of whoever is asking; without one nothing is refused."""
+    """The budget set by `use_budget` in this context; an unlimited one if none was set."""
     return _BUDGET.get(None) or Budget()
 
 
 @contextmanager
-def spending(budget: Budget) -> Iterator[None]:
-    """Let everything that is asked meanwhile count towards a budget."""
+def use_budget(budget: Budget) -> Iterator[None]:
+    """Count all remote calls made in this context towards a budget."""
     before = _BUDGET.set(budget)
     try:
         yield

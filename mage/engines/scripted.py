@@ -1,4 +1,4 @@
-"""An engine that answers from a Python function: whole trials run with no model."""
+"""An engine whose answers come from a Python function, for running trials without a model."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mage.protocols import Sampling
 from mage.types import Completion
 
 Answer = Callable[[str, tuple[str, ...]], str]
-"""Takes the whole prompt as text and the choices (empty where the answer is free); returns the answer."""
+"""Takes the prompt as text and the choices (empty for free text); returns the answer."""
 
 
 class ScriptedEngine:
-    """Speaks `ByteFormat`. Every answer is certain, so its log-probability is zero."""
+    """Uses `ByteFormat`. Answers are deterministic: every log-probability is zero."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -30,7 +30,7 @@ class ScriptedEngine:
     async def complete(
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
     ) -> Completion:
-        await asyncio.sleep(0)  # gives way as a model does, so that trials are interleaved in tests too
+        await asyncio.sleep(0)  # yields to the event loop as a model does, so that trials interleave in tests
         options = tuple(self._chat_format.decode(c) for c in choices or ())
         text = self._answer(self._chat_format.transcript(prompt), options)
         whole = self._chat_format.choice(text)
@@ -59,17 +59,17 @@ def _allowed(tokens: Sequence[int], choices: Sequence[Sequence[int]]) -> tuple[t
     return tuple(allowed)
 
 
-def in_words(answer: Answer) -> Answer:
-    """The same model for free text too: there it reads the actions in its prompt, and tags the one it takes."""
+def with_text_replies(answer: Answer) -> Answer:
+    """Extend a model to free text: it reads the legal actions from its prompt and answers with an <action> tag."""
 
     @wraps(answer)
-    def speak(prompt: str, choices: tuple[str, ...]) -> str:
+    def reply(prompt: str, choices: tuple[str, ...]) -> str:
         if choices or REFLECT_REQUEST in prompt.rpartition("<|user|>")[2]:
             return answer(prompt, choices)
         listed = prompt.rpartition(f"\n{ACTIONS}")[2].partition("\n")[0]
         return f"I have seen enough. <action>{answer(prompt, tuple(listed.split(', ')))}</action>"
 
-    return speak
+    return reply
 
 
 def first(prompt: str, choices: tuple[str, ...]) -> str:
@@ -96,9 +96,9 @@ def counter(prompt: str, choices: tuple[str, ...]) -> str:
 
 
 def latest(prompt: str, choices: tuple[str, ...]) -> str:
-    """Plays what beats the opponent's move in the same round of the episode before, and nothing cleverer.
+    """Plays what beats the opponent's move in the same round of the episode before.
 
-    What a trained agent scores above it is more than this one rule. It knows what `counter` knows.
+    A baseline: a trained agent should score more than this rule. It knows what `counter` knows.
     """
     return _beating(dict(_seen(prompt)), prompt, choices)
 
@@ -117,7 +117,7 @@ def _seen(prompt: str) -> list[tuple[int, str]]:
 
 
 def _beating(expected: Mapping[int, str], prompt: str, choices: tuple[str, ...]) -> str:
-    """What beats the move that is expected in this round; as a note, what is expected in each."""
+    """The move that beats the one expected in this round; without choices, a note of all expected moves."""
     if not choices:
         return "They play " + ", ".join(f"round {n}: {m}" for n, m in sorted(expected.items())) + "."
     rounds = _ROUND.findall(prompt)
@@ -127,8 +127,12 @@ def _beating(expected: Mapping[int, str], prompt: str, choices: tuple[str, ...])
     return beaten_by.get(expected.get(int(rounds[-1][0]), ""), choices[0])
 
 
-MODELS: Mapping[str, Answer] = {"first": in_words(first), "counter": in_words(counter), "latest": in_words(latest)}
+MODELS: Mapping[str, Answer] = {
+    "first": with_text_replies(first),
+    "counter": with_text_replies(counter),
+    "latest": with_text_replies(latest),
+}
 """Scripted models by name."""
 
 COUNT_ROUNDS = frozenset({"counter", "latest"})
-"""Those that play repeated games only."""
+"""Scripted models for repeated games only."""

@@ -1,7 +1,6 @@
-"""Constrained answers as a trie of token ids: what may come next, and what is forced.
+"""Constrained answers as a trie of token ids: which ids are allowed next, and which are forced.
 
-An action's probability is the product along the trie. This is its one definition: engine, learner and exact
-tools use it.
+The probability of an action is the product along the trie; engine, learner and exact tools all use this definition.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ Ids = tuple[int, ...]
 
 
 class Trie:
-    """The choices that are left after some ids. A trie without children is the end of a choice.
+    """The choices left after some ids. A trie without children is the end of a choice.
 
     >>> trie = Trie([(5, 0), (5, 7, 0), (6, 0)])
     >>> trie.allowed, trie.after(5).allowed, trie.after(6).allowed
@@ -30,14 +29,14 @@ class Trie:
             raise EngineError(f"choices must differ, not {list(choices)}")
         self._children: Mapping[int, Trie] = _children(choices)
         self.allowed: Ids = tuple(sorted(self._children))
-        """Ids that may come next, ascending; one id means that it is forced."""
+        """Ids that may come next, ascending; a single id is forced."""
 
     def after(self, token: int) -> Trie:
-        """What is left when `token` has been taken."""
+        """The trie after `token`."""
         return self._children[token]
 
     def decisions(self, path: Ids = ()) -> Iterator[tuple[Ids, Ids]]:
-        """Every place where there is something to decide: the ids that lead there, and the ids allowed there."""
+        """Every node with more than one allowed id: the ids that lead to it, and the ids allowed."""
         if len(self.allowed) > 1:
             yield path, self.allowed
         for token in self.allowed:
@@ -56,7 +55,7 @@ def _children(choices: Sequence[Ids]) -> Mapping[int, Trie]:
 
 
 def action_logprobs(choices: Sequence[Ids], decided: Mapping[Ids, Mapping[int, float]]) -> tuple[float, ...]:
-    """The log-probability of each choice, from those of every decision keyed by the ids that lead to it.
+    """The log-probability of each choice, from log-probabilities by decision, keyed by the ids that lead to it.
 
     >>> action_logprobs([(5, 0), (5, 7, 0)], {(5,): {0: -0.5, 7: -1.0}})
     (-0.5, -1.0)

@@ -33,14 +33,14 @@ from mage.evaluation.splits import Split, load_split, pool_of
 from mage.extras import require
 from mage.models.address import PREFIX, read_address
 from mage.opponents.policy import PolicyAgent, PolicyPlayer
-from mage.opponents.registry import OPPONENTS, TALKERS
+from mage.opponents.registry import MODEL_OPPONENTS, OPPONENTS
 from mage.opponents.remote import CONTEXT, MAX_TOKENS, REFLECTION_TOKENS
 from mage.protocols import Agent, AgentFactory, ChatFormat, Engine, World
 from mage.runs.store import RUN
 from mage.spec import call_with, parse_spec
 from mage.training.build import agent_settings, check_agent, language_agent_factory, scripted_engine
 from mage.types import Memory, ReplyMode, Task
-from mage.worlds.openspiel.world import opponent
+from mage.worlds.openspiel.world import make_opponent
 
 BAYES = "bayes-optimal"
 _OURS = ("nano", "smollm2")
@@ -132,7 +132,7 @@ class OpponentEvalAgent(EvalAgent):
         _refuse_memory(self.name, memory, rewrite)
 
         def seat(task: Task, sibling: int) -> Agent:
-            player = opponent(self.name, task, task.seat)
+            player = make_opponent(self.name, task, task.seat)
             assert isinstance(player, PolicyPlayer)
             return PolicyAgent(player, self.name)
 
@@ -184,7 +184,7 @@ def subject_of(
     if text.startswith("scripted:"):
         engine, chat_format = scripted_engine(text)
         return ModelEvalAgent(text, text, _config(text, given), "scripted", engine, chat_format)
-    if text.startswith(PREFIX) or word in TALKERS:
+    if text.startswith(PREFIX) or word in MODEL_OPPONENTS:
         return _of_remote(text, given, patience, concurrency)
     if (path / "config.json").is_file() or word in _OURS or _is_on_hub(text):
         return _of_model(text, given)
@@ -243,7 +243,7 @@ def _of_remote(text: str, given: Mapping[str, object], patience: RetryPolicy | N
     config = _config(str(address), {**usual, **given})
     if config.agent.reply is not ReplyMode.TEXT:
         raise ConfigError(f"agent.reply = {config.agent.reply}: a remote model cannot be held to a choice; use text")
-    engine = RemoteEngine(address, patience=patience, concurrency=concurrency)
+    engine = RemoteEngine(address, retry_policy=patience, concurrency=concurrency)
     return ModelEvalAgent(str(address), str(address), config, "remote", engine, ByteFormat())
 
 

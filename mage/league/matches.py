@@ -16,7 +16,7 @@ from mage.rollout.trial import play_seats, seen_from
 from mage.seeds import derive, uniform
 from mage.types import Ending, Failure, Group, Task, Trial
 from mage.worlds.openspiel.game import load_game
-from mage.worlds.openspiel.world import OpenSpielWorld, opponent, other_seats
+from mage.worlds.openspiel.world import OpenSpielWorld, make_opponent, other_seats
 
 Outcome = tuple[Trial, ...] | Failure
 """The trials of one game, one for each seat that learns."""
@@ -63,7 +63,7 @@ class LeagueWorld(OpenSpielWorld):
 
     def _player(self, spec: str, task: Task, seat: int) -> Player:
         if not spec.startswith(SPEC_PREFIX):
-            return opponent(spec, task, seat)
+            return make_opponent(spec, task, seat)
         return self._seatings[spec.removeprefix(SPEC_PREFIX)](seen_from(task, seat, self._name), self._sibling)
 
 

@@ -1,4 +1,4 @@
-"""Where a remote model is, and the key that opens it: the key comes from the environment and goes nowhere else."""
+"""Addresses and API keys of remote models; keys are read from the environment and stored nowhere."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mage.spec import Spec, make_spec
 
 PREFIX = "remote:"
 KEYS = ("MAGE_API_KEY", "OPENAI_API_KEY")
-"""Variables of the environment that may hold the key; the first that is set counts."""
+"""Environment variables for the key; the first that is set is used."""
 _CHAT = "/chat/completions"
 _HIDDEN = "[the key]"
 _SECRET_LENGTH = 8
-"""A shorter key is no secret: servers of one's own ask for placeholders such as EMPTY, which may be words too."""
+"""Shorter keys are not hidden in texts: local servers use placeholders such as EMPTY, which may be words."""
 _FORM = "write remote:URL#model, as in remote:http://localhost:8000/v1#my-model"
 
 
@@ -23,17 +23,17 @@ class Address(NamedTuple):
     """A model on an OpenAI-compatible server."""
 
     url: str
-    """What the paths of the API start with, such as https://api.openai.com/v1; it holds no credentials."""
+    """The base URL of the API, such as https://api.openai.com/v1; it contains no credentials."""
     model: str
 
     @property
     def endpoint(self) -> str:
-        """Where chats are answered."""
+        """The URL of chat completions."""
         return self.url + _CHAT
 
     @property
     def spec(self) -> Spec:
-        """The same model as an opponent."""
+        """The model as an opponent spec."""
         return make_spec("remote", url=self.url, model=self.model)
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ def read_address(text: str) -> Address:
 
 
 def make_address(url: str, model: str) -> Address:
-    """An address, checked; what is wrong with it is said without repeating what may be a secret."""
+    """A checked address. Errors do not quote the URL, since it may contain a secret."""
     if not model or not model.isprintable():
         raise ConfigError(f"a remote model needs a name; {_FORM}")
     try:
@@ -73,21 +73,21 @@ def make_address(url: str, model: str) -> Address:
 def refuse_remote(model: str) -> None:
     """Refuse a remote model where weights are needed."""
     if model.startswith(PREFIX):
-        raise ConfigError("agent.model: a remote model cannot be trained; it can be judged, or be an opponent")
+        raise ConfigError("agent.model: a remote model cannot be trained; it can be evaluated, or be an opponent")
 
 
 class ApiKey:
-    """A secret that can be sent and hidden, and that never shows itself."""
+    """A key that can be sent as a header and is never printed."""
 
     def __init__(self, secret: str) -> None:
         self._secret = secret
 
     def headers(self) -> dict[str, str]:
-        """What proves to a server that one may ask; nothing where there is no key."""
+        """The authorization header; empty without a key."""
         return {"Authorization": f"Bearer {self._secret}"} if self._secret else {}
 
     def hide_in(self, text: str) -> str:
-        """The text without the key, which a server may have repeated.
+        """The text with the key replaced, in case a server repeats it.
 
         >>> ApiKey("sk-s3cret").hide_in("no such key: sk-s3cret"), ApiKey("sk-s3cret")
         ('no such key: [the key]', Key(…))
@@ -99,12 +99,12 @@ class ApiKey:
 
 
 def key_name(environment: Mapping[str, str]) -> str | None:
-    """The variable that holds the key, or None where there is none: a server of one's own may want none."""
+    """The variable that holds the key, or None: local servers may need none."""
     return next((name for name in KEYS if environment.get(name, "").strip()), None)
 
 
 def key_from(environment: Mapping[str, str], address: Address) -> ApiKey:
-    """The key in the environment; one that no request could carry is refused."""
+    """The key in the environment; one that is not a valid header value is refused."""
     name = key_name(environment)
     secret = "" if name is None else environment[name].strip()
     if not (secret.isascii() and secret.isprintable()) or " " in secret:

@@ -1,4 +1,4 @@
-"""Where a model lives and in which numbers: what a config asks for becomes what this machine has."""
+"""Resolves the device and dtype of a config on this machine, and configures PyTorch."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from mage.types import Device, Dtype
 
 
 class Placement(NamedTuple):
-    """A device that exists and a dtype, by the names that PyTorch has for them."""
+    """A device and a dtype by their PyTorch names."""
 
     device: str
     dtype: str
 
 
-def placed(device: Device, dtype: Dtype) -> Placement:
-    """What a config's device and dtype are on this machine; CUDA asked for by name must be there.
+def resolve_placement(device: Device, dtype: Dtype) -> Placement:
+    """The device and dtype of a config on this machine; an error if cuda is named and missing.
 
-    >>> placed(Device.CPU, Dtype.AUTO)
+    >>> resolve_placement(Device.CPU, Dtype.AUTO)
     Placement(device='cpu', dtype='float32')
     """
     has_cuda = device is not Device.CPU and _has_cuda()
@@ -30,13 +30,13 @@ def placed(device: Device, dtype: Dtype) -> Placement:
     return Placement(chosen.value, dtype.value)
 
 
-def settle(placement: Placement, threads: int) -> None:
-    """Let PyTorch compute with this many threads, and the same way every time where that can be had."""
+def configure_torch(placement: Placement, threads: int) -> None:
+    """Set PyTorch's number of threads, and deterministic algorithms on a CPU."""
     import torch
 
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(placement.device == "cpu")
-    # Nothing here reads what nobody wrote, so filling fresh memory would only cost time.
+    # No code reads uninitialised memory, so filling it would only cost time.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 

@@ -1,4 +1,4 @@
-"""One door for all models: ours by name, a directory in Hugging Face layout, or a name on the Hugging Face hub."""
+"""Loads models: `nano` and `smollm2` by name, a directory in Hugging Face layout, or a name on the hub."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ _RANDOM = frozenset({"nano"})
 
 
 def load_model(name: str, *, seed: int = 0, dtype: str = "float32", device: str = "cpu") -> LoadedModel:
-    """The model that `name` names. `seed` fixes random weights; others are read as they were saved."""
+    """Load a model by name. `seed` is for models with random weights."""
     refuse_remote(name)
     require("train", f"the model {name!r} needs")
     if dtype not in DTYPES:
@@ -97,10 +97,10 @@ def load_model(name: str, *, seed: int = 0, dtype: str = "float32", device: str 
     return LoadedModel(name, model, tokenizer, TemplateFormat(tokenizer))
 
 
-def described(name: str) -> str:
-    """What people should know a model by.
+def describe_model(name: str) -> str:
+    """The name of a model with what it is, for tables and model cards.
 
-    >>> described("smollm2"), described("nano(hidden=32)")
+    >>> describe_model("smollm2"), describe_model("nano(hidden=32)")
     ('smollm2 (SmolLM2-135M-Instruct, dequantised from 4-bit (Q4_1))', 'nano(hidden=32)')
     """
     return f"smollm2 ({SMOLLM2})" if is_ours(name) and parse_spec(name).name == "smollm2" else name
@@ -112,12 +112,12 @@ def is_ours(name: str) -> bool:
 
 
 def is_random(name: str) -> bool:
-    """Whether the weights of a model are random, so that another seed gives other ones."""
+    """Whether a model starts from random weights, fixed by the seed."""
     return is_ours(name) and parse_spec(name).name in _RANDOM
 
 
 def base_directory(name: str) -> str | None:
-    """The directory or the name on the hub that a model's first weights are read from; random ones lie nowhere."""
+    """The directory or hub name of a model's initial weights; None if they are random."""
     if is_random(name):
         return None
     if is_ours(name):
@@ -160,7 +160,7 @@ def _read(name: str) -> Built:
 
 
 def _hub_answers() -> bool:
-    """Ask once: transformers itself would try again for a minute. Without the hub, its cache is still used."""
+    """Whether the hub is reachable. One request: transformers would retry for a minute. If not, its cache is used."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
@@ -175,6 +175,6 @@ def _hub_answers() -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    """The beginning of an error of transformers, which may run over many lines."""
+    """The first line of an error of transformers."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0].rstrip(".:")

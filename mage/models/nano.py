@@ -1,7 +1,7 @@
 """`nano`: a tiny Llama with a word-level vocabulary, small enough to learn on two CPU cores.
 
-It is a model like any other: a transformers class, a tokenizer with a chat template, Hugging Face layout on disk.
-Its glue is as short as can be, one token before a message and one before an answer.
+It is a transformers model with a tokenizer, a chat template and Hugging Face layout on disk. The chat template adds one
+token before a message and one before an answer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EMBEDDING_STD = 0.02
 
 
 def build_tokenizer(extra: tuple[str, ...] = ()) -> PreTrainedTokenizerFast:
-    """A tokenizer of whole words. Ids are fixed by the words of the games, and `extra` ones."""
+    """A word-level tokenizer. Its ids depend on the words of the games and on `extra` words."""
     words = vocabulary(extra)
     ids = {word: number for number, word in enumerate((PAD, UNKNOWN, END, *ROLES, *words))}
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token=UNKNOWN))
@@ -58,9 +58,9 @@ def build_model(
     context: int,
     rope: int,
 ) -> Any:
-    """Random weights fixed by `seed` alone; the process's own generator is left as it was.
+    """A Llama with random weights fixed by `seed`; the global generator is not changed.
 
-    `rope` is the base of the rotary frequencies: a smaller one spends more of them on short distances.
+    `rope` is the base of the rotary frequencies: a smaller one has more of them for short distances.
     """
     if hidden % heads or (hidden // heads) % 2:
         raise ConfigError(f"hidden must be an even multiple of heads, not {hidden} and {heads}")
@@ -88,7 +88,7 @@ def build_model(
 
 @torch.no_grad()
 def _initialise(name: str, weight: torch.Tensor, layers: int, generator: torch.Generator) -> None:
-    """Matrices keep the scale of what goes through them; what is added to the residual stream starts small."""
+    """Variance-preserving initialisation; projections into the residual stream are scaled down by depth."""
     if weight.dim() < 2:
         weight.fill_(1.0)
         return

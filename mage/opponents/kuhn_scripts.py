@@ -28,25 +28,25 @@ def aggressive(game: Game, seat: int, rng: random.Random) -> Policy:
 
     def policy(observation: Observation) -> Sequence[float]:
         facts = observation.facts
-        return _BETS if facts["card"] != 0 or _nobody_bet(observation) else _PASSES
+        return _BETS if facts["card"] != 0 or _no_bet_yet(observation) else _PASSES
 
     return policy
 
 
 def intermediate(game: Game, seat: int, rng: random.Random) -> Policy:
-    """Bets the best card, passes the worst; with one between it bets if nobody has, else passes."""
+    """Bets the best card, passes the worst; with one between it bets if there was no bet, else passes."""
     best = game.num_seats
 
     def policy(observation: Observation) -> Sequence[float]:
         card = observation.facts["card"]
         if card == best:
             return _BETS
-        return _BETS if card != 0 and _nobody_bet(observation) else _PASSES
+        return _BETS if card != 0 and _no_bet_yet(observation) else _PASSES
 
     return policy
 
 
-def _nobody_bet(observation: Observation) -> bool:
+def _no_bet_yet(observation: Observation) -> bool:
     betting = observation.facts["betting"]
     assert isinstance(betting, tuple)
     return BET not in betting

@@ -1,4 +1,4 @@
-"""Parameters of opponents as a spec gives them, checked: numbers, words and moves."""
+"""Checks of opponents' parameters: numbers, words and moves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mage.worlds.openspiel.openings import without_opening
 from mage.worlds.openspiel.worded import GAMES
 
 _STATES_READ = 500
-"""How many states are looked at to learn a game's action words."""
+"""How many states are searched for a game's action words."""
 _WORDS_LISTED = 20
 
 
@@ -29,7 +29,7 @@ def number(name: str, value: Any, low: float, high: float | None = None) -> floa
 
 
 def one_of(name: str, value: Any, known: Sequence[str]) -> str:
-    """A word out of a closed list."""
+    """One of the known words."""
     word = str(value)
     if word not in known:
         raise ConfigError(f"{name} must be one of {listing(known)}, not {_shown(value)}")
@@ -44,13 +44,13 @@ def values(name: str, value: Any, length: int) -> tuple[Any, ...]:
 
 
 def move(name: str, value: Any, game: Game, seat: int) -> int:
-    """The game's number for an action, given as that number, in the game's words or in its plain ones."""
+    """The id of an action, given as that id, in the game's words or, if it is reworded, in its original words."""
     num_actions: int = game.rules.num_distinct_actions()
     if isinstance(value, int) and not isinstance(value, bool):
         return whole(name, value, 0, num_actions - 1)
     known = action_words(game, seat)
     word = str(value).casefold()
-    plain = {**action_words(_plainly(game), seat), **known}
+    plain = {**action_words(_not_reworded(game), seat), **known}
     if word not in plain:
         shown = listing(list(known)[:_WORDS_LISTED]) + (", …" if len(known) > _WORDS_LISTED else "")
         allowed = f"{shown}, or a number from 0 to {num_actions - 1}"
@@ -60,7 +60,7 @@ def move(name: str, value: Any, game: Game, seat: int) -> int:
 
 @lru_cache(maxsize=256)
 def action_words(game: Game, seat: int) -> Mapping[str, int]:
-    """The words for a seat's actions near the start of the game, each with its number."""
+    """The words of a seat's actions near the start of the game, with their ids."""
     words: dict[str, int] = {}
     waiting = deque([game.start(0)])
     for _ in range(_STATES_READ):
@@ -75,8 +75,8 @@ def action_words(game: Game, seat: int) -> Mapping[str, int]:
     return words
 
 
-def _plainly(game: Game) -> Game:
-    """The same game in its usual words."""
+def _not_reworded(game: Game) -> Game:
+    """The same game with its original words."""
     spec = without_opening(parse_spec(game.spec))
     if spec.name not in GAMES:
         return game

@@ -1,4 +1,4 @@
-"""A person at the table, in a terminal."""
+"""A person who plays in a terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mage.runs.drawings import drawing_of, shown
 from mage.types import AgentInfo, Memory, Observation, Reply, Task
 
 Ask = Callable[[str], str]
-"""Shows a prompt and returns a line; raises EOFError or KeyboardInterrupt when the person is gone."""
+"""Shows a prompt and returns a line; raises EOFError or KeyboardInterrupt when the person leaves."""
 Say = Callable[[RenderableType], None]
 
 LEAVE = "q"
@@ -25,7 +25,7 @@ RULES = "?"
 
 
 class Person:
-    """Shows the game and asks for moves and notes. It sees what any agent in its seat would see."""
+    """Shows the observations and asks for moves and notes. It sees what an agent in its seat would see."""
 
     def __init__(self, rules: str, task: Task, ask: Ask, say: Say) -> None:
         self.info = AgentInfo("person", Memory.BOTH, None)
@@ -49,7 +49,7 @@ class Person:
             if line == RULES and RULES not in observation.actions:
                 self._say(shown(self._rules, "italic"))
                 continue
-            action, problem = chosen(line, observation.actions, numbered)
+            action, problem = parse_choice(line, observation.actions, numbered)
             if action is not None:
                 return Reply(action, "", ())
             self._say(shown(problem, "yellow"))
@@ -69,7 +69,7 @@ class Person:
 
     @contextmanager
     def leaving_on_interrupt(self) -> Iterator[None]:
-        """Make Ctrl-C mean "leave at the next move" also while others think; a second one stops everything."""
+        """Make Ctrl-C mean "leave at the next move" also while a model computes; a second one stops the process."""
         before = signal.signal(signal.SIGINT, self._interrupted)
         try:
             yield
@@ -94,7 +94,7 @@ class Person:
         self._say(Padding(shown(observation.text) if position is None else position, (0, 0, 0, 2)))
 
     def _ask(self, prompt: str, actions: Sequence[str]) -> str:
-        """A line, trimmed and fit to be written down."""
+        """A trimmed line of valid text."""
         if self._leaving:
             raise PlayerLeftError("the person left the table")
         self._asking = True
@@ -107,16 +107,16 @@ class Person:
             self._asking = False
         if line.casefold() == LEAVE and line not in actions:
             raise PlayerLeftError("the person left the table")
-        # A terminal may hand over bytes that are not text.
+        # A terminal may return bytes that are not valid UTF-8.
         return line.encode("utf-8", "replace").decode()
 
 
-def chosen(line: str, actions: Sequence[str], numbered: bool) -> tuple[str | None, str]:
-    """The action a line names, by number where actions are numbered or by word, or what is wrong with it.
+def parse_choice(line: str, actions: Sequence[str], numbered: bool) -> tuple[str | None, str]:
+    """The action a line names, by number if actions are numbered or by word; else None and the problem.
 
-    >>> chosen("2", ["pass", "bet"], True), chosen("BET", ["pass", "bet"], True)
+    >>> parse_choice("2", ["pass", "bet"], True), parse_choice("BET", ["pass", "bet"], True)
     (('bet', ''), ('bet', ''))
-    >>> chosen("3", ["pass", "bet"], True)[1]
+    >>> parse_choice("3", ["pass", "bet"], True)[1]
     'There is no 3; choose 1 to 2, or a word.'
     """
     if line in actions:

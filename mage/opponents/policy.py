@@ -1,8 +1,8 @@
-"""Players without a model are pure: an observation gives probabilities over its actions.
+"""Policies and their players: a policy is a pure function from an observation to action probabilities.
 
-Purity is what makes the exact tools possible: best responses, expected values and Bayes-optimal play ask the
-same policy at every information state. What is random about a player beyond its moves (a phase, a first
-move) is drawn once, when it is built for a trial.
+Purity makes the exact tools possible: best responses, expected values and Bayes-optimal play evaluate the same policy
+at every information state. Other randomness of an opponent (a phase, a first move) is drawn once, when it is built for
+a trial.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Policy = Callable[[Observation], Sequence[float]]
 
 
 class PolicyPlayer:
-    """Plays a policy. Draws are by (episode, turn), so siblings who act alike meet the same reply."""
+    """Plays a policy. Moves are sampled by (episode, turn), so siblings that act alike get the same reply."""
 
     def __init__(self, policy: Policy, seed: int) -> None:
         self._policy = policy
@@ -38,7 +38,7 @@ class PolicyPlayer:
 
 
 class PolicyAgent:
-    """Any player in the agent's seat: it keeps no notes and has no token streams."""
+    """A policy in the agent's seat, without reflections and token streams."""
 
     def __init__(self, player: PolicyPlayer, name: str) -> None:
         self._player = player
@@ -61,12 +61,12 @@ class PolicyAgent:
         """The probability of each action."""
         return tuple(self._player.odds(observation))
 
-    def dictate(self, observation: Observation, action: str) -> None:
-        """Nothing is remembered, so nothing changes."""
+    def force_action(self, observation: Observation, action: str) -> None:
+        """Does nothing: there is no memory."""
 
 
 def certainly(observation: Observation, action: int) -> list[float]:
-    """All probability on one of the game's actions."""
+    """Probability 1 for one action id."""
     if action not in observation.ids:
         raise PlayError(f"action {action} is not legal here; legal are {list(observation.ids)}")
     return [float(i == action) for i in observation.ids]

@@ -1,4 +1,4 @@
-"""Opponents by name: a spec string becomes a player for one seat of one trial."""
+"""Opponents by name: makes the player of a spec for one seat of one trial."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from mage.errors import ConfigError, pick
 from mage.opponents.behaviour import behaviour
-from mage.opponents.draws import InexactError, draw, every_way
+from mage.opponents.draws import InexactError, draw, enumerate_draws
 from mage.opponents.kuhn_scripts import aggressive, conservative, intermediate
 from mage.opponents.policy import Policy, PolicyPlayer
 from mage.opponents.remote import remote
@@ -28,13 +28,13 @@ from mage.worlds.openspiel.words.matrix import MatrixWords
 from mage.worlds.openspiel.words.tictactoe import TicTacToeWords
 
 Maker = Callable[..., Policy]
-"""`maker(game, seat, rng, …parameters)`; what is random about the member is drawn from `rng`, once per trial.
+"""`maker(game, seat, rng, …parameters)`; random properties of the member are drawn from `rng`, once per trial.
 
-Policies are pure, so where the draws have few outcomes their policies are made once and shared by all trials.
+Policies are pure, so if the draws have few outcomes, their policies are made once and shared by all trials.
 """
 
 _MAX_SHARED = 100
-"""Most outcomes that are kept ready."""
+"""Most outcomes whose policies are cached."""
 
 _parsed = lru_cache(maxsize=4096)(parse_spec)
 
@@ -47,7 +47,7 @@ class Supports(NamedTuple):
 
 
 def _open_to_search(game: Game) -> bool:
-    return game.is_open and not game.samples_itself and not game.pays_midway
+    return game.has_perfect_information and not game.samples_chance_itself and not game.has_intermediate_rewards
 
 
 def _without_chance(game: Game) -> bool:
@@ -56,7 +56,7 @@ def _without_chance(game: Game) -> bool:
 
 
 def _hidden(game: Game) -> bool:
-    return game.keyed_by_information and not game.is_open and not game.samples_itself
+    return game.keyed_by_information_state and not game.has_perfect_information and not game.samples_chance_itself
 
 
 ANY = Supports("any game", lambda _: True)
@@ -107,17 +107,17 @@ COMBINERS: Mapping[str, tuple[Maker, Supports]] = {
     "mixture": (mixture, ANY),
     "switch": (switch, ANY),
 }
-"""Players made of other players: `maker(make_policy, game, seat, rng, …parameters)`."""
+"""Opponents made of other opponents: `maker(make_policy, game, seat, rng, …parameters)`."""
 
-TALKERS: Mapping[str, tuple[Maker, Supports]] = {"remote": (remote, ANY)}
-"""Players that are models, and not policies: only a world can seat them."""
+MODEL_OPPONENTS: Mapping[str, tuple[Maker, Supports]] = {"remote": (remote, ANY)}
+"""Opponents that are models and not policies: only `make_opponent` of the world can make them."""
 
 FAMILIES = frozenset({"automaton", "behaviour", "memory-one"})
 """Procedural families: too many members for statistics about each."""
 
 
 class Opponent(NamedTuple):
-    """What a name of the table stands for."""
+    """An entry of the registry."""
 
     maker: Maker
     fits: Supports = ANY
@@ -135,11 +135,11 @@ def _opponent(given: object) -> Opponent:
 
 OPPONENTS: Registry[Opponent] = Registry(
     "player",
-    {name: Opponent(*entry, name in FAMILIES) for name, entry in {**MAKERS, **COMBINERS, **TALKERS}.items()},
+    {name: Opponent(*entry, name in FAMILIES) for name, entry in {**MAKERS, **COMBINERS, **MODEL_OPPONENTS}.items()},
     _opponent,
     lambda _: False,
 )
-"""All opponents: ours, and those of plugins."""
+"""All opponents, plugins included."""
 
 
 class OpponentEntry(NamedTuple):
@@ -152,27 +152,27 @@ class OpponentEntry(NamedTuple):
 
 
 def make_policy(spec: Spec, game: Game, seat: int, rng: random.Random) -> Policy:
-    """The policy a spec names, or an error that lists what exists."""
-    ways = _ways(str(spec), game, seat)
-    if ways is None:
+    """The policy of a spec."""
+    cached = _all_policies(str(spec), game, seat)
+    if cached is None:
         return _build(spec, game, seat, rng)
-    odds, policies = ways
+    odds, policies = cached
     return policies[0] if len(policies) == 1 else policies[draw(rng, odds)]
 
 
 def make_player(spec: str, game: Game, seat: int, seed: int) -> PolicyPlayer:
-    """A player that lives for one trial. `seed` fixes all that is random about it."""
-    ways = _ways(spec, game, seat)
-    if ways is None:
+    """A player for one trial. `seed` fixes all of its randomness."""
+    cached = _all_policies(spec, game, seat)
+    if cached is None:
         policy = _build(_parsed(spec), game, seat, stream(seed, "member"))
-    else:  # a number is a tenth of the cost of a generator
-        odds, policies = ways
+    else:  # one uniform number costs a tenth of a generator
+        odds, policies = cached
         policy = policies[0] if len(policies) == 1 else policies[pick_index(odds, uniform_number(seed, "member"))]
     return PolicyPlayer(policy, derive(seed, "moves"))
 
 
 def check_opponent(spec: str, game: Game, seat: int) -> None:
-    """Make the opponent once, so that whatever is wrong with it shows before play."""
+    """Make the opponent once, so that errors are raised before play."""
     if not 0 <= seat < game.num_seats:
         raise ConfigError(f"seat {seat} does not exist; {game.spec} has seats 0 to {game.num_seats - 1}")
     make_policy(_parsed(spec), game, seat, stream(0, "member"))
@@ -180,10 +180,10 @@ def check_opponent(spec: str, game: Game, seat: int) -> None:
 
 def describe_opponents() -> list[OpponentEntry]:
     """Every opponent: its name, its parameters, what it does and which games it plays."""
-    return sorted(_listed(name) for name in OPPONENTS)
+    return sorted(_entry(name) for name in OPPONENTS)
 
 
-def _listed(name: str) -> OpponentEntry:
+def _entry(name: str) -> OpponentEntry:
     trouble = OPPONENTS.trouble(name)
     if trouble is not None:
         return OpponentEntry(name, "", trouble, "no game")
@@ -193,30 +193,30 @@ def _listed(name: str) -> OpponentEntry:
 
 
 def family(spec: str) -> str:
-    """What statistics about an opponent are kept under: the family of a procedural member, else the spec itself.
+    """The key of statistics about an opponent: the family of a procedural member, else the spec itself.
 
     >>> family("automaton(states=3, seed=7)"), family("always: rock")
     ('automaton', 'always(rock)')
     >>> family("switch(behaviour(seed=1), copy, at=2)")
     'switch(behaviour,copy,at=2)'
     """
-    return str(_generic(_parsed(spec)))
+    return str(_by_family(_parsed(spec)))
 
 
-def _generic(spec: Spec) -> Spec:
+def _by_family(spec: Spec) -> Spec:
     known = OPPONENTS.loaded(spec.name)
     if known is not None and known.is_family:
         return Spec(spec.name)
-    args = tuple(_generic(a) if isinstance(a, Spec) else a for a in spec.args)
+    args = tuple(_by_family(a) if isinstance(a, Spec) else a for a in spec.args)
     return Spec(spec.name, args, spec.kwargs)
 
 
 @lru_cache(maxsize=4096)
-def _ways(spec: str, game: Game, seat: int) -> tuple[tuple[float, ...], tuple[Policy, ...]] | None:
-    """All policies a spec can turn into and their odds, made once for all trials; None where they are too many."""
+def _all_policies(spec: str, game: Game, seat: int) -> tuple[tuple[float, ...], tuple[Policy, ...]] | None:
+    """All policies of a spec with their probabilities, cached; None if there are too many."""
     parsed = _parsed(spec)
     try:
-        found = every_way(lambda rng: _build(parsed, game, seat, rng), _MAX_SHARED)
+        found = enumerate_draws(lambda rng: _build(parsed, game, seat, rng), _MAX_SHARED)
     except InexactError:
         return None
     return tuple(odds for odds, _ in found), tuple(policy for _, policy in found)

@@ -1,4 +1,4 @@
-"""A remote model as an opponent: it talks, remembers the trial and has no policy that could be read."""
+"""A remote model as an opponent: a language model with memory and without known action probabilities."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from mage.types import Memory, Observation, ReplyMode, Task
 from mage.worlds.openspiel.game import Game
 
 MAX_TOKENS, REFLECTION_TOKENS, CONTEXT = 2048, 1024, 65536
-"""In bytes, about four to a token: what a remote model may say, note down and read, unless told otherwise."""
+"""Defaults in bytes, about four to a token: the longest answer, the longest reflection and the context."""
 
 _engine = lru_cache(maxsize=64)(RemoteEngine)
 
 
 def url_of(spec: Spec) -> str:
-    """The server that an opponent spec names, by place or by name."""
+    """The server URL in an opponent spec."""
     return make_address(str(spec.args[0] if spec.args else spec.named["url"]), "any").url
 
 
 class RemotePolicy:
-    """Stands for a remote model where a policy is asked for: it can be seated, but not asked for probabilities."""
+    """Stands for a remote model where a policy is asked for: it can play, but not asked for probabilities."""
 
     def __init__(self, address: Address, settings: AgentSettings) -> None:
         self._address = address
@@ -41,8 +41,8 @@ class RemotePolicy:
             f"{self._address} has no probabilities that could be read; it can be an opponent, but not a part of one"
         )
 
-    def seated(self, game: Game, task: Task, seat: int) -> LanguageAgent:
-        """The model in a seat of a task."""
+    def make_player(self, game: Game, task: Task, seat: int) -> LanguageAgent:
+        """The model as a player in a seat of a task."""
         own = msgspec.structs.replace(task, seat=seat)
         return LanguageAgent(_engine(self._address), ByteFormat(), self._settings, game.rules_for(seat), own, sibling=0)
 
@@ -61,7 +61,7 @@ def remote(
 ) -> RemotePolicy:
     """A model on an OpenAI-compatible server: remote(url="http://localhost:8000/v1",model="my-model")."""
     address = make_address(str(url), str(model))
-    _engine(address)  # what it lacks shows before play
+    _engine(address)  # fails now if a package or the key is missing
     settings = AgentSettings(
         name=str(address),
         memory=Memory(one_of("memory", memory, tuple(Memory))),

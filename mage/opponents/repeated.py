@@ -1,6 +1,6 @@
-"""Players of repeated matrix games: reactive rules, memory-one players, cycles and random automata.
+"""Opponents for repeated matrix games: reactive rules, memory-one players, cycles and random automata.
 
-All begin every episode alike, for they see only the rounds of the current one.
+They see only the rounds of the current episode, so they begin every episode alike.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def memory_one(game: Game, seat: int, rng: random.Random, map: Any, on: Any = "t
     """A first move, then `map` from the last move of the other (on=them) or its own (on=me) to the next move."""
     num_moves = len(_payoffs(game, seat))
     table = [move("map", m, game, seat) for m in values("map", map, num_moves)]
-    heeds_them = one_of("on", on, ("them", "me")) == "them"
-    replies = [table] * num_moves if heeds_them else [[own] * num_moves for own in table]
+    is_on_them = one_of("on", on, ("them", "me")) == "them"
+    replies = [table] * num_moves if is_on_them else [[own] * num_moves for own in table]
     return _reactive(game, seat, rng, first, replies)
 
 
@@ -64,7 +64,7 @@ def cycle(game: Game, seat: int, rng: random.Random, step: Any = 1, phase: Any =
     """All moves in turn, `step` at a time, from `phase`, which is drawn once per trial unless given."""
     num_moves = len(_payoffs(game, seat))
     stride = whole("step", step, 1, num_moves - 1)
-    start = _drawn("phase", phase, game, seat, rng)
+    start = _given_or_drawn("phase", phase, game, seat, rng)
     hot = _one_hot(num_moves)
     plays = [hot[(start + stride * turn) % num_moves] for turn in range(num_moves)]
     return lambda observation: plays[len(rounds_of(observation)) % num_moves]
@@ -76,7 +76,7 @@ def automaton(game: Game, seat: int, rng: random.Random, states: Any = 3, noise:
     share = number("noise", noise, 0, 1)
     chosen = draw_seed(rng) if seed is None else whole("seed", seed, 0)
     num_moves = len(_payoffs(game, seat))
-    outputs, transitions = _machine(num_states, num_moves, chosen)
+    outputs, transitions = _automaton_tables(num_states, num_moves, chosen)
     hot = _one_hot(num_moves)
     plays = [hot[m] if share == 0 else tuple((1 - share) * p + share / num_moves for p in hot[m]) for m in outputs]
 
@@ -90,7 +90,7 @@ def automaton(game: Game, seat: int, rng: random.Random, states: Any = 3, noise:
 
 
 def memory_one_members(num_moves: int) -> tuple[Spec, ...]:
-    """All memory-one players of a game with `num_moves` moves: first move by whose move by map.
+    """All memory-one players of a game with `num_moves` moves: every first move, `on` and map.
 
     >>> len(memory_one_members(3))
     162
@@ -105,7 +105,7 @@ def memory_one_members(num_moves: int) -> tuple[Spec, ...]:
 
 
 def distinct_members(num_moves: int) -> tuple[Spec, ...]:
-    """Memory-one players that differ in behaviour over games of any length: the first member of each kind.
+    """Memory-one players that differ in behaviour over games of any length: the first of each equivalence class.
 
     >>> len(distinct_members(3))
     105
@@ -117,9 +117,10 @@ def distinct_members(num_moves: int) -> tuple[Spec, ...]:
 
 
 def _behaviour(spec: Spec) -> object:
-    """Equal for members nobody can tell apart: those who heed the other by their map, the rest by what they play.
+    """A key that is equal for members of equal behaviour.
 
-    A map from one's own move matters only as far as it is reached; a constant map heeds nobody.
+    Members that react to the other differ by first move and map. The rest, with a constant map or a map from the own
+    move, differ by the sequence of moves they play.
     """
     first, table = spec.named["first"], spec.named["map"]
     if spec.named["on"].name == "them" and len(set(table)) > 1:
@@ -138,7 +139,7 @@ def rounds_of(observation: Observation) -> Sequence[tuple[int, int]]:
 def _reactive(game: Game, seat: int, rng: random.Random, first: Any, replies: Sequence[Sequence[int]]) -> Policy:
     """A first move, then `replies[mine][theirs]` to the last round."""
     hot = _one_hot(len(replies))
-    opening = hot[_drawn("first", first, game, seat, rng)]
+    opening = hot[_given_or_drawn("first", first, game, seat, rng)]
     plays = [[hot[reply] for reply in row] for row in replies]
 
     def policy(observation: Observation) -> Sequence[float]:
@@ -151,7 +152,7 @@ def _reactive(game: Game, seat: int, rng: random.Random, first: Any, replies: Se
     return policy
 
 
-def _drawn(name: str, value: Any, game: Game, seat: int, rng: random.Random) -> int:
+def _given_or_drawn(name: str, value: Any, game: Game, seat: int, rng: random.Random) -> int:
     """A move as given, or drawn for the trial."""
     if value is None:
         return draw(rng, (1,) * len(_payoffs(game, seat)))
@@ -159,7 +160,7 @@ def _drawn(name: str, value: Any, game: Game, seat: int, rng: random.Random) -> 
 
 
 def _payoffs(game: Game, seat: int) -> Matrix:
-    """What a round pays this seat, by own move and the other's."""
+    """Pay-offs of this seat by own move and the other's."""
     assert isinstance(game.words, MatrixWords)
     return game.words.payoffs_by_seat[seat]
 
@@ -175,8 +176,10 @@ def _one_hot(num_moves: int) -> tuple[tuple[float, ...], ...]:
 
 
 @lru_cache(maxsize=4096)
-def _machine(num_states: int, num_moves: int, seed: int) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
-    """What each state plays, and where each move of the other leads; state 0 begins."""
+def _automaton_tables(
+    num_states: int, num_moves: int, seed: int
+) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    """Outputs by state and transitions by state and the other's move; state 0 is the start."""
     rng = stream(seed, "automaton", num_states, num_moves)
     outputs = tuple(rng.randrange(num_moves) for _ in range(num_states))
     return outputs, tuple(tuple(rng.randrange(num_states) for _ in range(num_moves)) for _ in range(num_states))

@@ -1,4 +1,4 @@
-"""Scripts for any game, and players made of other players: uniform, always, mixture, switch."""
+"""Scripts for any game, and opponents made of other opponents: uniform, always, mixture, switch."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from mage.worlds.openspiel.game import Game
 
 
 class MakePolicy(Protocol):
-    """Makes the policy a spec names: how players made of other players get their members."""
+    """Makes the policy of a spec: how a mixture or a switch gets its members."""
 
     def __call__(self, spec: Spec, game: Game, seat: int, rng: random.Random) -> Policy: ...
 
 
 class MixtureScope(StrEnum):
-    """How long a mixture keeps to the member it has drawn."""
+    """How long a mixture keeps the member it has drawn."""
 
     MOVE = "move"
     EPISODE = "episode"
@@ -64,7 +64,7 @@ def mixture(
     odds = _odds(weights, len(specs))
     term = MixtureScope(one_of("each", each, [e.value for e in MixtureScope]))
     if term is MixtureScope.TRIAL:
-        # The others are made too, so that a mistake in any of them shows at once, but their draws are nobody's.
+        # The others are made too, to raise their errors now, but with a generator that does not affect the draws.
         drawn = draw(rng, odds)
         spare = random.Random(0)
         return [make(s, game, seat, rng if i == drawn else spare) for i, s in enumerate(specs)][drawn]
@@ -93,7 +93,7 @@ def switch(make: MakePolicy, game: Game, seat: int, rng: random.Random, *members
 
 
 def _averaged(policies: Sequence[Policy], odds: Sequence[float]) -> Policy:
-    """What the mixture does at a move: the members' probabilities, averaged."""
+    """The mixture at one move: the weighted mean of the members' probabilities."""
 
     def policy(observation: Observation) -> Sequence[float]:
         rows = [p(observation) for p in policies]

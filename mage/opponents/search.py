@@ -1,6 +1,6 @@
-"""Players that look ahead, for games in which nothing is hidden: tree search and perfect play.
+"""Opponents for games with perfect information: Monte Carlo tree search and minimax.
 
-The history of moves is a fact of such games, so a player rebuilds the position it is in and thinks from there.
+The history of moves is a fact of such games, so the position is rebuilt from it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from mage.worlds.openspiel.game import Game
 from mage.worlds.openspiel.words.base import State
 
 MAX_POSITIONS = 200_000
-"""Largest game that is solved: tic-tac-toe has 5,478 positions."""
+"""Most positions of a game that is solved; tic-tac-toe has 5,478."""
 _MAX_LENGTH = 150
-"""Longest game that is solved: every move is up to five frames of recursion, and Python stops at a thousand."""
+"""Most moves of a game that is solved: a move is up to five frames of recursion, and Python stops at a thousand."""
 _MEMORY_MB = 1000
 _SEED_BITS = 31
 
-Worth = Callable[[int], float]
-"""What a position is worth after an action."""
+ActionValue = Callable[[int], float]
+"""Maps an action to the value of the position after it."""
 
 
 def mcts(game: Game, seat: int, rng: random.Random, simulations: Any = 100, c: Any = 2.0, seed: Any = None) -> Policy:
@@ -55,66 +55,67 @@ def minimax(game: Game, seat: int, rng: random.Random) -> Policy:
     solved = _solved(game, seat)
 
     def policy(observation: Observation) -> Sequence[float]:
-        worths = solved.worths(position(game, observation))
-        best = max(worths)
-        share = 1.0 / worths.count(best)
-        return [share if worth == best else 0.0 for worth in worths]
+        action_values = solved.action_values(position(game, observation))
+        best = max(action_values)
+        share = 1.0 / action_values.count(best)
+        return [share if value == best else 0.0 for value in action_values]
 
     return policy
 
 
 def position(game: Game, observation: Observation) -> State:
-    """The state an observation of an open game belongs to."""
+    """The state of an observation in a game with perfect information."""
     state = game.rules.new_initial_state()
     for action in observation.facts["history"]:  # type: ignore[union-attr]  # a row of numbers
         state.apply_action(action)
     return state
 
 
-def refuse_long(game: Game) -> None:
-    """Fail for games whose tree is too deep to be walked."""
+def check_length(game: Game) -> None:
+    """Refuse games whose tree is too deep for recursion."""
     if game.rules.max_game_length() + game.rules.max_chance_nodes_in_history() > _MAX_LENGTH:
         raise ConfigError(f"{game.spec} is too long to be solved: it can take more than {_MAX_LENGTH} moves")
 
 
 class Lookahead:
-    """What positions of an open game are worth to a seat that plays its best; `others` says what others make of theirs.
+    """Values of positions for a seat that maximises; `others` gives the value where another seat moves.
 
-    Positions are told apart by how OpenSpiel prints them, who is to move and how many moves were made.
+    For games with perfect information. The key of a position is its text in OpenSpiel, the seat to move and the number
+    of moves.
     """
 
-    def __init__(self, game: Game, seat: int, others: Callable[[State, Worth], float]) -> None:
+    def __init__(self, game: Game, seat: int, others: Callable[[State, ActionValue], float]) -> None:
         self._game = game
         self._seat = seat
         self._others = others
         self._known: dict[tuple[str, int, int], float] = {}
-        refuse_long(game)
-        self.worth(game.start(0))
+        check_length(game)
+        self.value(game.start(0))
 
-    def worth(self, state: State) -> float:
-        """What the seat gets from here."""
-        place = (str(state), state.current_player(), state.move_number())
-        if place not in self._known:
+    def value(self, state: State) -> float:
+        """The value of a state for the seat."""
+        key = (str(state), state.current_player(), state.move_number())
+        if key not in self._known:
             if len(self._known) >= MAX_POSITIONS:
                 raise ConfigError(f"{self._game.spec} is too large to be solved: over {MAX_POSITIONS} positions")
-            self._known[place] = self._look(state)
-        return self._known[place]
+            self._known[key] = self._compute(state)
+        return self._known[key]
 
-    def worths(self, state: State) -> list[float]:
-        """What each legal action is worth, in the order of the legal actions."""
-        return [self.worth(state.child(action)) for action in state.legal_actions()]
+    def action_values(self, state: State) -> list[float]:
+        """The value of each legal action, in the order of the legal actions."""
+        return [self.value(state.child(action)) for action in state.legal_actions()]
 
-    def _look(self, state: State) -> float:
+    def _compute(self, state: State) -> float:
         if state.is_terminal():
             return self._game.scores(state)[self._seat]
         if drawn := self._game.chance(state):
-            return sum([p * self.worth(state.child(action)) for action, p in drawn])
+            return sum([p * self.value(state.child(action)) for action, p in drawn])
         if state.current_player() == self._seat:
-            return max(self.worths(state))
-        return self._others(state, lambda action: self.worth(state.child(action)))
+            return max(self.action_values(state))
+        return self._others(state, lambda action: self.value(state.child(action)))
 
 
 @lru_cache(maxsize=16)
 def _solved(game: Game, seat: int) -> Lookahead:
-    """The game solved for a seat whose only opponent does its worst."""
-    return Lookahead(game, seat, lambda state, worth: min([worth(action) for action in state.legal_actions()]))
+    """The minimax values of the game for a seat with one opponent."""
+    return Lookahead(game, seat, lambda state, value: min([value(action) for action in state.legal_actions()]))

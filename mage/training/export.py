@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from mage.config.schema import Config
 from mage.errors import ConfigError, RecordError
 from mage.extras import require
-from mage.models.load import base_directory, described, load_model
+from mage.models.load import base_directory, describe_model, load_model
 from mage.training.changes import config_of
 from mage.training.checkpoint import checkpoint_path, checkpoints, read_state
 from mage.training.model_card import model_card
@@ -105,7 +105,7 @@ def _write(config: Config, checkpoint: Path, scratch: Path, folder: Path, merge:
     settings: dict[str, Any] = msgspec.json.decode((scratch / ADAPTER_CONFIG).read_bytes())
     settings["base_model_name_or_path"] = base
     (scratch / ADAPTER_CONFIG).write_bytes(msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n")
-    return _LOAD_ADAPTER.format(base=f"{described(config.agent.model)}, expected in `{base}`")
+    return _LOAD_ADAPTER.format(base=f"{describe_model(config.agent.model)}, expected in `{base}`")
 
 
 def _base(config: Config, scratch: Path, folder: Path) -> str:

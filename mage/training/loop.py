@@ -35,7 +35,7 @@ async def train(config: Config, parts: Parts, recorder: RunRecorder) -> None:
         live, dead = split_dead(advantages)
         metrics["groups/dead_share"] = len(dead) / len(groups)
         trained = trained_groups(live, dead, config.batch.dead)
-        tutored = [number for number in trained if parts.tutor.is_there(groups[number].task, recorder.step)]
+        tutored = [number for number in trained if parts.tutor.is_active(groups[number].task, recorder.step)]
         recorder.transcribe_if_due(groups[0], credited[0], advantages[0], 0 in trained, 0 in tutored)
         if trained:
             metrics |= parts.learner.update(to_batch(groups, credited, advantages, trained, tutored))

@@ -11,9 +11,9 @@ import torch
 from mage.config.schema import Config
 from mage.engines.local.adapters import AdapterCapacity
 from mage.engines.local.engine import LocalEngine
-from mage.engines.local.executor import graph_obstacle
+from mage.engines.local.executor import graph_unsupported_reason
 from mage.errors import ConfigError
-from mage.models.device import Placement, placed, settle
+from mage.models.device import Placement, configure_torch, resolve_placement
 from mage.models.load import LoadedModel, is_random, load_model
 
 _LEARNER_BYTES = 16
@@ -46,7 +46,7 @@ class ModelCache:
         """A copy of the config's model to train, and an engine for it."""
         gc.unfreeze()  # building the parts of a run froze them
         gc.collect()
-        placement = placed(config.device, config.dtype)
+        placement = resolve_placement(config.device, config.dtype)
         entry, self._entry = self._entry, None
         agent = config.agent
         key = (agent.model, placement, agent.context, agent.slots, _adapters(config))
@@ -64,7 +64,7 @@ class ModelCache:
 
 def model_and_engine(config: Config) -> tuple[LoadedModel, LocalEngine]:
     """A config's model and an engine for it. They depend on the settings in a `ModelCache`'s key alone."""
-    loaded = _load(config, placed(config.device, config.dtype))
+    loaded = _load(config, resolve_placement(config.device, config.dtype))
     num_trained = 0 if config.learner.lora_rank else sum(p.numel() for p in loaded.model.parameters())
     capacity, reserve = _adapter_capacity(config, loaded), _LEARNER_BYTES * num_trained
     slots, length = config.agent.slots or None, config.agent.context
@@ -73,8 +73,8 @@ def model_and_engine(config: Config) -> tuple[LoadedModel, LocalEngine]:
 
 def model_and_inference_engine(config: Config) -> tuple[LoadedModel, LocalEngine]:
     """A config's model and an engine for inference only, which need not leave memory for a learner."""
-    placement = placed(config.device, config.dtype)
-    settle(placement, config.threads)
+    placement = resolve_placement(config.device, config.dtype)
+    configure_torch(placement, config.threads)
     loaded = _load(config, placement)
     return loaded, LocalEngine(loaded, slots=config.agent.slots or None, length=config.agent.context)
 
@@ -94,7 +94,7 @@ def _adapter_capacity(config: Config, loaded: LoadedModel) -> AdapterCapacity | 
     rank, league = config.learner.lora_rank, config.league
     if not rank:
         return None
-    obstacle = graph_obstacle(loaded.model, config.agent.context)
+    obstacle = graph_unsupported_reason(loaded.model, config.agent.context)
     if league.learners:
         if obstacle is not None:
             raise ConfigError(

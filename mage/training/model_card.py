@@ -6,7 +6,7 @@ import json
 
 from mage.config.load import to_toml
 from mage.config.schema import Config
-from mage.models.load import described
+from mage.models.load import describe_model
 from mage.version import __version__
 
 
@@ -19,7 +19,7 @@ library_name: {store}
 tags: [mage, reinforcement-learning, games]
 ---
 
-# {described(model)}, trained by mage {__version__} on {config.world}
+# {describe_model(model)}, trained by mage {__version__} on {config.world}
 
 Weights after step {step} of {config.steps}. The agent plays trials of {config.trial.episodes} episodes against one
 hidden opponent and carries memory (`{config.agent.memory}`) from episode to episode; it answers by

@@ -19,7 +19,7 @@ from mage.errors import ConfigError, PlayError
 from mage.evaluation.splits import Split, load_split
 from mage.learners.local import Learner, LearnerSettings
 from mage.learners.samples import to_samples
-from mage.models.device import placed, settle
+from mage.models.device import configure_torch, resolve_placement
 from mage.models.load import LoadedModel
 from mage.opponents.registry import family
 from mage.protocols import AgentFactory, Engine, World
@@ -175,7 +175,7 @@ def build_parts(
     check(config)
     check_splits(config)
     learning = learning or learner_settings(config)
-    settle(placed(config.device, config.dtype), config.threads)
+    configure_torch(resolve_placement(config.device, config.dtype), config.threads)
     estimator = make_estimator(config.credit.estimator, config.credit.options)
     teacher = teacher_of(config, estimator.teacher) if isinstance(estimator, Cloning) else None
     splits = tuple(load_split(name) for name in config.evaluation.splits)

@@ -17,7 +17,7 @@ from mage.aio import run_sync
 from mage.config.load import replaced
 from mage.config.schema import Config
 from mage.errors import RecordError
-from mage.models.device import placed
+from mage.models.device import resolve_placement
 from mage.runs.store import TOKENIZER, RunWriter, fresh_path, refuse_used
 from mage.runs.tracker import check_trackers
 from mage.training.build import check, check_splits
@@ -45,7 +45,7 @@ def check_start(config: Config) -> None:
     check_league(config)
     check_trackers(config.trackers)
     check_splits(config)
-    placed(config.device, config.dtype)
+    resolve_placement(config.device, config.dtype)
 
 
 def create_run_directory(config: Config, folder: Path) -> None:

@@ -1,1 +1,1 @@
-"""Looking at runs in a browser: a small server that reads run directories, and a table to play at."""
+"""The viewer: a small web server that shows run directories and lets a person play in the browser."""

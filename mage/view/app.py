@@ -1,4 +1,4 @@
-"""The web app: which address answers which question."""
+"""The web app: routes and their read-only endpoints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from mage.errors import ConfigError
 from mage.view.guard import Access, Guard
 from mage.view.help import help_routes
-from mage.view.http import ERRORS, JsonResponse, number_in_path, text_or_none, whole
+from mage.view.http import ERRORS, JsonResponse, path_int, query_int, text_or_none
 from mage.view.play.endpoints import PlayEndpoints
 from mage.view.read.bounds import Bounds
 from mage.view.read.curves import MAX_POINTS
@@ -29,16 +29,16 @@ from mage.view.read.trial_index import MAX_ROWS, TrialFilter
 
 STATIC = Path(__file__).parent / "static"
 _TOKEN = '<meta name="mage-token" content="">'
-"""Where the page finds the token of this start."""
+"""Placeholder for the access token in index.html."""
 
 
 class Pages:
-    """The endpoints that only read."""
+    """The read-only endpoints."""
 
-    def __init__(self, store: RunStore, live: Live, tables: PlayEndpoints, access: Access) -> None:
+    def __init__(self, store: RunStore, live: Live, play: PlayEndpoints, access: Access) -> None:
         self._store = store
         self._live = live
-        self._tables = tables
+        self._play = play
         self._access = access
 
     def index(self, request: Request) -> Response:
@@ -53,21 +53,24 @@ class Pages:
 
     def metrics(self, request: Request) -> Response:
         keys = request.query_params.get("keys")
-        after, points = whole(request, "after", -1, least=-1), whole(request, "points", MAX_POINTS, least=1)
+        after, points = (
+            query_int(request, "after", -1, least=-1),
+            query_int(request, "points", MAX_POINTS, least=1),
+        )
         named = None if not keys else keys.split(",")
         return JsonResponse(self._store.metrics(request.path_params["run"], named, after, points))
 
     def trials(self, request: Request) -> Response:
-        seat = whole(request, "seat", -1)
+        seat = query_int(request, "seat", -1)
         texts = {name: text_or_none(request, name) for name in ("opponent", "arm", "split")}
         wanted = TrialFilter(seat=None if seat < 0 else seat, **texts)
-        offset, limit = whole(request, "offset", 0), whole(request, "limit", 50, least=1)
+        offset, limit = query_int(request, "offset", 0), query_int(request, "limit", 50, least=1)
         if limit > MAX_ROWS:
             raise ConfigError(f"limit = {limit}: {MAX_ROWS} at most")
         return JsonResponse(self._store.trials(request.path_params["run"], wanted, offset, limit))
 
     def trial(self, request: Request) -> Response:
-        return JsonResponse(self._store.trial(request.path_params["run"], number_in_path(request, "trial")))
+        return JsonResponse(self._store.trial(request.path_params["run"], path_int(request, "trial")))
 
     def evaluation(self, request: Request) -> Response:
         return JsonResponse(self._store.evaluation(request.path_params["run"], request.path_params["name"]))
@@ -81,14 +84,14 @@ class Pages:
     def live(self, request: Request) -> Response:
         session = request.query_params.get("session")
         if session is not None:
-            return self._live.game(session, self._tables.find(session))
+            return self._live.session(session, self._play.find(session))
         return self._live.runs(request.query_params.get("run"))
 
     def nothing(self, request: Request) -> Response:
         raise NotFoundError(f"there is nothing at {request.url.path}")
 
     def routes(self) -> list[Route]:
-        """All of them."""
+        """The routes of these endpoints."""
         run = "/api/runs/{run}"
         return [
             Route("/", self.index),
@@ -105,23 +108,23 @@ class Pages:
 
 
 def build_app(root: Path, access: Access, stopping: Event | None = None) -> ASGIApp:
-    """The app that shows the runs below a directory; streams end once `stopping` is set."""
+    """The app for the runs below a directory; event streams end once `stopping` is set."""
     bounds = Bounds()
     store = RunStore(root, bounds)
-    tables = PlayEndpoints(store.folder)
-    pages = Pages(store, Live(store, stopping or Event()), tables, access)
+    play = PlayEndpoints(store.folder)
+    pages = Pages(store, Live(store, stopping or Event()), play, access)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         Thread(target=_warm_up, daemon=True).start()
         yield
         bounds.close()
-        await run_in_threadpool(tables.close)
+        await run_in_threadpool(play.close)
 
     app = Starlette(
         routes=[
             *pages.routes(),
-            *tables.routes(),
+            *play.routes(),
             *help_routes(),
             Mount("/static", StaticFiles(directory=STATIC)),
             Route("/{rest:path}", pages.nothing),
@@ -129,9 +132,9 @@ def build_app(root: Path, access: Access, stopping: Event | None = None) -> ASGI
         exception_handlers=ERRORS,
         lifespan=lifespan,
     )
-    return Guard(app, access)  # outermost: an answer to a failure nobody expected has its headers too
+    return Guard(app, access)  # outermost, so that responses to unexpected errors have its headers too
 
 
 def _warm_up() -> None:
-    """Import what the first trial needs before somebody waits for it."""
+    """Import the modules of the first request in advance."""
     import mage.worlds.openspiel.game  # noqa: F401

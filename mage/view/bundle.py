@@ -1,7 +1,7 @@
-"""The pages' own modules and style as one script and one style sheet, which need no server and no other file.
+"""Bundles the viewer's JavaScript modules and style into one script and one style sheet, for exported pages.
 
-What is understood is how these modules are written: imports and exports at the start of a line, from relative paths,
-of things that are never assigned again. Anything else is an error here and not a page that breaks in a browser.
+It supports the forms that these modules use: imports and exports at the start of a line, from relative paths, of names
+that are never reassigned. Anything else raises an error.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _EXPORT = re.compile(r"^export\s+((?:async\s+)?function\*?|class|const)\s+([A-Za
 _NAMED = re.compile(r"^export\s+\{([^}]*)\};?$", re.MULTILINE)
 _LEFT = re.compile(r"^(?:import|export|await)\b|\bimport\s*\(|\bimport\.meta\b", re.MULTILINE)
 _TAG = re.compile(r"</(?:script|style)|<!--|<script", re.IGNORECASE)
-"""What would end an inline script or style, or change how the rest is read."""
+"""Text that would end an inline script or style, or change how the rest is parsed."""
 
 
 def script(static: Path = STATIC) -> str:
-    """All modules that the main one needs, each in a function of its own, those that others import first."""
+    """All modules that the main one needs, each in a function, in the order of imports."""
     sources: dict[str, str] = {}
     _collect(static, MAIN, sources, ())
     bodies = [f"modules[{_quoted(name)}] = (() => {{\n{source}}})();\n" for name, source in sources.items()]
@@ -33,7 +33,7 @@ def script(static: Path = STATIC) -> str:
 
 
 def style(static: Path = STATIC) -> str:
-    """The style sheet; it may not load anything."""
+    """The style sheet; an error if it loads other files."""
     found = _read(static, STYLE)
     if re.search(r"@import|url\(", found):
         raise MageError(f"{STYLE} loads something: a page on its own cannot")
@@ -41,7 +41,7 @@ def style(static: Path = STATIC) -> str:
 
 
 def _collect(static: Path, name: str, sources: dict[str, str], above: tuple[str, ...]) -> None:
-    """Read a module after those that it imports."""
+    """Add a module after the modules that it imports."""
     if name in above:
         raise MageError(f"modules import each other in a circle: {' > '.join((*above, name))}")
     if name in sources:
@@ -68,7 +68,7 @@ def _as_function(name: str, text: str, needed: Mapping[str, str]) -> str:
 
 
 def _pattern(name: str, what: str) -> str:
-    """What stands before `from` as what stands before `=`."""
+    """An import clause as a destructuring pattern."""
     if re.fullmatch(r"\*\s+as\s+[\w$]+", what):
         return what.split()[-1]
     if re.fullmatch(r"\{[\w$,\s]*\}", what):

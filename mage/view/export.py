@@ -1,8 +1,8 @@
-"""One run as one page: chosen trials, curves and evaluations in a single file that opens from disk.
+"""Exports a run as one HTML file: selected trials, curves and evaluations.
 
-The page is the viewer's own, with its modules and style inside. What a server would answer lies in it as JSON, by path,
-which the modules find in `window.MAGE_DATA`. Nothing in that JSON can end the element it lies in, and the page's policy
-runs no script but its own and loads nothing at all.
+The page is the viewer's own, with its modules and style inline. The server's responses are embedded as JSON, by path,
+in `window.MAGE_DATA`. The JSON is escaped so that it cannot end its element, and the content security policy allows
+only the page's own script and no requests.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ from mage.view.read.run_summary import RunSummary
 from mage.view.read.trial_index import MAX_ROWS, TrialFilter
 
 MAX_BYTES = 32 * 2**20
-"""The largest page: what a mail or a browser still takes without trouble."""
+"""The largest page, for mail and browsers."""
 MOST = 20
-"""Trials that are chosen where nobody chooses."""
+"""Default number of trials."""
 _RUNS = "/api/runs"
 _CHARSET = '<meta charset="utf-8">'
 _STYLE_LINK = '<link rel="stylesheet" href="/static/style.css">'
 _SCRIPT_LINK = '<script type="module" src="/static/app.js"></script>'
 _START = 'window.MAGE_DATA = JSON.parse(document.getElementById("mage-data").textContent);\n'
 _UNRESERVED = "!~*'()"
-"""What `encodeURIComponent` leaves alone and `quote` would not."""
+"""Characters that `encodeURIComponent` keeps and `quote` would escape."""
 
 
 class Page(NamedTuple):
-    """A page, and what is in it."""
+    """A page and its contents."""
 
     content: bytes
     trials: tuple[int, ...]
     num_trials: int
-    """Trials that the run has."""
+    """Number of trials of the run."""
     evaluations: tuple[str, ...]
     left_out: tuple[str, ...]
-    """What would have made the page too large."""
+    """Contents left out because the page would be too large."""
 
 
 def export_page(run: Path, trials: Sequence[int] | None = None, most: int = MOST) -> Page:
-    """The page of a run with these trials, or with up to `most` of them: those of the showcase, and others in between.
+    """The page of a run with the given trials, or with up to `most`: those of the showcase, and others between them.
 
-    Trials that are asked for must all fit; of others, and of evaluations, those are left out that do not.
+    Given trials must all fit; other trials and evaluations are left out if they do not.
     """
     read_info(run)
     store = RunStore(run)
@@ -78,24 +78,24 @@ def export_page(run: Path, trials: Sequence[int] | None = None, most: int = MOST
 
 
 Answer = tuple[str, msgspec.Raw]
-"""What the server would answer at a path."""
+"""A path and the server's response to it."""
 
 
 class _Content:
-    """What goes into a page, as long as there is room."""
+    """The contents of a page, up to a size limit."""
 
-    def __init__(self, room: int) -> None:
-        self._room = room
+    def __init__(self, bytes_left: int) -> None:
+        self._bytes_left = bytes_left
         self.taken: dict[str, Answer] = {}
         self.left_out: list[str] = []
-        if room < 0:
+        if bytes_left < 0:
             raise _too_large("its curves and its config")
 
     def add(self, what: str, answer: Answer, *, is_wanted: bool) -> None:
-        """Take an answer, or leave it out; what is wanted must fit."""
+        """Add a response if it fits; if not, leave it out, or raise if it is wanted."""
         size = len(answer[0]) + len(_escaped(bytes(answer[1]))) + len('"":,')
-        if size <= self._room:
-            self._room -= size
+        if size <= self._bytes_left:
+            self._bytes_left -= size
             self.taken[what] = answer
         elif is_wanted:
             raise _too_large(what)
@@ -104,7 +104,7 @@ class _Content:
 
 
 class _Source:
-    """What the server would answer about one run."""
+    """The server's responses about one run."""
 
     def __init__(self, store: RunStore, identity: str) -> None:
         self._store = store
@@ -128,16 +128,16 @@ class _Source:
         return self._path("evaluations", name), msgspec.Raw(self._store.evaluation(self._id, name))
 
     def frame(self, trials: Collection[int], evaluations: Sequence[str]) -> dict[str, msgspec.Raw]:
-        """Everything else: curves, config and lists, which name what is in the page and nothing more."""
+        """All other responses: curves, config, and lists restricted to the contents of the page."""
         chosen = set(trials)
         rows = [row for row in self.rows if row["number"] in chosen]
         pairs = [_among(pair, chosen) for pair in self.pairs]
         run = {**self._run, "evaluations": evaluations, "children": [], "trials": len(rows), "parent": None}
-        card = {field.name: run[field.name] for field in msgspec.structs.fields(RunSummary)}
+        summary = {field.name: run[field.name] for field in msgspec.structs.fields(RunSummary)}
         league = {self._path("league"): _raw(self._store.league(self._id))} if run["league"] else {}
         return {
             **league,
-            _RUNS: _raw([card]),
+            _RUNS: _raw([summary]),
             self._path(): _raw(run),
             self._path("metrics"): _raw(self._store.metrics(self._id, None, -1, MAX_POINTS)),
             self._path("trials"): _raw({**self._lists, "total": len(rows), "rows": rows}),
@@ -149,7 +149,7 @@ class _Source:
 
 
 def _chosen(rows: Sequence[Mapping[str, Any]], pairs: Sequence[Mapping[str, Any]], most: int) -> list[int]:
-    """The showcase from first to last, then others spread over the run; no failure."""
+    """Trials of the showcase, then others spread over the run, without failures."""
     shown = [number for pair in pairs for number in (pair["trials"][0], pair["trials"][-1], *pair["trials"][1:-1])]
     first = list(dict.fromkeys(shown))[:most]
     others = [row["number"] for row in rows if row["error"] is None and row["number"] not in set(shown)]
@@ -173,24 +173,24 @@ def _raw(answer: object) -> msgspec.Raw:
 
 
 def _escaped(data: bytes) -> bytes:
-    """JSON without a single `<`: whatever a model wrote, nothing in it ends an element or opens one."""
+    """JSON with every `<` escaped, so that no text can open or end an HTML element."""
     return data.replace(b"<", b"\\u003c")
 
 
 def _page(title: str, data: Mapping[str, Any]) -> bytes:
     page = (STATIC / "index.html").read_text(encoding="utf-8")
-    code, look = _START + script(), style()
+    code, css = _START + script(), style()
     policy = (
-        f"default-src 'none'; script-src '{_hash(code)}'; style-src '{_hash(look)}'; img-src data:; "
+        f"default-src 'none'; script-src '{_hash(code)}'; style-src '{_hash(css)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    lies = f'<script type="application/json" id="mage-data">{_escaped(msgspec.json.encode(data)).decode()}</script>'
+    embedded = f'<script type="application/json" id="mage-data">{_escaped(msgspec.json.encode(data)).decode()}</script>'
     parts = {
         _CHARSET: f'{_CHARSET}\n    <meta http-equiv="Content-Security-Policy" content="{policy}">',
         "<title>mage</title>": f"<title>{html.escape(title)}</title>",
-        _STYLE_LINK: f"<style>{look}</style>",
+        _STYLE_LINK: f"<style>{css}</style>",
         _SCRIPT_LINK: "",
-        "</body>": f"{lies}\n<script>{code}</script>\n</body>",
+        "</body>": f"{embedded}\n<script>{code}</script>\n</body>",
     }
     for old, new in parts.items():
         before, found, after = page.partition(old)

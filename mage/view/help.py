@@ -1,4 +1,4 @@
-"""The documentation as pages: Markdown files that come with mage, rendered with every piece of HTML in them escaped."""
+"""The documentation as web pages: renders the Markdown files of `docs/`, with HTML in them escaped."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _PAGE = """<!doctype html>
 
 
 def docs_folder() -> Path:
-    """Where the documentation lies: beside the package in a checkout, under the prefix where it was installed."""
+    """The folder of the documentation: beside the package in a checkout, else under the installation prefix."""
     checkout = Path(__file__).resolve().parents[2] / "docs"
     return checkout if checkout.is_dir() else Path(sysconfig.get_path("data")) / "share" / "doc" / "mage-rl"
 
@@ -53,23 +53,23 @@ def pages() -> Mapping[str, Path]:
 
 
 def pictures() -> Mapping[str, Path]:
-    """All pictures by their path below the pages, and by their name: installed, they lie in one folder."""
+    """All pictures by their path below the pages, and by their name: when installed, they are in one folder."""
     found = [path for path in docs_folder().rglob("*") if path.suffix in _PICTURES and not path.is_symlink()]
     return {path.name: path for path in found} | {path.relative_to(docs_folder()).as_posix(): path for path in found}
 
 
 def help_routes() -> list[Route]:
-    """The addresses of the documentation."""
+    """The routes of the documentation."""
     return [Route("/help", _contents), Route("/help/{page:path}", _page)]
 
 
 def _contents(request: Request) -> Response:
     entries = [f'<li><a href="/help/{name}">{escape(_title(path))}</a></li>' for name, path in pages().items()]
-    return HTMLResponse(_framed("Help", "<h1>Help</h1>\n<ul>\n" + "\n".join(entries) + "\n</ul>"))
+    return HTMLResponse(_with_layout("Help", "<h1>Help</h1>\n<ul>\n" + "\n".join(entries) + "\n</ul>"))
 
 
 def _page(request: Request) -> Response:
-    """A page, whose name may end in `.md` as in links between the files, or a picture of one."""
+    """A page, whose name may end in `.md` as in links between the files, or a picture."""
     name = str(request.path_params["page"])
     picture = pictures().get(name)
     if picture is not None:
@@ -77,12 +77,12 @@ def _page(request: Request) -> Response:
     path = pages().get(name.removesuffix(".md"))
     if path is None:
         raise NotFoundError(f"there is no page {name[:80]!r}; there are {', '.join(pages())}")
-    return HTMLResponse(_framed(_title(path), rendered(path.read_text(encoding="utf-8"))))
+    return HTMLResponse(_with_layout(_title(path), rendered(path.read_text(encoding="utf-8"))))
 
 
 @lru_cache(maxsize=64)
 def rendered(text: str) -> str:
-    """Markdown as HTML: markup in the text stays text, pictures are found beside the page, headings can be linked to.
+    """Markdown as HTML: HTML in the text is escaped, pictures get their URL, headings get anchors.
 
     >>> rendered("# On *trials*").strip()
     '<h1 id="on-trials">On <em>trials</em></h1>'
@@ -104,13 +104,13 @@ def rendered(text: str) -> str:
 
 
 def _equation(source: str, options: Mapping[str, bool]) -> str:
-    """An equation as MathML, which browsers draw by themselves; text in it stays text."""
+    """An equation as MathML, with text in it escaped."""
     from latex2mathml.converter import convert_to_element
 
-    drawn = convert_to_element(source, display="block" if options["display_mode"] else "inline")
-    for element in drawn.iter():
+    mathml = convert_to_element(source, display="block" if options["display_mode"] else "inline")
+    for element in mathml.iter():
         element.text = None if element.text is None else unescape(element.text)
-    return tostring(drawn, encoding="unicode")
+    return tostring(mathml, encoding="unicode")
 
 
 def _anchor(heading: Token) -> str:
@@ -127,6 +127,6 @@ def _title(path: Path) -> str:
     return first.removeprefix("#").strip() or path.stem
 
 
-def _framed(title: str, content: str) -> str:
+def _with_layout(title: str, content: str) -> str:
     links = " ".join(f'<a href="/help/{name}">{escape(_title(path))}</a>' for name, path in pages().items())
     return _PAGE.format(title=escape(title), links=links, content=content)

@@ -1,4 +1,4 @@
-"""Answers as JSON, and questions read from requests: whatever is wrong with one is one line and a status of its own."""
+"""JSON responses, parsing of requests, and error responses of one line with a status."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mage.errors import ConfigError, MageError, RecordError
-from mage.view.guard import refused
+from mage.view.guard import refusal
 from mage.view.read.folder import NotFoundError, one_line
 
 MAX_BODY = 64 * 1024
 
 
 class JsonResponse(Response):
-    """Any value that msgspec can write; what is not a number is null."""
+    """Any value that msgspec can encode; nan and infinity become null."""
 
     media_type = "application/json"
 
@@ -26,10 +26,10 @@ class JsonResponse(Response):
         return content if isinstance(content, bytes) else msgspec.json.encode(content)
 
 
-def failed(request: Request, error: Exception) -> Response:
-    """What is answered when something was wrong on purpose, or a file could not be read."""
+def on_error(request: Request, error: Exception) -> Response:
+    """The response to an error raised on purpose, or to a file that cannot be read."""
     if isinstance(error, OSError):
-        return refused(HTTPStatus.INTERNAL_SERVER_ERROR, one_line(f"a file cannot be read: {error.strerror or error}"))
+        return refusal(HTTPStatus.INTERNAL_SERVER_ERROR, one_line(f"a file cannot be read: {error.strerror or error}"))
     status = HTTPStatus.CONFLICT
     if isinstance(error, NotFoundError):
         status = HTTPStatus.NOT_FOUND
@@ -37,10 +37,10 @@ def failed(request: Request, error: Exception) -> Response:
         status = HTTPStatus.BAD_REQUEST
     elif isinstance(error, RecordError):
         status = HTTPStatus.UNPROCESSABLE_ENTITY
-    return refused(status, one_line(error))
+    return refusal(status, one_line(error))
 
 
-def whole(request: Request, name: str, default: int, least: int = 0) -> int:
+def query_int(request: Request, name: str, default: int, least: int = 0) -> int:
     """A whole number in the query."""
     text = request.query_params.get(name, "")
     if not text:
@@ -55,7 +55,7 @@ def text_or_none(request: Request, name: str) -> str | None:
     return request.query_params.get(name) or None
 
 
-def number_in_path(request: Request, name: str) -> int:
+def path_int(request: Request, name: str) -> int:
     """A whole number in the path."""
     text = str(request.path_params[name])
     if not text.isascii() or not text.isdecimal() or len(text) > 12:
@@ -78,15 +78,20 @@ async def body(request: Request) -> dict[str, Any]:
         raise ConfigError(f"what was sent is not a JSON object: {error}") from None
 
 
-def unanswered(request: Request, error: Exception) -> Response:
-    """What is answered where there is no such address or method."""
+def on_http_error(request: Request, error: Exception) -> Response:
+    """The response to an unknown path or method."""
     assert isinstance(error, HTTPException)
-    return refused(HTTPStatus(error.status_code), error.detail)
+    return refusal(HTTPStatus(error.status_code), error.detail)
 
 
-def broken(request: Request, error: Exception) -> Response:
-    """What is answered when nobody expected the error; the terminal has all of it."""
-    return refused(HTTPStatus.INTERNAL_SERVER_ERROR, "something went wrong; the terminal of mage view says what")
+def on_crash(request: Request, error: Exception) -> Response:
+    """The response to an unexpected error; the traceback is in the terminal."""
+    return refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "something went wrong; the terminal of mage view says what")
 
 
-ERRORS = {MageError: failed, OSError: failed, HTTPException: unanswered, Exception: broken}
+ERRORS = {
+    MageError: on_error,
+    OSError: on_error,
+    HTTPException: on_http_error,
+    Exception: on_crash,
+}

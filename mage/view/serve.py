@@ -1,4 +1,4 @@
-"""Starting the server: an address that is free, a line that says where, and the browser."""
+"""Starts the server: finds a free port, prints the URL and opens the browser."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from mage.view.guard import TOKEN_QUERY, Access, new_access
 
 PORT = 8765
 _TRIES = 20
-"""How many ports from the usual one on are tried where none was asked for."""
+"""How many ports are tried from the default one on, if none is given."""
 _CONCURRENCY = 256
-_PATIENCE_S = 1
-"""How long open streams may hold up the end of the server."""
+_SHUTDOWN_S = 1
+"""How long the shutdown waits for open streams."""
 
 
 def serve(root: Path, host: str, port: int | None, say: Callable[[str], None], *, opens_browser: bool) -> None:
-    """Show the runs below a directory until somebody interrupts; `say` is told the address once it answers."""
+    """Serve the runs below a directory until interrupted; `say` gets the URL once it is bound."""
     bound = _bound(host, port)
     access = new_access(host)
     url = address(access, bound.getsockname()[1])
@@ -41,7 +41,7 @@ def serve(root: Path, host: str, port: int | None, say: Callable[[str], None], *
         server_header=False,
         proxy_headers=False,
         limit_concurrency=_CONCURRENCY,
-        timeout_graceful_shutdown=_PATIENCE_S,
+        timeout_graceful_shutdown=_SHUTDOWN_S,
     )
     say(url)
     if opens_browser and _has_display():
@@ -50,7 +50,7 @@ def serve(root: Path, host: str, port: int | None, say: Callable[[str], None], *
 
 
 class _Server(uvicorn.Server):
-    """Tells streams that it is about to end: it waits for them."""
+    """Sets `stopping` at exit, so that event streams end: the shutdown waits for them."""
 
     def __init__(self, config: uvicorn.Config, stopping: Event) -> None:
         super().__init__(config)
@@ -74,7 +74,7 @@ def address(access: Access, port: int) -> str:
 
 
 def _bound(host: str, port: int | None) -> socket.socket:
-    """A socket that listens; where no port was asked for, the first free one from the usual one on."""
+    """A listening socket; if no port is given, on the first free one from the default on."""
     ports = range(PORT, PORT + _TRIES) if port is None else (port,)
     problem = ""
     for tried in ports:
@@ -98,5 +98,5 @@ def _bound(host: str, port: int | None) -> socket.socket:
 
 
 def _has_display() -> bool:
-    """Whether a browser would have a window of its own: one in the terminal would take it away."""
+    """Whether a graphical browser can open; one in the terminal would take the terminal over."""
     return sys.platform == "darwin" or any(name in os.environ for name in ("DISPLAY", "WAYLAND_DISPLAY"))

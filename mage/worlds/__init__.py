@@ -1,1 +1,1 @@
-"""Worlds: what is played. A world turns a task into environments and opponents."""
+"""Worlds: a world turns a task into environments and opponents."""

@@ -101,7 +101,7 @@ def test_somebody_plays_three_episodes_and_sees_what_was_remembered(opened: Open
 
 def test_a_surprise_is_told_at_the_end(opened: Opened) -> None:
     opened.go("/#/play")
-    opened.page.select_option("label:has-text('Game') select", "tic_tac_toe")
+    opened.page.select_option("label:has-text('World') select", "tic_tac_toe")
     opened.page.select_option("label:has-text('Episodes') select", "1")
     opened.find("button:text-is('Start')").click()
     phase = settled(opened)

@@ -19,7 +19,7 @@ from mage.engines.local import passes
 from mage.engines.local.engine import LocalEngine
 from mage.engines.local.graph_executor import GraphExecutor
 from mage.engines.local.layout import Chunk
-from mage.engines.local.sampling import pick_free
+from mage.engines.local.sampling import sample_free
 from mage.models.load import LoadedModel, load_model
 from mage.protocols import Sampling
 from mage.rollout.group import play_groups
@@ -201,7 +201,7 @@ def test_a_call_that_is_cancelled_under_way_leaves_its_slot_clean(device: str, m
 
     async def scene(engine: LocalEngine) -> list[Completion]:
         calls = [asyncio.ensure_future(engine.complete(ids, Sampling(1.0, 40, 0), None)) for ids in asked]
-        while not engine._passes.are_under_way:
+        while not engine._passes.are_in_flight:
             await asyncio.sleep(0)
         for call in calls[4:]:
             call.cancel()
@@ -300,7 +300,7 @@ def test_a_free_draw_follows_the_distribution_function_and_shows_what_is_not_fin
     uniforms_R = torch.rand(64, generator=generator, dtype=torch.float64)
     temperature_R = torch.tensor([0.5, 1.0, 2.0, 0.0]).repeat(16)
     tokens_R, logprobs_R = (
-        t.cpu() for t in pick_free(logits_RV.to(device), temperature_R.to(device), uniforms_R.to(device))
+        t.cpu() for t in sample_free(logits_RV.to(device), temperature_R.to(device), uniforms_R.to(device))
     )
     for row, (temperature, point) in enumerate(zip(temperature_R.tolist(), uniforms_R.tolist(), strict=True)):
         token, logprob = int(tokens_R[row]), float(logprobs_R[row])
@@ -314,7 +314,7 @@ def test_a_free_draw_follows_the_distribution_function_and_shows_what_is_not_fin
     for broken in (torch.nan, torch.inf):
         spoiled_RV = logits_RV.clone()
         spoiled_RV[::2, width // 2] = broken
-        tokens_R, logprobs_R = pick_free(spoiled_RV.to(device), temperature_R.to(device), uniforms_R.to(device))
+        tokens_R, logprobs_R = sample_free(spoiled_RV.to(device), temperature_R.to(device), uniforms_R.to(device))
         assert not torch.isfinite(logprobs_R[::2]).any()
         assert torch.isfinite(logprobs_R[1::2]).all()
         assert int(tokens_R.min()) >= 0

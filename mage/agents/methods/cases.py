@@ -1,8 +1,8 @@
-"""Cases: what was done in similar situations earlier in the trial, and how those episodes ended.
+"""Case-based memory: decisions in similar situations earlier in the trial, with the scores of their episodes.
 
-It follows Memento (Zhou et al. 2025, arXiv 2508.16153) with the retrieval that learns nothing. A case is a situation,
-an action and the score of the whole episode. Before each decision the cases most like the current situation are
-brought back, good ones and others in equal parts where there are as many, and marked. The model writes nothing.
+It follows Memento (Zhou et al. 2025, arXiv 2508.16153) with non-parametric retrieval. A case is a situation,
+an action and the score of the whole episode. Before each decision the cases most similar to the current situation are
+retrieved, half of them good ones if there are enough, and marked. The model writes no notes.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import ClassVar, NamedTuple
 
 from mage.agents.language import LanguageAgent
 from mage.agents.messages import system_message
-from mage.agents.methods.similarity import best, similarities
+from mage.agents.methods.similarity import similarities, top_indices
 from mage.errors import PlayError
 from mage.types import Memory, Observation, Reply
 from mage.worlds.openspiel.words.base import signed
 
 NUM_FOUND = 4
-"""How many cases are brought back for a decision."""
+"""How many cases are retrieved for a decision."""
 _CARRIED = "Before you act you see what you did in similar situations, and the scores of those episodes."
 _HEADING = "Similar situations in earlier episodes:"
 
 
 class Case(NamedTuple):
-    """One decision, and what came of its episode."""
+    """One decision and the score of its episode."""
 
     situation: str
     action: str
@@ -37,19 +37,19 @@ class Case(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The case as it is shown."""
+        """The case as shown to the model."""
         situation = " / ".join(self.situation.split("\n"))
         return f"{situation} You chose {self.action}. Score {signed(self.score)}: {self.mark}."
 
 
 class CasesAgent(LanguageAgent):
-    """Keeps every decision of earlier episodes outside the context, and brings back those that fit."""
+    """Stores every decision of earlier episodes outside the context and retrieves similar ones."""
 
     method: ClassVar[str] = "cases"
     memories: ClassVar[tuple[Memory, ...]] = (Memory.HISTORY, Memory.NONE)
     _cases: tuple[Case, ...] = ()
     _decided: tuple[tuple[str, str], ...] = ()
-    """Situations and actions of the current episode, whose score nobody knows yet."""
+    """Situations and actions of the current episode, whose score is not known yet."""
 
     async def act(self, observation: Observation) -> Reply:
         reply = await super().act(observation)
@@ -57,12 +57,12 @@ class CasesAgent(LanguageAgent):
             self._decided = (*self._decided, (observation.text, reply.action))
         return reply
 
-    def dictate(self, observation: Observation, action: str) -> None:
-        super().dictate(observation, action)
+    def force_action(self, observation: Observation, action: str) -> None:
+        super().force_action(observation, action)
         self._decided = (*self._decided, (observation.text, action))
 
     async def reflect(self, outcome: Observation) -> Reply | None:
-        """Keep the decisions of an episode, now that its score is known; nothing is written."""
+        """Store the decisions of an episode, now that its score is known; there is no reflection."""
         score = outcome.facts.get("score")
         if not isinstance(score, int | float):
             raise PlayError(f"the cases of episode {outcome.episode + 1} need its score, not {score!r}")
@@ -76,21 +76,21 @@ class CasesAgent(LanguageAgent):
         return system_message(rules, self._num_episodes, how.memory, how.reply, carried=_CARRIED)
 
     def _carried(self) -> tuple[()]:
-        """Every episode begins a new stream: what crosses is what is brought back."""
+        """Empty: every episode begins a new stream, and only retrieved cases carry over."""
         return ()
 
     def _recall(self, observation: Observation) -> None:
-        found = retrieved(observation.text, self._cases)
+        found = retrieve(observation.text, self._cases)
         self._context.recall(_HEADING, [case.line for case in found])
 
 
-def retrieved(situation: str, cases: Sequence[Case], num: int = NUM_FOUND) -> list[Case]:
-    """The cases that fit, most alike first: half of them good, half of them not, as far as there are so many.
+def retrieve(situation: str, cases: Sequence[Case], num: int = NUM_FOUND) -> list[Case]:
+    """The most similar cases, best first: half of them good and half not, if there are enough of each.
 
-    Those of this very situation lead. Cases that agree in situation, action and mark count once, as the newest of them.
+    Cases of an equal situation come first. Of cases with equal situation, action and mark only the newest counts.
 
     >>> cases = [Case("a", "x", 1.0), Case("a", "y", -1.0), Case("a", "x", 0.5), Case("b", "x", 1.0)]
-    >>> [(case.action, case.score) for case in retrieved("a", cases)]
+    >>> [(case.action, case.score) for case in retrieve("a", cases)]
     [('x', 0.5), ('y', -1.0)]
     """
     newest: dict[tuple[str, str, str], Case] = {}
@@ -98,7 +98,7 @@ def retrieved(situation: str, cases: Sequence[Case], num: int = NUM_FOUND) -> li
         newest.setdefault((case.situation, case.action, case.mark), case)
     distinct = list(newest.values())[::-1]
     scores = similarities(situation, [case.situation for case in distinct])
-    ranked = sorted(best(scores, len(distinct)), key=lambda place: distinct[place].situation != situation)
+    ranked = sorted(top_indices(scores, len(distinct)), key=lambda place: distinct[place].situation != situation)
     good = [place for place in ranked if distinct[place].mark == "good"]
     others = [place for place in ranked if distinct[place].mark != "good"]
     num_good = min(len(good), max(num // 2, num - len(others)))

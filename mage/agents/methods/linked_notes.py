@@ -1,9 +1,9 @@
-"""Linked notes: a note after each episode, linked with earlier ones, of which those that fit are brought back.
+"""Linked notes: a note after each episode, linked to similar earlier ones; relevant notes are retrieved.
 
 It follows A-MEM (Xu et al. 2025, arXiv 2502.12110). A note has content, keywords and tags, which the model writes in
-one answer; it is found by them and by what was seen in its episode. Links join notes that say similar things, and a
-note that is found brings those it is linked with along. The model neither judges the links nor rewrites earlier notes,
-and likeness is that of words (`similarity.py`), not of an embedding.
+one answer; it is retrieved by them and by the observations of its episode. Similar notes are linked, and a retrieved
+note brings its linked ones along. Unlike A-MEM, the model neither chooses the links nor rewrites earlier notes, and
+similarity is by words (`similarity.py`), not by embeddings.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import ClassVar, NamedTuple
 
 from mage.agents.language import LanguageAgent
 from mage.agents.messages import reflect_message, system_message
-from mage.agents.methods.similarity import best, similarities
+from mage.agents.methods.similarity import similarities, top_indices
 from mage.types import Memory, Observation, Reply
 
 NUM_FOUND = 3
-"""How many notes are brought back for a decision, besides those that they are linked with."""
+"""How many notes are retrieved for a decision, besides the linked ones."""
 NUM_LINKS = 2
-"""With how many earlier notes a new one is linked, and how many linked ones a note brings along."""
+"""Links of a new note to earlier ones, and linked notes that a retrieved note brings along."""
 LEAST_LIKE = 0.1
-"""How alike notes must be to be linked."""
+"""Least similarity of linked notes."""
 NOTE_REQUEST = "Then write a line Keywords: with a few words to find the note by, and a line Tags: with its kinds."
 _CARRIED = "After each you write a note to yourself; before you act you see your notes that fit."
 _HEADING = "Your notes that fit:"
@@ -32,14 +32,14 @@ _MOST = 8
 
 
 class LinkedNote(NamedTuple):
-    """A note, and the places of the earlier notes that it is linked with."""
+    """A note with the indices of the earlier notes that it is linked to."""
 
     episode: int
     content: str
     keywords: tuple[str, ...]
     tags: tuple[str, ...]
     seen: str
-    """What its episode looked like: a part of what it is found by, which is not shown."""
+    """The observations of its episode: used for retrieval, not shown."""
     links: tuple[int, ...]
 
     @property
@@ -51,29 +51,29 @@ class LinkedNote(NamedTuple):
 
 
 class LinkedNotesAgent(LanguageAgent):
-    """Keeps all its notes outside the context, and brings back those that fit what it sees."""
+    """Stores all its notes outside the context and retrieves those relevant to the observation."""
 
     method: ClassVar[str] = "linked-notes"
     memories: ClassVar[tuple[Memory, ...]] = (Memory.REFLECTIONS, Memory.NONE)
     _notes: tuple[LinkedNote, ...] = ()
     _seen: tuple[str, ...] = ()
-    """What was seen in the current episode."""
+    """The observations of the current episode."""
 
     def _system(self, rules: str) -> str:
         how = self._settings
         return system_message(rules, self._num_episodes, how.memory, how.reply, carried=_CARRIED)
 
     def _recall(self, observation: Observation) -> None:
-        """Bring back the notes that fit, unless they stand in the stream already."""
+        """Retrieve relevant notes that are not in the stream already."""
         if self._settings.memory is Memory.NONE:
             return
         self._seen = (*self._seen, observation.text)
-        found = retrieved(observation.text, self._notes)
-        items = [line(place, self._notes) for place in found]
+        found = retrieve(observation.text, self._notes)
+        items = [format_note(place, self._notes) for place in found]
         known = self._context.recalled
         self._context.recall(_HEADING, [item for item in items if item not in known])
 
-    def _request(self, outcome: Observation) -> str:
+    def _reflection_request(self, outcome: Observation) -> str:
         return f"{reflect_message(outcome)}\n{NOTE_REQUEST}"
 
     def _remember(self, outcome: Observation, written: Reply) -> None:
@@ -81,43 +81,43 @@ class LinkedNotesAgent(LanguageAgent):
         self._seen = ()
 
     def _keep(self, outcome: Observation, note: str) -> None:
-        content, keywords, tags = parts_of(note)
+        content, keywords, tags = parse_note(note)
         if content:
             seen = "\n".join((*self._seen, outcome.text))
             new = LinkedNote(outcome.episode, content, keywords, tags, seen, ())
             links = similarities(new.said, [earlier.said for earlier in self._notes])
-            self._notes = (*self._notes, new._replace(links=tuple(best(links, NUM_LINKS, LEAST_LIKE))))
+            self._notes = (*self._notes, new._replace(links=tuple(top_indices(links, NUM_LINKS, LEAST_LIKE))))
 
 
-def parts_of(text: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Content, keywords and tags of what a model wrote. Without labels, all of it is content.
+def parse_note(text: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Content, keywords and tags of a model's answer. Without labels, all of it is content.
 
-    >>> parts_of("They bluff.\\nKeywords: bluff, king\\nTags: poker")
+    >>> parse_note("They bluff.\\nKeywords: bluff, king\\nTags: poker")
     ('They bluff.', ('bluff', 'king'), ('poker',))
     """
     head, *labelled = _LABEL.split(text)
     values = {label.casefold(): value for label, value in zip(labelled[::2], labelled[1::2], strict=True)}
     content = " ".join(head.split()) or " ".join(text.split())
-    return content, _listed(values.get("keywords", "")), _listed(values.get("tags", ""))
+    return content, _split_list(values.get("keywords", "")), _split_list(values.get("tags", ""))
 
 
-def retrieved(query: str, notes: Sequence[LinkedNote]) -> list[int]:
-    """The places of the notes that fit, best first, each followed by a few that it is linked with, newest first."""
+def retrieve(query: str, notes: Sequence[LinkedNote]) -> list[int]:
+    """The indices of the most similar notes, best first, each followed by some of its linked notes, newest first."""
     scores = similarities(query, [f"{note.said}\n{note.seen}" for note in notes])
     found: dict[int, None] = {}
-    for place in best(scores, NUM_FOUND):
+    for place in top_indices(scores, NUM_FOUND):
         linked = [other for other, note in enumerate(notes) if other in notes[place].links or place in note.links]
         found.update(dict.fromkeys((place, *linked[: -NUM_LINKS - 1 : -1])))
     return list(found)
 
 
-def line(place: int, notes: Sequence[LinkedNote]) -> str:
-    """A note as it is shown."""
+def format_note(place: int, notes: Sequence[LinkedNote]) -> str:
+    """A note as shown to the model."""
     note = notes[place]
     links = ", ".join(str(notes[link].episode + 1) for link in sorted(note.links))
     return f"After episode {note.episode + 1}{f' (see also {links})' if links else ''}: {note.said}"
 
 
-def _listed(value: str) -> tuple[str, ...]:
+def _split_list(value: str) -> tuple[str, ...]:
     words = (" ".join(word.split()).strip(" .") for word in re.split(r"[,;\n]", value))
     return tuple(word for word in words if word)[:_MOST]

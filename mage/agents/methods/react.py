@@ -1,8 +1,8 @@
 """ReAct: a thought before each action (Yao et al. 2022, arXiv 2210.03629).
 
-The thought is asked for by itself where replies are choices, because a constrained answer has no room for one; in text
-it stands in the answer, before the action. Thoughts stay in the stream like anything else that was said, so the memory
-mode alone decides what crosses to the next episode.
+If replies are choices, the thought is a call of its own, because a constrained answer cannot contain one; in text mode
+it is in the answer, before the action. Thoughts stay in the stream, so the memory mode decides what carries over to the
+next episode.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _ANSWER = {
 
 
 class ReactAgent(LanguageAgent):
-    """Thinks, then acts. A thought has as many tokens as a free answer may have."""
+    """Thinks, then acts. A thought may have as many tokens as a free-text answer."""
 
     method: ClassVar[str] = "react"
     thinks: ClassVar[bool] = True
 
     async def odds(self, observation: Observation) -> tuple[float, ...] | None:
-        """None where a thought comes first: only sampling can tell what follows from it."""
+        """None: the probabilities depend on a sampled thought."""
         return None
 
     def _system(self, rules: str) -> str:
@@ -44,7 +44,7 @@ class ReactAgent(LanguageAgent):
         if self._settings.reply is ReplyMode.TEXT:
             return await super()._decide(observation, message, seed)
         asked = f"{message}\n{THOUGHT_REQUEST}"
-        room = self._settings.max_tokens
-        thought = await self._ask(observation.episode, asked, room, derive(seed, "thought"), None)
+        max_tokens = self._settings.max_tokens
+        thought = await self._ask(observation.episode, asked, max_tokens, derive(seed, "thought"), None)
         calls, parsed = await super()._decide(observation, ACTION_REQUEST, seed)
         return (thought, *calls), parsed

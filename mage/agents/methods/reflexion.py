@@ -1,4 +1,4 @@
-"""Reflexion: a verbal reflection after each episode, the last three of which are all that is remembered.
+"""Reflexion: a reflection after each episode; the last three are the only memory.
 
 It follows Shinn et al. 2023 (arXiv 2303.11366), where the reflections of earlier trials are a short list put before the
 next one.
@@ -13,13 +13,13 @@ from mage.agents.messages import reflect_message, system_message
 from mage.types import Memory, Observation
 
 NUM_KEPT = 3
-"""How many reflections are remembered: the newest."""
+"""How many of the newest reflections are remembered."""
 REFLEXION_REQUEST = "Say what went well or wrong in this episode and why, and make a short plan for the next one."
 _CARRIED = f"After each you write a note to yourself; you remember only your last {NUM_KEPT} notes."
 
 
 class ReflexionAgent(LanguageAgent):
-    """Reflects on every episode and reads its newest reflections before the next; it has no history."""
+    """Reflects on every episode and sees its newest reflections in the next; it has no history."""
 
     method: ClassVar[str] = "reflexion"
     memories: ClassVar[tuple[Memory, ...]] = (Memory.REFLECTIONS, Memory.NONE)
@@ -28,7 +28,7 @@ class ReflexionAgent(LanguageAgent):
         how = self._settings
         return system_message(rules, self._num_episodes, how.memory, how.reply, carried=_CARRIED)
 
-    def _request(self, outcome: Observation) -> str:
+    def _reflection_request(self, outcome: Observation) -> str:
         return f"{reflect_message(outcome)}\n{REFLEXION_REQUEST}"
 
     def _keep(self, outcome: Observation, note: str) -> None:

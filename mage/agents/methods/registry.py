@@ -1,4 +1,4 @@
-"""Methods of prompting by name: which kind of agent a config or a command asks for."""
+"""Prompting methods by name: the agent class of each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ METHODS: Mapping[str, type[LanguageAgent]] = {
 
 
 def agent_class(method: str) -> type[LanguageAgent]:
-    """The kind of agent that a method is; all are made with the same arguments.
+    """The agent class of a method; all have the same constructor arguments.
 
     >>> agent_class("react").method
     'react'
@@ -35,7 +35,7 @@ def agent_class(method: str) -> type[LanguageAgent]:
 
 
 def check_method(method: str, memory: Memory) -> None:
-    """Refuse a method that does not exist, and a memory that it cannot have."""
+    """Refuse an unknown method, and a memory mode that the method does not support."""
     allowed = agent_class(method).memories
     if memory not in allowed:
         raise ConfigError(f"agent.method = {method} takes agent.memory = {' or '.join(allowed)}, not {memory}")

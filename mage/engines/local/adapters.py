@@ -1,7 +1,7 @@
-"""Several LoRA adapters in one pass: their matrices lie side by side, and each token sees those of its own.
+"""Several LoRA adapters in one forward pass: stacked matrices and a mask that selects each token's adapter.
 
-What adapters add to a projection is (x A) B. With the A of all adapters in one matrix and all B in another, a mask of
-zeros between the two products leaves every token its own adapter's share: exact, no gathering, one graph for any mix.
+An adapter adds (x A) B to a projection. The A of all adapters are stacked in one matrix and the B in another; zeroing
+the columns of other adapters between the two products is exact, needs no gather, and one CUDA graph serves any mix.
 """
 
 from __future__ import annotations
@@ -24,59 +24,59 @@ class AdapterCapacity(NamedTuple):
 
 
 class LowRank(NamedTuple):
-    """What an adapter adds to the weight of one module: scaling x b_OR x a_RI."""
+    """An adapter's change to the weight of one module: scaling x b_OR x a_RI."""
 
     a_RI: Tensor
     b_OR: Tensor
     scaling: float
 
 
-class LowRanks(NamedTuple):
-    """The matrices of all adapters for one projection; one of several fused modules has columns of its own."""
+class StackedLowRank(NamedTuple):
+    """The matrices of all adapters for one projection; each fused module has its own columns."""
 
     a_KD: Tensor
     b_FK: Tensor
 
-    def add_to(self, y_TF: Tensor, x_TD: Tensor, owned_TK: Tensor) -> Tensor:
-        """Add what each token's adapter makes of `x` to `y`, in place."""
-        times = self.a_KD.shape[0] // owned_TK.shape[1]
-        inner_TK = functional.linear(x_TD, self.a_KD) * owned_TK.repeat(1, times)
+    def add_to(self, y_TF: Tensor, x_TD: Tensor, mask_TK: Tensor) -> Tensor:
+        """Add the output of each token's adapter on `x` to `y`, in place."""
+        times = self.a_KD.shape[0] // mask_TK.shape[1]
+        inner_TK = functional.linear(x_TD, self.a_KD) * mask_TK.repeat(1, times)
         return y_TF.addmm_(inner_TK, self.b_FK.t())
 
 
-class _Place(NamedTuple):
-    """Where the matrices of one module lie."""
+class _ModuleSlot(NamedTuple):
+    """Where the matrices of one module are in the stacked ones."""
 
-    low: LowRanks
+    low: StackedLowRank
     part: int
     first: int
     num_out: int
 
 
 class Adapters:
-    """The room for adapters in all projections of a model."""
+    """The stacked adapter matrices of all projections of a model."""
 
     def __init__(self, capacity: AdapterCapacity, like: Tensor) -> None:
         self.capacity = capacity
         self._like = like
-        self._owner_K = torch.arange(capacity.places, device=like.device).repeat_interleave(capacity.rank)
-        self._places: dict[str, _Place] = {}
+        self._adapter_of_column_K = torch.arange(capacity.places, device=like.device).repeat_interleave(capacity.rank)
+        self._places: dict[str, _ModuleSlot] = {}
 
-    def add(self, names: Sequence[str], num_in: int, nums_out: Sequence[int]) -> LowRanks:
-        """Make room in one projection of fused modules."""
+    def add(self, names: Sequence[str], num_in: int, nums_out: Sequence[int]) -> StackedLowRank:
+        """Allocate the matrices for one projection of fused modules."""
         width = self.capacity.places * self.capacity.rank * len(names)
-        low = LowRanks(self._like.new_zeros(width, num_in), self._like.new_zeros(sum(nums_out), width))
+        low = StackedLowRank(self._like.new_zeros(width, num_in), self._like.new_zeros(sum(nums_out), width))
         for part, (name, num_out) in enumerate(zip(names, nums_out, strict=True)):
-            self._places[name] = _Place(low, part, sum(nums_out[:part]), num_out)
+            self._places[name] = _ModuleSlot(low, part, sum(nums_out[:part]), num_out)
         return low
 
-    def owned(self, adapters_T: Tensor) -> Tensor:
-        """One where a column belongs to the token's adapter, else zero."""
-        return (adapters_T[:, None] == self._owner_K).to(self._like.dtype)
+    def owner_mask(self, adapters_T: Tensor) -> Tensor:
+        """A mask (T, K): one where a column belongs to the token's adapter, else zero."""
+        return (adapters_T[:, None] == self._adapter_of_column_K).to(self._like.dtype)
 
     @torch.no_grad()
     def load(self, number: int, factors: Mapping[str, LowRank]) -> None:
-        """Put an adapter into its place. Modules that it leaves out get nothing added."""
+        """Write an adapter's matrices into its slot; modules that it leaves out are set to zero."""
         assert 0 <= number < self.capacity.places
         self._check(factors)
         for name, place in self._places.items():
@@ -101,5 +101,5 @@ class Adapters:
             if found != needed:
                 raise EngineError(f"the adapter goes from {found[0]} to {found[1]} numbers in {name}, not {needed}")
         if factors and not torch.stack([t.isfinite().all() for f in factors.values() for t in f[:2]]).all():
-            # Masked by a product with zero, they would reach the rows of everybody else.
+            # The mask is a product with zero, and 0 x inf is nan: it would reach the rows of all other adapters.
             raise EngineError("the adapter's numbers are not all finite; its training may have diverged")

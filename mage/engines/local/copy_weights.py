@@ -1,4 +1,4 @@
-"""Weights into a model, in place, so that captured graphs keep their addresses."""
+"""Copies weights into a model in place, so that captured CUDA graphs keep their addresses."""
 
 from __future__ import annotations
 

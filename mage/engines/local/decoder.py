@@ -1,7 +1,7 @@
-"""The forward pass of Llama-, Qwen2-, Qwen3- and Mistral-shaped models, written for ragged rows and few launches.
+"""The forward pass of Llama, Qwen2, Qwen3 and Mistral models, for rows of different lengths and few kernel launches.
 
-The weights stay those of the transformers model: its projections become views of fused matrices, so that weights
-copied into the model by name arrive here without another copy.
+The weights are shared with the transformers model: its projections become views of fused matrices, so weights that
+are copied into the model by name need no second copy.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from mage.engines.local.adapters import AdapterCapacity, Adapters, LowRanks
+from mage.engines.local.adapters import AdapterCapacity, Adapters, StackedLowRank
 from mage.engines.local.layout import PassLayout, Shape
 from mage.engines.local.ops import ops_for
 
@@ -22,11 +22,11 @@ _STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 
 
 class Linear(NamedTuple):
-    """A weight, perhaps a bias, and perhaps the low-rank matrices of several adapters."""
+    """A weight, an optional bias, and optional low-rank matrices of several adapters."""
 
     weight: Tensor
     bias: Tensor | None
-    low: LowRanks | None
+    low: StackedLowRank | None
 
 
 class Layer(NamedTuple):
@@ -42,7 +42,7 @@ class Layer(NamedTuple):
 
 
 class Decoder:
-    """Reads new tokens of many rows into a cache and says what follows the last token of each."""
+    """Runs new tokens of many rows, extends their KV cache and returns the logits after the last token of each."""
 
     def __init__(self, model: Any, num_slots: int, length: int, capacity: AdapterCapacity | None = None) -> None:
         config = model.config
@@ -57,32 +57,32 @@ class Decoder:
         self._embedding = weight
         self.adapters = Adapters(capacity, weight) if capacity is not None else None
         named = enumerate(model.model.layers)
-        self._layers = [_fused(layer, f"model.layers.{number}", self.adapters) for number, layer in named]
+        self._layers = [_fused_layer(layer, f"model.layers.{number}", self.adapters) for number, layer in named]
         self._norm = model.model.norm.weight
         self._head = Linear(model.lm_head.weight, model.lm_head.bias, None)
         self._eps = float(config.rms_norm_eps)
-        self._tables = _rotation(model, length)
+        self._tables = _rope_tables(model, length)
         shape_SLX = (num_slots, length, self.shape.key_heads * self.shape.head_dim)
-        # Zeros, not empty: what is masked is still multiplied by zero, and may not be infinite.
+        # Zeros, not empty: masked entries are multiplied by zero and must be finite.
         self.cache = torch.zeros(len(self._layers), 2, *shape_SLX, dtype=self.dtype, device=self.device)
 
-    def logits(self, plan: PassLayout) -> Tensor:
-        """Logits (R, V) for what follows the last new token of each row, in float32."""
+    def logits(self, layout: PassLayout) -> Tensor:
+        """Logits (R, V) after the last new token of each row, in float32."""
         ops, eps = self._ops, self._eps
-        x_TD = functional.embedding(plan.ids_T, self._embedding)
-        owned_TK = None if self.adapters is None else self.adapters.owned(plan.adapters_T)
+        x_TD = functional.embedding(layout.ids_T, self._embedding)
+        mask_TK = None if self.adapters is None else self.adapters.owner_mask(layout.adapters_T)
         for layer, (keys, values) in zip(self._layers, self.cache, strict=True):
-            qkv = _projected(ops.rms_norm(x_TD, layer.norm_before, eps), layer.qkv, owned_TK)
-            ops.rotate_and_store(qkv, self._tables, layer.head_norms, eps, keys, values, plan, self.shape)
-            x_TD = _added(x_TD, ops.attend(qkv, keys, values, plan, self.shape), layer.out, owned_TK)
-            wide = _projected(ops.rms_norm(x_TD, layer.norm_between, eps), layer.gate_up, owned_TK)
-            x_TD = _added(x_TD, ops.gated(wide), layer.down, owned_TK)
-        last_RD = ops.rms_norm(x_TD.index_select(0, plan.last_R), self._norm, eps)
+            qkv = _projected(ops.rms_norm(x_TD, layer.norm_before, eps), layer.qkv, mask_TK)
+            ops.rotate_and_store(qkv, self._tables, layer.head_norms, eps, keys, values, layout, self.shape)
+            x_TD = _add_projection(x_TD, ops.attend(qkv, keys, values, layout, self.shape), layer.out, mask_TK)
+            wide = _projected(ops.rms_norm(x_TD, layer.norm_between, eps), layer.gate_up, mask_TK)
+            x_TD = _add_projection(x_TD, ops.gated(wide), layer.down, mask_TK)
+        last_RD = ops.rms_norm(x_TD.index_select(0, layout.last_R), self._norm, eps)
         return _logits(last_RD, self._head)
 
 
-def obstacle(model: Any) -> str | None:
-    """Why a model cannot go through this forward pass, as far as its config tells."""
+def unsupported_reason(model: Any) -> str | None:
+    """Why a model cannot use this forward pass, by its config; None if it can."""
     config = model.config
     if config.model_type not in MODEL_TYPES:
         return f"its type is {config.model_type}, not one of {', '.join(MODEL_TYPES)}"
@@ -97,12 +97,12 @@ def obstacle(model: Any) -> str | None:
     return None
 
 
-def _fused(layer: Any, name: str, adapters: Adapters | None) -> Layer:
+def _fused_layer(layer: Any, name: str, adapters: Adapters | None) -> Layer:
     attention = layer.self_attn
 
     def fused(part: str, *projections: str) -> Linear:
         modules = [getattr(getattr(layer, part), projection) for projection in projections]
-        weight, bias = _side_by_side(*modules)
+        weight, bias = _concatenated(*modules)
         names = [f"{name}.{part}.{projection}" for projection in projections]
         outs = [module.weight.shape[0] for module in modules]
         return Linear(weight, bias, None if adapters is None else adapters.add(names, weight.shape[1], outs))
@@ -119,8 +119,8 @@ def _fused(layer: Any, name: str, adapters: Adapters | None) -> Layer:
     )
 
 
-def _side_by_side(*modules: Any) -> tuple[Tensor, Tensor | None]:
-    """One matrix for several projections of the same input; their own weights become views of it."""
+def _concatenated(*modules: Any) -> tuple[Tensor, Tensor | None]:
+    """One matrix for several projections of the same input; the modules' weights become views of it."""
     if len(modules) == 1:
         return modules[0].weight, modules[0].bias
     weight = torch.cat([module.weight.data for module in modules])
@@ -135,14 +135,14 @@ def _side_by_side(*modules: Any) -> tuple[Tensor, Tensor | None]:
     return weight, bias
 
 
-def _projected(x_TD: Tensor, linear: Linear, owned_TK: Tensor | None) -> Tensor:
+def _projected(x_TD: Tensor, linear: Linear, mask_TK: Tensor | None) -> Tensor:
     weight, bias, low = linear
     y_TF = functional.linear(x_TD, weight, bias)
-    return y_TF if low is None or owned_TK is None else low.add_to(y_TF, x_TD, owned_TK)
+    return y_TF if low is None or mask_TK is None else low.add_to(y_TF, x_TD, mask_TK)
 
 
 def _logits(x_RD: Tensor, head: Linear) -> Tensor:
-    """Logits are never rounded to fewer bits: a bfloat16 logit of twenty is a multiple of an eighth."""
+    """Logits in float32, not rounded to bfloat16: near 20, bfloat16 has steps of 1/8."""
     weight, bias, _ = head
     if x_RD.dtype is torch.float32:
         return functional.linear(x_RD, weight, bias)
@@ -153,16 +153,16 @@ def _logits(x_RD: Tensor, head: Linear) -> Tensor:
     return logits_RV if bias is None else logits_RV + bias
 
 
-def _added(x_TD: Tensor, y_TF: Tensor, linear: Linear, owned_TK: Tensor | None) -> Tensor:
-    """The residual stream with a projection added to it, in place."""
+def _add_projection(x_TD: Tensor, y_TF: Tensor, linear: Linear, mask_TK: Tensor | None) -> Tensor:
+    """Add a projection to the residual stream, in place."""
     weight, bias, low = linear
     x_TD = (x_TD if bias is None else x_TD.add_(bias)).addmm_(y_TF, weight.t())
-    return x_TD if low is None or owned_TK is None else low.add_to(x_TD, y_TF, owned_TK)
+    return x_TD if low is None or mask_TK is None else low.add_to(x_TD, y_TF, mask_TK)
 
 
 @torch.no_grad()
-def _rotation(model: Any, length: int) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of all positions, as the model itself computes them, for one half of a head."""
+def _rope_tables(model: Any, length: int) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of all positions for one half of a head, computed by the model's rotary module."""
     weight = model.get_input_embeddings().weight
     positions = torch.arange(length, device=weight.device)[None]
     cosine, sine = model.model.rotary_emb(weight[:1, None], positions)

@@ -1,12 +1,12 @@
-"""Runs the model for the scheduler: new ids of several slots in, logits after the last id of each out.
+"""The executor protocol and its choice: new ids of several cache slots in, logits after the last id of each out.
 
-There are three ways, and the first that a model allows is taken:
+There are three implementations; the first that supports the model is used:
 
-    flat     our own forward for the common decoders: no padding, CUDA graphs, sampling on the device
-    ragged   transformers' own forward with a cache of ours: any decoder with plain attention
-    plain    everything is read anew in every pass: any causal model
+    flat     GraphExecutor: our forward for the common decoders, no padding, CUDA graphs, sampling on the device
+    ragged   HFExecutor: transformers' forward with our KV cache, any decoder with standard attention
+    plain    NaiveExecutor: no cache, all ids are computed in every pass, any causal model
 
-On a CPU `ragged` comes first: it is the faster one there.
+On a CPU only `ragged` is tried before `plain`: it is faster there than `flat`.
 """
 
 from __future__ import annotations
@@ -30,42 +30,42 @@ from mage.errors import ConfigError, listing
 KINDS = ("auto", "flat", "ragged", "plain")
 _TOLERANCE = {torch.float32: 1e-4}
 _LOOSE = 0.25
-"""How far logits may be from a plain pass, relative to their size: more than rounding gives (0.08 in bfloat16 through
-thirty layers), less than any mistake."""
+"""Largest relative error of logits against a plain pass: above rounding (0.08 in bfloat16 through thirty layers), below
+any bug."""
 
 
 class Executor(Protocol):
-    """The model, its slots, and how they are used."""
+    """A model with KV cache slots."""
 
     num_slots: int
     length: int
-    """Most ids that a slot can hold."""
+    """Most ids in a slot."""
     reuses: bool
-    """False where every pass must read all ids."""
+    """Whether there is a cache; False if every pass computes all ids."""
     pass_tokens: int
     """Most tokens in one pass; bounds the memory of masks and activations."""
     pass_cost: int | None
-    """As many padded tokens may be processed in vain as cost about the same as another pass; None pads nothing."""
+    """The cost of a pass in padded tokens: rows share a pass while padding costs less; None if nothing is padded."""
     share_tokens: int
-    """A copy, or waiting for another call to read the same tokens, must save at least this many."""
+    """Least tokens to save by copying a prefix, or by waiting for another call that computes it."""
     overlaps: bool
-    """Whether a pass is computed while the host does other things."""
+    """Whether a pass runs asynchronously to the host."""
 
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
-        """Logits (R, V) in float32 for what follows the last id of each; the next pass may overwrite them."""
+        """Logits (R, V) in float32 after the last id of each chunk; the next pass may overwrite them."""
 
     def copy(self, source: int, targets: Sequence[int], length: int) -> None:
-        """Give the first `length` ids that a slot has read to other slots."""
+        """Copy the cache of the first `length` ids of a slot to other slots."""
 
     def wipe(self) -> None:
-        """Forget what all slots have read. Needed after a failure: what is not finite spoils what is masked."""
+        """Clear all slots. Needed after a failure: nan and inf in masked entries would spread."""
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
         """Copy weights in place."""
 
 
 class NaiveExecutor:
-    """Reads all ids in every pass."""
+    """Computes all ids in every pass, without a cache."""
 
     reuses = False
     overlaps = False
@@ -81,16 +81,16 @@ class NaiveExecutor:
 
     @torch.inference_mode()
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
-        width = max(len(work.ids) for work in chunks)
-        # Padding stands on the right, where causal models do not look.
-        ids_RN = torch.tensor([[*w.ids, *[0] * (width - len(w.ids))] for w in chunks], device=self._device)
-        last = sorted({len(work.ids) - 1 for work in chunks})
+        width = max(len(chunk.ids) for chunk in chunks)
+        # Padding is on the right, where causal attention does not see it.
+        ids_RN = torch.tensor([[*c.ids, *[0] * (width - len(c.ids))] for c in chunks], device=self._device)
+        last = sorted({len(chunk.ids) - 1 for chunk in chunks})
         keep = torch.tensor(last, device=self._device)
         logits_RKV = self._model(input_ids=ids_RN, use_cache=False, logits_to_keep=keep).logits
-        return logits_at(logits_RKV, [(row, last.index(len(work.ids) - 1)) for row, work in enumerate(chunks)])
+        return logits_at(logits_RKV, [(row, last.index(len(chunk.ids) - 1)) for row, chunk in enumerate(chunks)])
 
     def copy(self, source: int, targets: Sequence[int], length: int) -> None:
-        pass  # nothing is kept
+        pass  # there is no cache
 
     def wipe(self) -> None:
         pass
@@ -102,9 +102,9 @@ class NaiveExecutor:
 def make_executor(
     model: Any, num_slots: int, length: int, kind: str = "auto", capacity: AdapterCapacity | None = None
 ) -> Executor:
-    """An executor around a copy of `model`, of the first kind whose logits are those of a plain pass.
+    """An executor around a copy of `model`: the first kind whose logits agree with a plain pass.
 
-    Only the flat kind has room for adapters.
+    Only the flat kind serves adapters.
     """
     if kind not in KINDS:
         raise ConfigError(f"unknown executor {kind!r}; known: {listing(KINDS)}")
@@ -127,17 +127,17 @@ def make_executor(
     )
     reasons: list[str] = []
     for name in kinds:
-        why = graph_obstacle(own, length) if name == "flat" else _obstacle(own.config, length)
+        why = graph_unsupported_reason(own, length) if name == "flat" else _cache_unsupported_reason(own.config, length)
         if why is None:
             made: GraphExecutor | HFExecutor
             if name == "flat":
                 made = GraphExecutor(own, num_slots, length, capacity)
             else:
                 made = HFExecutor(own, num_slots, length)
-            gap = _gap(made, plain, own.config.vocab_size)
-            if gap <= _TOLERANCE.get(next(own.parameters()).dtype, _LOOSE):
+            error = _logit_error(made, plain, own.config.vocab_size)
+            if error <= _TOLERANCE.get(next(own.parameters()).dtype, _LOOSE):
                 return made
-            why = f"its logits change by {gap:.2g} of their size"
+            why = f"its logits change by {error:.2g} of their size"
         reasons.append(f"{name}: {why}")
     if capacity is not None:
         raise ConfigError(f"{type(own).__name__} cannot be served with adapters ({'; '.join(reasons)})")
@@ -145,21 +145,21 @@ def make_executor(
     return plain
 
 
-def graph_obstacle(model: Any, length: int) -> str | None:
-    """Why a model cannot be served by the flat executor, as far as its config tells."""
-    return _obstacle(model.config, length) or decoder.obstacle(model)
+def graph_unsupported_reason(model: Any, length: int) -> str | None:
+    """Why a model cannot be served by the flat executor, by its config; None if it can."""
+    return _cache_unsupported_reason(model.config, length) or decoder.unsupported_reason(model)
 
 
 def bytes_per_token(config: Any, bytes_per_number: int) -> int:
-    """What keys and values of one token take."""
-    all_heads = getattr(config, "num_attention_heads", None) or 1  # models without attention keep nothing here
+    """Bytes of the keys and values of one token."""
+    all_heads = getattr(config, "num_attention_heads", None) or 1  # models without attention have no KV cache
     heads = getattr(config, "num_key_value_heads", None) or all_heads
     dim = getattr(config, "head_dim", None) or config.hidden_size // all_heads
     return int(config.num_hidden_layers * 2 * heads * dim * bytes_per_number)
 
 
-def _obstacle(config: Any, length: int) -> str | None:
-    """Why a model cannot use the ragged cache, as far as its config tells."""
+def _cache_unsupported_reason(config: Any, length: int) -> str | None:
+    """Why a model cannot use a slot cache, by its config; None if it can."""
     kinds = set(getattr(config, "layer_types", None) or ())
     window = getattr(config, "sliding_window", None)
     if kinds - {"full_attention", "sliding_attention"} or getattr(config, "num_attention_heads", None) is None:
@@ -169,21 +169,21 @@ def _obstacle(config: Any, length: int) -> str | None:
     return None
 
 
-def _gap(executor: Executor, plain: NaiveExecutor, vocab_size: int) -> float:
-    """How far logits of rows of different lengths are from those of a plain pass, at worst.
+def _logit_error(executor: Executor, plain: NaiveExecutor, vocab_size: int) -> float:
+    """The largest relative error of logits of rows of different lengths against a plain pass.
 
-    They are read in three passes, the last of one id each; one row is longer than any tile of a kernel.
+    The rows are computed in three passes, the last with one id each; one row is longer than any kernel tile.
     """
     generator = torch.Generator().manual_seed(0)
     lengths = [min(n, executor.length) for n in (9, 14, 150)][: executor.num_slots]
     rows = [tuple(torch.randint(vocab_size, (n,), generator=generator).tolist()) for n in lengths]
     read = [0] * len(rows)
-    gaps: list[float] = []
+    errors: list[float] = []
     for until in ([3 + 4 * slot for slot in range(len(rows))], [n - 1 for n in lengths], lengths):
         chunks = [
             Chunk(slot, start, ids[:end]) for slot, (start, ids, end) in enumerate(zip(read, rows, until, strict=True))
         ]
         found, expected = executor.forward(chunks), plain.forward(chunks)
-        gaps.append(float((found - expected).norm() / (expected - expected.mean(dim=1, keepdim=True)).norm()))
+        errors.append(float((found - expected).norm() / (expected - expected.mean(dim=1, keepdim=True)).norm()))
         read = list(until)
-    return max(gaps)
+    return max(errors)

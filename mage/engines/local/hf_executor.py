@@ -1,6 +1,6 @@
-"""Runs any decoder with plain attention through transformers' own forward, with a cache of ours.
+"""The executor for any decoder with standard attention: transformers' forward with our own KV cache.
 
-Keys and values lie in static buffers with a write position for every row, under an explicit mask.
+Keys and values are in static buffers with a write position for every row, and the attention mask is explicit.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from mage.engines.local.copy_weights import copy_weights
 from mage.engines.local.layout import Chunk
 
 _GATHER_COST, _IDLE_COST = 9, 12
-"""In new ids, measured with `nano`: gathering the keys of a row that runs, and passing over those of an idle one."""
+"""Measured with `nano`, in units of one new id: gathering the keys of one row, and computing one idle row."""
 
 
 class _SlotCache(Cache):
-    """Static buffers (slots, length, heads, dim) per layer; the last place of a slot is a sink for padding."""
+    """Static buffers (slots, length, heads, dim) per layer; the last position of a slot receives padding."""
 
     def __init__(self, num_slots: int, length: int) -> None:
         super().__init__(layers=[])
@@ -30,7 +30,7 @@ class _SlotCache(Cache):
         """Where the new keys and values go, in the flattened buffers."""
         self.slots: slice | Tensor = slice(0, 0)
         self.span = 0
-        """How many places of the slots are looked at."""
+        """How many positions of the slots are attended to."""
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return 0
@@ -39,7 +39,7 @@ class _SlotCache(Cache):
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
         if layer_idx == len(self.buffers):
-            # Zeros, not empty: what is masked is still multiplied by zero, and may not be infinite.
+            # Zeros, not empty: masked entries are multiplied by zero and must be finite.
             made = [x.new_zeros(*self._shape, x.shape[1], x.shape[3]) for x in (key_states, value_states)]
             self.buffers.append((made[0], made[1]))
         keys, values = self.buffers[layer_idx]
@@ -54,7 +54,7 @@ class _SlotCache(Cache):
 
 
 class HFExecutor:
-    """transformers' forward over ragged rows, with a cache of ours and an explicit mask."""
+    """transformers' forward over rows of different lengths, with our KV cache and an explicit mask."""
 
     reuses = True
     overlaps = False
@@ -72,15 +72,15 @@ class HFExecutor:
 
     @torch.inference_mode()
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
-        rows = _side_by_side(chunks)
+        rows = _with_idle_slots(chunks)
         sizes = [len(row.ids) - row.start for row in rows]
         width = max(sizes)
         padded = [[*row.ids[row.start :], *[0] * (width - size)] for row, size in zip(rows, sizes, strict=True)]
         start_R1 = torch.tensor([[row.start] for row in rows], device=self._device)
         steps_N = torch.arange(width, device=self._device)
         places_RN = (start_R1 + steps_N).clamp_(max=self.length - 1)
-        self._aim(rows, sizes, places_RN)
-        last = sorted({len(work.ids) - work.start - 1 for work in chunks})
+        self._set_write_positions(rows, sizes, places_RN)
+        last = sorted({len(chunk.ids) - chunk.start - 1 for chunk in chunks})
         logits_RKV = self._model(
             input_ids=torch.tensor(padded, device=self._device),
             attention_mask=self._mask(places_RN),
@@ -90,17 +90,17 @@ class HFExecutor:
             logits_to_keep=torch.tensor(last, device=self._device),
         ).logits
         row_by_slot = {row.slot: number for number, row in enumerate(rows)}
-        at = [(row_by_slot[work.slot], last.index(len(work.ids) - work.start - 1)) for work in chunks]
+        at = [(row_by_slot[chunk.slot], last.index(len(chunk.ids) - chunk.start - 1)) for chunk in chunks]
         return logits_at(logits_RKV, at)
 
     def _mask(self, places_RN: Tensor) -> Tensor:
-        """What each new id may look at, to be added to attention scores: (R, 1, N, span)."""
+        """The causal mask of the new ids, added to attention scores: (R, 1, N, span)."""
         seen_L = torch.arange(self._cache.span, device=self._device)
         hidden = torch.tensor(-torch.inf, dtype=self._dtype, device=self._device)
         return torch.where(seen_L <= places_RN[:, None, :, None], torch.zeros_like(hidden), hidden)
 
-    def _aim(self, rows: Sequence[Chunk], sizes: Sequence[int], places_RN: Tensor) -> None:
-        """Point the cache at the slots of this pass. Padding is written to the sink."""
+    def _set_write_positions(self, rows: Sequence[Chunk], sizes: Sequence[int], places_RN: Tensor) -> None:
+        """Set the slots and write positions of this pass; padding is written to the last position of a slot."""
         slots = [row.slot for row in rows]
         slots_R1 = torch.tensor(slots, device=self._device)[:, None]
         sizes_R1 = torch.tensor(sizes, device=self._device)[:, None]
@@ -124,11 +124,11 @@ class HFExecutor:
         copy_weights(self._model, weights)
 
 
-def _side_by_side(chunks: Sequence[Chunk]) -> Sequence[Chunk]:
-    """The works with idle slots between them as empty rows, where that is cheaper than gathering their keys."""
-    by_slot = {work.slot: work for work in chunks}
+def _with_idle_slots(chunks: Sequence[Chunk]) -> Sequence[Chunk]:
+    """The chunks with idle slots between them as empty rows, if that is cheaper than gathering the chunks' keys."""
+    by_slot = {chunk.slot: chunk for chunk in chunks}
     first, last = min(by_slot), max(by_slot)
-    width = max(len(work.ids) - work.start for work in chunks)
+    width = max(len(chunk.ids) - chunk.start for chunk in chunks)
     num_idle = last + 1 - first - len(chunks)
     if num_idle * (width + _IDLE_COST) > _GATHER_COST * len(chunks):
         return chunks
@@ -136,6 +136,6 @@ def _side_by_side(chunks: Sequence[Chunk]) -> Sequence[Chunk]:
 
 
 def logits_at(logits_RKV: Tensor, at: Sequence[tuple[int, int]]) -> Tensor:
-    """Logits of some rows at some of the positions that were kept, in float32."""
+    """Logits at the given (row, kept position) pairs, in float32."""
     rows_R, kept_R = torch.tensor(at, device=logits_RKV.device).unbind(1)
     return logits_RKV[rows_R, kept_R].float()

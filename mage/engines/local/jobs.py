@@ -1,4 +1,4 @@
-"""What an engine is asked: to sample a reply, or for the probabilities of what may come next."""
+"""The two kinds of jobs of the local engine: generate a reply, or score the allowed next tokens."""
 
 from __future__ import annotations
 
@@ -15,50 +15,50 @@ Ids = tuple[int, ...]
 
 
 class TokenRequest(NamedTuple):
-    """How the next token is drawn."""
+    """How the next token is to be sampled."""
 
     allowed: Ids | None
-    """The ids to choose from; None for all."""
+    """The allowed ids; None for all."""
     temperature: float
-    point: float
-    """Where in the distribution function the draw falls, from 0 to below 1."""
+    uniform: float
+    """The uniform number for inverse-CDF sampling, in [0, 1)."""
 
 
-class DrawnToken(NamedTuple):
-    """A token that was drawn."""
+class SampledToken(NamedTuple):
+    """A sampled token."""
 
     token: int
     logprob: float
-    """Of the distribution it was drawn from; 0 at temperature 0, which is certain."""
+    """Under the distribution it was sampled from; 0 at temperature 0."""
     logprobs: tuple[float, ...]
-    """Of all allowed ids, in their order; empty where all ids are allowed."""
+    """Of the allowed ids, in their order; empty if all ids are allowed."""
 
 
 class Job(Protocol):
-    """Something that needs the model's next-token distribution once or several times."""
+    """A call that needs the model's next-token distribution once or several times."""
 
     ids: Ids
-    """All that the model must have read before the next draw."""
+    """The prompt and the tokens so far."""
     is_done: bool
 
     @property
     def order(self) -> tuple[int, Ids]:
-        """Jobs are served in this order, whatever the order of their arrival."""
+        """Sort key: jobs are served in this order, independent of arrival."""
 
     @property
     def free_tokens(self) -> int:
-        """How many tokens may follow that are drawn from the whole vocabulary, if none of them is the end."""
+        """How many unconstrained tokens may follow if none of them is the end token."""
 
-    def ask(self) -> TokenRequest: ...
+    def next_request(self) -> TokenRequest: ...
 
-    def take(self, draw: DrawnToken) -> None: ...
+    def accept(self, sampled: SampledToken) -> None: ...
 
     def result(self, version: int) -> object:
-        """The answer, sampled by weights of this version."""
+        """The answer, marked with the version of the weights."""
 
 
 class GenerateJob:
-    """One reply, token by token. Tokens that are forced cost nothing: no pass, log-probability 0."""
+    """One reply, token by token. Forced tokens need no pass and have log-probability 0."""
 
     def __init__(self, prompt: Ids, sampling: Sampling, trie: Trie | None, end: int) -> None:
         self.ids = prompt
@@ -70,7 +70,7 @@ class GenerateJob:
         self._logprobs: list[float] = []
         self._allowed: list[Ids] = []
         self._num_joined = 0
-        """How many of the tokens `ids` ends with."""
+        """How many of the reply's tokens are in `ids`."""
         self.num_forced = 0
         self._force()
         if self._tokens:
@@ -81,10 +81,10 @@ class GenerateJob:
     def order(self) -> tuple[int, Ids]:
         return self._sampling.seed, self.ids
 
-    def ask(self) -> TokenRequest:
+    def next_request(self) -> TokenRequest:
         allowed = None if self._trie is None else self._trie.allowed
-        point = nth_uniform(self._sampling.seed, len(self._tokens)) if self._sampling.temperature > 0 else 0.0
-        return TokenRequest(allowed, self._sampling.temperature, point)
+        uniform = nth_uniform(self._sampling.seed, len(self._tokens)) if self._sampling.temperature > 0 else 0.0
+        return TokenRequest(allowed, self._sampling.temperature, uniform)
 
     @property
     def free_tokens(self) -> int:
@@ -96,17 +96,17 @@ class GenerateJob:
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens have been drawn or forced."""
+        """How many tokens were sampled or forced."""
         return len(self._tokens)
 
-    def take(self, draw: DrawnToken) -> None:
-        self._append(draw.token, draw.logprob)
+    def accept(self, sampled: SampledToken) -> None:
+        self._append(sampled.token, sampled.logprob)
         self._force()
         self.ids += tuple(self._tokens[self._num_joined :])
         self._num_joined = len(self._tokens)
 
-    def take_free(self, tokens: Sequence[int], logprobs: Sequence[float]) -> None:
-        """Take tokens of free text up to its end; those past it were drawn for nothing."""
+    def accept_free(self, tokens: Sequence[int], logprobs: Sequence[float]) -> None:
+        """Accept the tokens of a burst up to the end token; the rest are discarded."""
         num = min(self.free_tokens, len(tokens))
         num = tokens.index(self._end, 0, num) + 1 if self._end in tokens[:num] else num
         self.ids += tuple(tokens[:num])
@@ -137,7 +137,7 @@ class GenerateJob:
 
 
 class ScoreJob:
-    """The log-probabilities of the ids that may come next."""
+    """The log-probabilities of the allowed next ids."""
 
     def __init__(self, ids: Ids, allowed: Ids, temperature: float) -> None:
         self.ids = ids
@@ -154,11 +154,11 @@ class ScoreJob:
     def free_tokens(self) -> int:
         return 0
 
-    def ask(self) -> TokenRequest:
+    def next_request(self) -> TokenRequest:
         return TokenRequest(self._allowed, self._temperature, 0.0)
 
-    def take(self, draw: DrawnToken) -> None:
-        self._logprobs = draw.logprobs
+    def accept(self, sampled: SampledToken) -> None:
+        self._logprobs = sampled.logprobs
         self.is_done = True
 
     def result(self, version: int) -> dict[int, float]:
@@ -166,16 +166,16 @@ class ScoreJob:
 
 
 def check_request(prompt: Ids, sampling: Sampling, choices: tuple[Ids, ...] | None, length: int) -> None:
-    """Refuse what cannot be answered, before anything is read."""
-    room = sampling.max_tokens if choices is None else max(map(len, choices), default=0)
+    """Refuse a request that cannot be served."""
+    longest = sampling.max_tokens if choices is None else max(map(len, choices), default=0)
     if not prompt:
         raise EngineError("the prompt is empty; it needs one token at least")
     if not sampling.temperature >= 0:
         raise EngineError(f"the temperature must be 0 or more, not {sampling.temperature}")
-    if sampling.max_tokens < 1 or room > sampling.max_tokens:
-        raise EngineError(f"max_tokens is {sampling.max_tokens}, but the longest answer has {max(room, 1)} tokens")
-    if len(prompt) + room > length:
+    if sampling.max_tokens < 1 or longest > sampling.max_tokens:
+        raise EngineError(f"max_tokens is {sampling.max_tokens}, but the longest answer has {max(longest, 1)} tokens")
+    if len(prompt) + longest > length:
         raise EngineError(
-            f"a prompt of {len(prompt)} tokens and an answer of {room} do not fit the engine's {length}; "
+            f"a prompt of {len(prompt)} tokens and an answer of {longest} do not fit the engine's {length}; "
             "lower agent.context or use a model with a longer context"
         )

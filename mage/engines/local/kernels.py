@@ -1,7 +1,7 @@
-"""Triton kernels for the decoder: attention over ragged cached rows, and the small steps around it, each in one pass.
+"""Triton kernels of the decoder: attention over cached rows of different lengths, and the operations around it.
 
-Rows are never padded: the new tokens of all rows lie side by side (axis T), and every program finds its row in a
-table. Key heads are not repeated for grouped queries: the queries of a group share one tile.
+Rows are not padded: the new tokens of all rows are end to end (axis T), and every program finds its row in a table.
+Key heads are not repeated for grouped queries: the queries of a group share one tile.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,unused-ignore"
@@ -16,7 +16,7 @@ from torch import Tensor
 from mage.engines.local.layout import PassLayout, Shape
 
 _TOKENS = 8
-"""Tokens that one program turns: with one each, a pass of many tokens spends its time on starting programs."""
+"""Tokens per program of `_rotate_and_store`: with one each, launching programs would dominate."""
 
 
 def rms_norm(x_TD: Tensor, weight_D: Tensor, eps: float) -> Tensor:
@@ -28,7 +28,7 @@ def rms_norm(x_TD: Tensor, weight_D: Tensor, eps: float) -> Tensor:
 
 
 def gated(x_TF2: Tensor) -> Tensor:
-    """silu(gate) * up, where gate and up lie side by side."""
+    """silu(gate) * up, for gate and up concatenated."""
     rows, width = x_TF2.shape[0], x_TF2.shape[1] // 2
     out_TF = x_TF2.new_empty(rows, width)
     block = 1024
@@ -46,7 +46,7 @@ def rotate_and_store(
     plan: PassLayout,
     shape: Shape,
 ) -> None:
-    """Turn queries and keys by their positions, queries in place; put keys and values into the cache."""
+    """Apply rotary embeddings to queries, in place, and keys; write keys and values to the cache."""
     q_norm, k_norm = norms or (qkv_TX, qkv_TX)
     num_tokens = qkv_TX.shape[0]
     _rotate_and_store[(triton.cdiv(num_tokens, _TOKENS), shape.query_heads + 2 * shape.key_heads)](
@@ -74,7 +74,7 @@ def rotate_and_store(
 
 
 def block_sums(logits_RV: Tensor, temperature_R1: Tensor, top_R1: Tensor, block: int) -> Tensor:
-    """Sums over blocks of columns of exp((logit - top) / heat): (R, B) in float64."""
+    """Sums over blocks of columns of exp((logit - top) / temperature): (R, B) in float64."""
     rows, width = logits_RV.shape
     num_blocks, blocks = triton.cdiv(width, block), 8
     sums_RB = torch.empty(rows, num_blocks, dtype=torch.float64, device=logits_RV.device)
@@ -85,7 +85,7 @@ def block_sums(logits_RV: Tensor, temperature_R1: Tensor, top_R1: Tensor, block:
 
 
 def attend(qkv_TX: Tensor, keys_SLX: Tensor, values_SLX: Tensor, plan: PassLayout, shape: Shape) -> Tensor:
-    """What each query of the new tokens finds among the keys of its row up to its own position."""
+    """Causal attention of the new tokens over the cached keys of their rows."""
     out_TX = qkv_TX.new_empty(qkv_TX.shape[0], shape.query_heads * shape.head_dim)
     group = shape.query_heads // shape.key_heads
     padded_group = triton.next_power_of_2(group)

@@ -1,4 +1,4 @@
-"""What one forward pass reads: the new tokens of all rows side by side, and tables that say which row is where.
+"""The index tables of one forward pass: the new tokens of all rows end to end, without padding.
 
 Axis letters: T new tokens, B blocks of queries, R rows.
 """
@@ -16,27 +16,27 @@ from torch import Tensor
 Ids = tuple[int, ...]
 
 DECODE_BLOCK, READ_BLOCK = 1, 16
-"""Tokens per block of queries: one where every row has one new token, more where rows are read."""
+"""Tokens per block of queries: 1 for a decode pass (one new token per row), 16 for prefill."""
 
 
 class Chunk(NamedTuple):
-    """Read `ids[start:]` into a slot that has read `ids[:start]`."""
+    """Run `ids[start:]` on a cache slot that already holds `ids[:start]`."""
 
     slot: int
     start: int
     ids: Ids
     adapter: int = -1
-    """Which adapter reads them; -1 for none."""
+    """The adapter to use; -1 for none."""
 
 
 class Shape(NamedTuple):
-    """The heads of a model."""
+    """The attention heads of a model."""
 
     query_heads: int
     key_heads: int
     head_dim: int
     scale: float
-    """What scores are multiplied by."""
+    """The factor on attention scores."""
 
 
 class PassLayout(NamedTuple):
@@ -46,12 +46,12 @@ class PassLayout(NamedTuple):
     positions_T: Tensor
     slots_T: Tensor
     adapters_T: Tensor
-    """-1 where there is none."""
+    """-1 for none."""
     block_first_B: Tensor
     """The first token of a block, as an index into T."""
     block_slot_B: Tensor
     block_position_B: Tensor
-    """Where in its row the first token of a block stands."""
+    """The position in its row of the first token of a block."""
     block_count_B: Tensor
     last_R: Tensor
     """The last new token of each row, as an index into T."""
@@ -60,7 +60,7 @@ class PassLayout(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """How long the tables of a plan are, padding included."""
+    """The lengths of the tables of a pass, padding included."""
 
     tokens: int
     blocks: int
@@ -69,19 +69,19 @@ class Sizes(NamedTuple):
 
     @property
     def numbers(self) -> int:
-        """All tables laid end to end."""
+        """The length of all tables end to end."""
         return 4 * self.tokens + 4 * self.blocks + self.rows
 
 
 def sizes_of(chunks: Sequence[Chunk]) -> Sizes:
     """The exact sizes of a pass."""
-    counts = [len(work.ids) - work.start for work in chunks]
+    counts = [len(chunk.ids) - chunk.start for chunk in chunks]
     block_tokens = DECODE_BLOCK if max(counts) == 1 else READ_BLOCK
     return Sizes(sum(counts), sum(-(-count // block_tokens) for count in counts), len(chunks), block_tokens)
 
 
 def rounded(sizes: Sizes) -> Sizes:
-    """Sizes of few kinds, that hold these: what a captured graph is made for."""
+    """The sizes of the smallest captured graph that fits these: rounding keeps the number of graphs small."""
     rows = _power(sizes.rows)
     if sizes.block_tokens == DECODE_BLOCK:
         return Sizes(rows, rows, rows, DECODE_BLOCK)
@@ -90,16 +90,16 @@ def rounded(sizes: Sizes) -> Sizes:
 
 
 def aligned(sizes: Sizes) -> Sizes:
-    """Sizes whose tables all begin at multiples of 16 bytes: kernels are compiled for that once, and not otherwise."""
+    """Sizes with all tables aligned to 16 bytes: Triton would compile kernels again for other alignments."""
     tokens, blocks, rows = (-(-number // 4) * 4 for number in sizes[:3])
     return Sizes(tokens, blocks, rows, sizes.block_tokens)
 
 
 def table_of(chunks: Sequence[Chunk], sizes: Sizes, sink: int) -> np.ndarray[Any, Any]:
-    """The tables of a pass laid end to end; what is padded is read into the slot `sink` and looked at by nobody."""
-    counts = np.array([len(work.ids) - work.start for work in chunks])
-    starts = np.array([work.start for work in chunks])
-    slots = np.array([work.slot for work in chunks])
+    """The tables of a pass end to end; padding is written to the slot `sink`, which is never read."""
+    counts = np.array([len(chunk.ids) - chunk.start for chunk in chunks])
+    starts = np.array([chunk.start for chunk in chunks])
+    slots = np.array([chunk.slot for chunk in chunks])
     ends = np.cumsum(counts)
     firsts = ends - counts
     num_tokens = int(ends[-1])
@@ -107,10 +107,10 @@ def table_of(chunks: Sequence[Chunk], sizes: Sizes, sink: int) -> np.ndarray[Any
     within = np.arange(num_blocks_R.sum()) - np.repeat(np.cumsum(num_blocks_R) - num_blocks_R, num_blocks_R)
     skipped = within * sizes.block_tokens
     tables = (
-        (sizes.tokens, np.fromiter(chain.from_iterable(w.ids[w.start :] for w in chunks), np.int64, num_tokens), 0),
+        (sizes.tokens, np.fromiter(chain.from_iterable(c.ids[c.start :] for c in chunks), np.int64, num_tokens), 0),
         (sizes.tokens, np.arange(num_tokens) - np.repeat(firsts - starts, counts), 0),
         (sizes.tokens, np.repeat(slots, counts), sink),
-        (sizes.tokens, np.repeat([work.adapter for work in chunks], counts), -1),
+        (sizes.tokens, np.repeat([chunk.adapter for chunk in chunks], counts), -1),
         (sizes.blocks, np.repeat(firsts, num_blocks_R) + skipped, 0),
         (sizes.blocks, np.repeat(slots, num_blocks_R), sink),
         (sizes.blocks, np.repeat(starts, num_blocks_R) + skipped, 0),
@@ -126,7 +126,7 @@ def table_of(chunks: Sequence[Chunk], sizes: Sizes, sink: int) -> np.ndarray[Any
     return table
 
 
-def plan_of(table: Tensor, sizes: Sizes) -> PassLayout:
+def layout_of(table: Tensor, sizes: Sizes) -> PassLayout:
     """The tables as views of the tensor that holds them end to end."""
     tokens, blocks, rows, block_tokens = sizes
     parts = torch.split(table, [tokens] * 4 + [blocks] * 4 + [rows])
@@ -134,7 +134,7 @@ def plan_of(table: Tensor, sizes: Sizes) -> PassLayout:
 
 
 def _quarter(number: int) -> int:
-    """The least of 64, 128, …, 512, 640, …, 1024, 1280, … that is not below `number`: a fifth of many is padding.
+    """The least of 64, 128, …, 512, 640, …, 1024, 1280, … that is not below `number`: at most a fifth is padding.
 
     >>> [_quarter(number) for number in (1, 65, 500, 513, 1000, 8449)]
     [64, 128, 512, 640, 1024, 10240]

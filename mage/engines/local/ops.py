@@ -1,4 +1,4 @@
-"""The steps of the decoder on a device: kernels of our own on a GPU, plain PyTorch elsewhere."""
+"""Chooses the decoder's operations by device: Triton kernels on a GPU, PyTorch elsewhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 
 def ops_for(device: torch.device) -> ModuleType:
-    """The module that has them."""
+    """The module with the operations."""
     if device.type == "cuda":
         from mage.engines.local import kernels
 

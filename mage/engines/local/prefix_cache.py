@@ -1,8 +1,8 @@
-"""Which cache slot holds which tokens: prefixes are found again, and the least recently used slot is given up.
+"""The prefix cache: a radix tree of which KV cache slot holds which token ids, with LRU eviction.
 
-A slot holds the keys and values of one token stream. A call leases a slot, extends it and gives it back. A
-stream that goes on takes its own slot over and pays only for its new tokens; one that forks, or that shares a
-long opening with another, gets a copy of what they share. Here are only the books; tensors are the executor's.
+A slot holds the keys and values of one token stream. A call leases a slot, extends it and releases it. A stream that
+continues reuses its own slot and computes only its new tokens; one that forks, or that shares a long prefix with
+another, gets a copy of the shared part. This module only keeps the index; the tensors belong to the executor.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Ids = tuple[int, ...]
 
 
 class Lease(NamedTuple):
-    """A slot for one call, with its first `filled` tokens already read, or to be copied from another slot."""
+    """A slot for one call; its first `filled` tokens are cached in it, or are to be copied from the slot `source`."""
 
     slot: int
     filled: int
@@ -23,7 +23,7 @@ class Lease(NamedTuple):
 
 
 class _Node:
-    """A run of ids that every stream below shares; `slots` hold exactly the ids from the root to here."""
+    """A node of the radix tree; `run` is its edge label, `slots` hold exactly the ids from the root to here."""
 
     __slots__ = ("children", "depth", "parent", "run", "slots")
 
@@ -31,13 +31,13 @@ class _Node:
         self.run = run
         self.parent = parent
         self.depth: int = len(run) + (0 if parent is None else parent.depth)
-        """How many ids lead here, the run included."""
+        """Number of ids from the root, the run included."""
         self.children: dict[int, _Node] = {}
         self.slots: dict[int, None] = {}
 
 
 class PrefixMatch(NamedTuple):
-    """How much of a prompt is known: the longest whole stream that begins it, and the longest shared beginning."""
+    """How much of a prompt is cached: the longest whole cached stream, and the longest prefix shared with one."""
 
     whole: int
     slots: tuple[int, ...]
@@ -48,15 +48,15 @@ class PrefixMatch(NamedTuple):
 
 
 class PrefixCache:
-    """A radix tree over the ids that slots hold. Every leaf of it holds a slot."""
+    """A radix tree over the ids in slots. Every leaf has a slot."""
 
     def __init__(self, num_slots: int, share_tokens: int = 32) -> None:
         self.share_tokens = share_tokens
-        """A copy, or waiting for another call to read the same tokens, must save at least this many."""
+        """Least tokens to save by copying a prefix, or by waiting for another call that computes it."""
         self._free: dict[int, None] = dict.fromkeys(range(num_slots))
         """Slots that are not leased, least recently used first."""
         self._roots: defaultdict[int, _Node] = defaultdict(lambda: _Node((), None))
-        """One tree for every adapter: what one has read is worth nothing to another."""
+        """One tree per adapter: their keys and values differ."""
         self._node_by_slot: dict[int, _Node] = {}
 
     @property
@@ -64,12 +64,12 @@ class PrefixCache:
         """How many slots are not leased."""
         return len(self._free)
 
-    def is_warm(self, ids: Ids, adapter: int = -1) -> bool:
-        """Whether `ids` go on from what a slot holds that is not leased."""
+    def has_free_slot_with(self, ids: Ids, adapter: int = -1) -> bool:
+        """Whether a slot that is not leased holds a whole prefix of `ids`."""
         return any(slot in self._free for slot in self.match(ids, adapter).slots)
 
     def match(self, ids: Ids, adapter: int = -1) -> PrefixMatch:
-        """What an adapter knows of `ids`, leaving one id at least to be read."""
+        """The longest cached prefix of `ids` for an adapter; at least one id is left to compute."""
         usable = len(ids) - 1
         slots: tuple[int, ...] = ()
         node, at, whole = self._roots[adapter], 0, 0
@@ -85,7 +85,7 @@ class PrefixCache:
         return PrefixMatch(whole, slots, at, _any_slot(best))
 
     def lease(self, match: PrefixMatch) -> Lease | None:
-        """A slot in which to read on from what was matched just now, or None while all are leased."""
+        """A slot to continue from a match, or None while all slots are leased."""
         own = None
         for slot in match.slots:
             if slot in self._free:
@@ -97,19 +97,19 @@ class PrefixCache:
         del self._free[taken]
         held = match.whole if own is not None else 0
         if own is None:
-            self._forget(taken)
+            self._evict(taken)
         if match.shared - held < self.share_tokens:
             return Lease(taken, held, None)
         return Lease(taken, match.shared, None if match.donor == taken else match.donor)
 
     def keep(self, slot: int, ids: Ids, adapter: int = -1) -> None:
-        """Enter that a leased slot now holds `ids` as an adapter read them, which go on from what it held before."""
+        """Record that a leased slot now holds `ids` for an adapter; they extend what it held before."""
         old = self._node_by_slot.get(slot)
         if old is not None and not old.children and len(old.slots) == 1:
             old.run += ids[old.depth :]
             old.depth = len(ids)
             return
-        node = _extended(old or self._roots[adapter], ids)
+        node = _node_for(old or self._roots[adapter], ids)
         node.slots[slot] = None
         self._node_by_slot[slot] = node
         if old is not None and old is not node:
@@ -117,20 +117,20 @@ class PrefixCache:
             _prune(old)
 
     def release(self, slot: int) -> None:
-        """Give a slot back. What was kept in it can be found until the slot is needed."""
+        """End a lease. The slot's ids can be matched until the slot is evicted."""
         self._free[slot] = None
 
     def clear(self, adapter: int | None = None) -> None:
-        """Forget what slots hold that are not leased, of all or of one adapter; fresh slots are then taken in order."""
+        """Evict all slots that are not leased, of one adapter or of all; free slots are then used in order."""
         of_adapter = None if adapter is None else self._roots[adapter]
         for slot in self._free:
             if of_adapter is None or (slot in self._node_by_slot and _root(self._node_by_slot[slot]) is of_adapter):
-                self._forget(slot)
+                self._evict(slot)
         if adapter is not None:
             return
         self._free = dict.fromkeys(sorted(self._free))
 
-    def _forget(self, slot: int) -> None:
+    def _evict(self, slot: int) -> None:
         node = self._node_by_slot.pop(slot, None)
         if node is not None:
             del node.slots[slot]
@@ -144,15 +144,15 @@ def _root(node: _Node) -> _Node:
 
 
 def _common(run: Ids, ids: Sequence[int]) -> int:
-    """How many leading ids are equal."""
+    """Length of the common prefix."""
     for at, (one, other) in enumerate(zip(run, ids, strict=False)):
         if one != other:
             return at
     return min(len(run), len(ids))
 
 
-def _extended(node: _Node, ids: Ids) -> _Node:
-    """The node for `ids`, which begin with those that lead to `node`."""
+def _node_for(node: _Node, ids: Ids) -> _Node:
+    """Find or add the node for `ids` below `node`, whose ids are a prefix of them."""
     while node.depth < len(ids):
         at = node.depth
         child = node.children.get(ids[at])
@@ -172,7 +172,7 @@ def _any_slot(node: _Node) -> int | None:
 
 
 def _split(node: _Node, length: int) -> _Node:
-    """Put a node for the first `length` ids of a run above the rest of it."""
+    """Split a node's run after `length` ids and return the new upper node."""
     parent = node.parent
     assert parent is not None
     upper = _Node(node.run[:length], parent)
@@ -183,7 +183,7 @@ def _split(node: _Node, length: int) -> _Node:
 
 
 def _prune(node: _Node) -> None:
-    """Remove what no slot needs any more, upwards."""
+    """Remove a node without slots and children, and then such parents."""
     while node.parent is not None and not node.slots and not node.children:
         del node.parent.children[node.run[0]]
         node = node.parent

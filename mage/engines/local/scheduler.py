@@ -1,8 +1,7 @@
-"""Decides which calls run together. Pure book-keeping: it sees ids and slots, never a tensor.
+"""The scheduler: which calls get a cache slot, and which share a forward pass. It handles ids and slots, no tensors.
 
-All calls that are admitted run one pass at a time. Where rows are padded, calls with nearly as many new tokens
-share a pass, so little is padded. Of new calls that share a long beginning only the first is admitted; the others
-wait one pass, or the burst that it begins, and copy what it has read.
+If rows are padded, calls with similar numbers of new tokens share a pass. Of new calls that share a long prefix only
+the first is admitted; the others wait for its first pass or burst and copy the prefix from its slot.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from mage.engines.local.prefix_cache import Ids, PrefixCache
 
 
 class Copy(NamedTuple):
-    """The first `length` tokens of a slot go to other slots."""
+    """Copy the first `length` tokens of a slot to other slots."""
 
     source: int
     length: int
@@ -26,9 +25,9 @@ class Copy(NamedTuple):
 
 
 class ScheduledJob:
-    """A job on its way: queued, then admitted to a slot of which the first `filled` tokens have been read."""
+    """A job with its state: queued, then admitted to a slot of which the first `filled` tokens are computed."""
 
-    __slots__ = ("adapter", "filled", "future", "is_under_way", "job", "kept", "promise", "slot")
+    __slots__ = ("adapter", "filled", "future", "is_in_flight", "job", "kept", "promise", "slot")
 
     def __init__(self, job: Job, future: Future[Any], adapter: int = -1) -> None:
         self.job = job
@@ -37,30 +36,30 @@ class ScheduledJob:
         self.slot = -1
         self.filled = 0
         self.kept = 0
-        """How many tokens the cache knows of."""
+        """How many tokens are recorded in the prefix cache."""
         self.promise: tuple[int, Ids] | None = None
-        """What others may copy once its first pass is done: they wait for it."""
-        self.is_under_way = False
-        """Whether a pass that reads it has begun and was not taken up yet."""
+        """The prefix that other jobs wait to copy after its first pass."""
+        self.is_in_flight = False
+        """Whether it is part of a pass that was not collected yet."""
 
     @property
     def num_new(self) -> int:
-        """How many tokens its next pass reads."""
+        """How many tokens its next pass computes."""
         return len(self.job.ids) - self.filled
 
     @property
     def is_finished(self) -> bool:
-        """Whether it needs nothing more: it is done, or no longer wanted."""
-        return not self.is_under_way and (self.job.is_done or self.future.done())
+        """Whether it is done or its caller was cancelled."""
+        return not self.is_in_flight and (self.job.is_done or self.future.done())
 
     @property
-    def is_running_free(self) -> bool:
-        """Whether it goes on with free text, token by token."""
+    def is_decoding_free(self) -> bool:
+        """Whether it decodes unconstrained text, one token per pass."""
         return self.job.free_tokens > 0 and self.num_new == 1
 
 
 class Scheduler:
-    """Rows come in by `add`, run in `groups`, and leave by `finish`."""
+    """Rows are scheduled jobs: queued by `add`, given slots by `admit`, batched by `groups`, removed by `finish`."""
 
     def __init__(self, cache: PrefixCache, *, pass_tokens: int, pass_cost: int | None, reuses: bool = True) -> None:
         self._cache = cache
@@ -83,17 +82,17 @@ class Scheduler:
         self.num_added += 1
 
     def admit(self) -> tuple[list[ScheduledJob], list[Copy]]:
-        """Give slots to queued rows in an order that does not depend on their arrival; say what is to be copied.
+        """Give slots to queued rows in an order independent of arrival; return these rows and the copies to make.
 
-        Where slots are scarce, streams that go on come before others, who would take from them what they have read: as
-        many streams as there are slots go on to their end, and the rest wait for them.
+        If slots are scarce, streams that continue a free slot come first, because the others would evict those slots:
+        as many streams as there are slots run to their end, and the rest wait.
         """
         arrived = sorted(self._arrived, key=lambda row: (row.adapter, row.job.order))
         self._arrived = []
         if len(self._queue) + len(arrived) > self._cache.num_free:
-            warm = [row for row in arrived if self._cache.is_warm(row.job.ids, row.adapter)]
-            chosen = set(map(id, warm))
-            self._queue = [*warm, *self._queue, *(row for row in arrived if id(row) not in chosen)]
+            cached = [row for row in arrived if self._cache.has_free_slot_with(row.job.ids, row.adapter)]
+            chosen = set(map(id, cached))
+            self._queue = [*cached, *self._queue, *(row for row in arrived if id(row) not in chosen)]
         else:
             self._queue += arrived
         waiting: list[ScheduledJob] = []
@@ -119,10 +118,10 @@ class Scheduler:
             admitted.append(row)
         self._queue = waiting
         self.rows += admitted
-        return admitted, list(_grouped(copies))
+        return admitted, list(_merge_copies(copies))
 
     def groups(self, rows: Iterable[ScheduledJob]) -> list[list[ScheduledJob]]:
-        """The passes that take rows one token further; rows of a pass are in order of their slots."""
+        """Group rows into passes; the rows of a pass are ordered by slot."""
         groups: list[list[ScheduledJob]] = []
         size = widest = 0
         for row in sorted(rows, key=attrgetter("num_new")):
@@ -138,13 +137,13 @@ class Scheduler:
         return [sorted(group, key=attrgetter("slot")) for group in groups]
 
     def remember(self, row: ScheduledJob) -> None:
-        """Let others find what a row has read."""
+        """Record a row's computed tokens in the prefix cache."""
         if self._reuses and row.filled > row.kept:
             self._cache.keep(row.slot, row.job.ids[: row.filled], row.adapter)
             row.kept = row.filled
 
     def finish(self) -> list[ScheduledJob]:
-        """Take out the rows that are done or no longer wanted, and return them; those under way stay."""
+        """Remove and return the rows that are done or cancelled; rows in flight stay."""
         self._queue = [row for row in self._queue if not row.future.done()]
         finished = [row for row in self.rows if row.is_finished]
         if finished:
@@ -155,7 +154,7 @@ class Scheduler:
         return finished
 
     def drain(self) -> list[ScheduledJob]:
-        """Give up on everything."""
+        """Remove and return all rows."""
         rows = [*self.rows, *self._queue, *self._arrived]
         for row in self.rows:
             self._cache.release(row.slot)
@@ -163,10 +162,10 @@ class Scheduler:
         return rows
 
 
-def _grouped(copies: list[tuple[int | None, int, int]]) -> Iterator[Copy]:
-    """Copies from one slot are done at once where they follow each other.
+def _merge_copies(copies: list[tuple[int | None, int, int]]) -> Iterator[Copy]:
+    """Merge consecutive copies from one slot.
 
-    Their order is kept: a slot may first be copied from and then be given up to another stream.
+    Their order is kept: a slot may be copied from first and then be given to another stream.
     """
     for (source, length), group in groupby(copies, key=lambda copy: copy[:2]):
         if source is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from mage.opponents.draws import InexactError, every_way
+from mage.opponents.draws import InexactError, enumerate_draws
 from mage.opponents.policy import Policy
 from mage.opponents.registry import make_policy
 from mage.spec import Spec, parse_spec
@@ -18,7 +18,7 @@ def realisations(spec: str, game: Game, seat: int) -> list[tuple[float, Policy]]
     """
     parsed = parse_spec(spec)
     try:
-        return every_way(lambda rng: make_policy(parsed, game, seat, rng))
+        return enumerate_draws(lambda rng: make_policy(parsed, game, seat, rng))
     except InexactError as error:
         raise InexactError(f"opponent {spec!r} cannot be enumerated: {error}") from None
 

@@ -14,9 +14,9 @@ def expected_returns(game: Game, policies: Sequence[Policy], *, episode: int = 0
     """What each seat scores on average when seat s plays `policies[s]`, computed over the whole game tree."""
     if len(policies) != game.num_seats:
         raise ConfigError(f"{game.spec} has {game.num_seats} seats, but {len(policies)} policies are given")
-    if game.samples_itself:
+    if game.samples_chance_itself:
         raise ConfigError(f"{game.spec} draws chance by itself; its game tree cannot be walked")
-    totals = list(game.nothing)
+    totals = list(game.zero_rewards)
     turns = (0,) * game.num_seats
     for probability, state in _leaves(game, policies, episode, game.start(0), turns):
         for seat, score in enumerate(game.scores(state)):

@@ -31,7 +31,7 @@ def security_value(spec: str, seat: int) -> float:
         # A seat can guarantee the stage's value in each round, and be held to it in each: one round is enough.
         return _solve(_matrix_form(game.words, seat))
     check_countable(game)
-    if game.is_open:
+    if game.has_perfect_information:
         return _minimax(game, seat)
     return _solve(_SequenceForm.of(game, seat))
 

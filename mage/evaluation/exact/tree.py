@@ -136,7 +136,7 @@ def check_countable(game: Game) -> None:
     """Refuse games whose episodes cannot be enumerated for two sides."""
     if game.num_seats != 2:
         raise InexactError(f"{game.spec} has {game.num_seats} seats; exact references need a game for two")
-    if game.samples_itself:
+    if game.samples_chance_itself:
         raise InexactError(f"{game.spec} draws chance by itself, so its outcomes cannot be enumerated")
     length: int = game.rules.max_game_length()
     if length > MAX_LENGTH:

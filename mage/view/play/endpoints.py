@@ -1,4 +1,4 @@
-"""The endpoints that act: a game is opened, played move by move, and left."""
+"""The endpoints for playing: open a play session, move, write a note, leave."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 _MAX_EPISODES = 50
 _MAX_PACE_S = 10.0
 _PACE_S = 0.7
-"""How long a move of agents among themselves is left to be looked at."""
+"""Default pause before each move if no person plays."""
 _MAX_SEED = 2**63
 _MAX_TURNS = 1000
 _KEYS = ("world", "opponent", "player", "episodes", "seat", "seed", "pace_s")
 
 
 class PlayEndpoints:
-    """Games in the browser. The room is opened when somebody sits down: games and players are not imported before."""
+    """Play sessions in the browser. Worlds and opponents are imported when the first session is opened."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -40,7 +40,7 @@ class PlayEndpoints:
         self._lock = Lock()
 
     def routes(self) -> list[Route]:
-        """The addresses of all of it."""
+        """The routes of these endpoints."""
         session = "/api/play/{session}"
         return [
             Route("/api/choices", self.choices),
@@ -52,13 +52,13 @@ class PlayEndpoints:
         ]
 
     def find(self, session: str) -> PlaySession:
-        """A game that was opened here."""
+        """A play session by its id."""
         if self._manager is None:
-            raise NotFoundError("there is no such game; a game is forgotten when the server ends")
+            raise NotFoundError("there is no such session; sessions end with the server")
         return self._manager.find(session)
 
     def close(self) -> None:
-        """Let everybody get up."""
+        """End all sessions."""
         if self._manager is not None:
             self._manager.close()
 
@@ -87,8 +87,8 @@ class PlayEndpoints:
         return JsonResponse(await run_in_threadpool(session.leave))
 
     def _open(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Check all that was asked for, then begin."""
-        from mage.view.play.seats import PERSON, playable, sitter_of
+        """Check the request and open a session."""
+        from mage.view.play.seats import PERSON, parse_seat_choice, playable
         from mage.view.play.session_manager import SessionManager
 
         unknown = set(given) - set(_KEYS)
@@ -97,25 +97,25 @@ class PlayEndpoints:
         game = playable(given.get("world"))
         seat = _whole(given, "seat", 0, game.num_seats - 1, 0)
         others = [other for other in range(game.num_seats) if other != seat]
-        named = _filled(given.get("opponent"), len(others), game.spec)
+        named = _one_per_seat(given.get("opponent"), len(others), game.spec)
         chosen = {seat: given.get("player", PERSON), **dict(zip(others, named, strict=True))}
-        sitters = tuple(sitter_of(chosen[s], game, s, self._folder) for s in range(game.num_seats))
-        if sum(sitter.is_person for sitter in sitters) > 1:
+        seats = tuple(parse_seat_choice(chosen[s], game, s, self._folder) for s in range(game.num_seats))
+        if sum(choice.is_person for choice in seats) > 1:
             raise ConfigError("one person can play here; the other seats are for opponents")
         with self._lock:
             self._manager = self._manager or SessionManager(self._folder)
-        return self._manager.open(_task(given, game.spec, seat, sitters), sitters, _pace(given, sitters)).state()
+        return self._manager.open(_task(given, game.spec, seat, seats), seats, _pace(given, seats)).state()
 
 
-def _task(given: Mapping[str, Any], game: str, seat: int, sitters: Sequence[SeatChoice]) -> Task:
-    opponents = tuple(sitter.name for other, sitter in enumerate(sitters) if other != seat)
+def _task(given: Mapping[str, Any], game: str, seat: int, seats: Sequence[SeatChoice]) -> Task:
+    opponents = tuple(choice.name for other, choice in enumerate(seats) if other != seat)
     seed = secrets.randbelow(_MAX_SEED) if given.get("seed") in (None, "") else _whole(given, "seed", 0, _MAX_SEED, 0)
     episodes = _whole(given, "episodes", 1, _MAX_EPISODES, 3)
     return Task(game, opponents, seat, seed, episodes, replay_deal=False, early_stop=False, max_turns=_MAX_TURNS)
 
 
-def _filled(given: object, num: int, game: str) -> list[object]:
-    """One name for each other seat: as given, or a single one for all."""
+def _one_per_seat(given: object, num: int, game: str) -> list[object]:
+    """One opponent for each other seat: as given, or a single one for all."""
     names = list(given) if isinstance(given, list) else [given]
     if len(names) not in (1, num):
         raise ConfigError(f"{game} takes 1 opponent for all other seats or {num}, one for each; not {len(names)}")
@@ -125,15 +125,15 @@ def _filled(given: object, num: int, game: str) -> list[object]:
 def _whole(given: Mapping[str, Any], name: str, least: int, most: int, usual: int) -> int:
     value = given.get(name, usual)
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
-        value = int(value)  # a seed is too long for a browser's numbers
+        value = int(value)  # a seed may exceed the integers of JavaScript
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise ConfigError(f"{name} = {str(value)[:40]!r}: give a whole number from {least} to {most}")
     return value
 
 
-def _pace(given: Mapping[str, Any], sitters: Sequence[SeatChoice]) -> float:
-    """Nobody has to wait where a person plays."""
+def _pace(given: Mapping[str, Any], seats: Sequence[SeatChoice]) -> float:
+    """The pause before each move; 0 if a person plays."""
     pace = given.get("pace_s", _PACE_S)
     if not isinstance(pace, int | float) or isinstance(pace, bool) or not 0 <= pace <= _MAX_PACE_S:
         raise ConfigError(f"pace_s = {str(pace)[:40]!r}: give seconds from 0 to {_MAX_PACE_S:g}")
-    return 0.0 if any(sitter.is_person for sitter in sitters) else float(pace)
+    return 0.0 if any(choice.is_person for choice in seats) else float(pace)

@@ -1,4 +1,4 @@
-"""Who may sit at the table in the browser, by what the page calls them; models are loaded only when one sits down."""
+"""The choices for a seat of a play session: a person, an opponent or a model; models are loaded on first use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,15 @@ from mage.engines.scripted import MODELS as SCRIPTED
 from mage.errors import ConfigError, RecordError, pick
 from mage.evaluation.eval_agent import EvalAgent, subject_of
 from mage.opponents.policy import PolicyAgent, PolicyPlayer
-from mage.opponents.registry import ANY, OPPONENTS, REPEATED, TALKERS, Supports, check_opponent, describe_opponents
+from mage.opponents.registry import (
+    ANY,
+    MODEL_OPPONENTS,
+    OPPONENTS,
+    REPEATED,
+    Supports,
+    check_opponent,
+    describe_opponents,
+)
 from mage.protocols import Agent, AgentFactory, World
 from mage.runs.store import RUN, read_info
 from mage.spec import Spec, parse_spec, show_parameters
@@ -24,7 +32,7 @@ from mage.types import Task
 from mage.view.read.folder import Folder, Location, NotFoundError
 from mage.view.read.status import CHECKPOINTS, checkpoint_name, checkpoint_steps
 from mage.worlds.openspiel.game import WORDED, Game, known_games, load_game
-from mage.worlds.openspiel.world import opponent
+from mage.worlds.openspiel.world import make_opponent
 
 PERSON = "person"
 _CHECKPOINT = "checkpoint:"
@@ -34,12 +42,12 @@ _NUM_MODELS = 2
 
 
 class SeatChoice(msgspec.Struct, frozen=True):
-    """Somebody who was chosen for a seat."""
+    """The choice for one seat."""
 
     name: str
-    """As trials and pages call them."""
+    """The name in trials and pages."""
     spec: str
-    """What was chosen: `person`, an opponent spec, `scripted:NAME` or `checkpoint:RUN/STEP`."""
+    """`person`, an opponent spec, `scripted:NAME` or `checkpoint:RUN/STEP`."""
     run: str = ""
     """The path of a checkpoint's run below the directory shown."""
     step: int | None = None
@@ -53,8 +61,8 @@ class SeatChoice(msgspec.Struct, frozen=True):
         return self.spec.startswith((_CHECKPOINT, _SCRIPTED))
 
 
-def sitter_of(text: object, game: Game, seat: int, folder: Folder) -> SeatChoice:
-    """Who is meant, checked: whatever is wrong shows before anybody sits down."""
+def parse_seat_choice(text: object, game: Game, seat: int, folder: Folder) -> SeatChoice:
+    """Parse and check the choice for a seat."""
     if not isinstance(text, str) or not text.strip():
         raise ConfigError("name who plays: person, an opponent, or one of the checkpoints listed")
     chosen = text.strip()
@@ -64,19 +72,19 @@ def sitter_of(text: object, game: Game, seat: int, folder: Folder) -> SeatChoice
         place, step = _checkpoint(chosen, folder)
         return SeatChoice(f"{place.path.name}/{checkpoint_name(step)}", chosen, place.name, step)
     if chosen.startswith(_SCRIPTED):
-        fits = _scripted_fits(chosen.removeprefix(_SCRIPTED))
-        if not fits.check(game):
-            raise ConfigError(f"{chosen} cannot play {game.spec}; it plays {fits.games}")
+        supports = _scripted_supports(chosen.removeprefix(_SCRIPTED))
+        if not supports.check(game):
+            raise ConfigError(f"{chosen} cannot play {game.spec}; it plays {supports.games}")
         return SeatChoice(chosen, chosen)
     spec = parse_spec(chosen)
-    if any(name in TALKERS for name in _names(spec)):
-        raise ConfigError("a remote model cannot be played here: that would send somebody's key; use mage play")
+    if any(name in MODEL_OPPONENTS for name in _names(spec)):
+        raise ConfigError("a remote model cannot be played here: that would use this server's API key; use mage play")
     check_opponent(str(spec), game, seat)
     return SeatChoice(str(spec), str(spec))
 
 
 def playable(text: object) -> Game:
-    """A game that may be played here; parameters of OpenSpiel's own games may read files, so they get none."""
+    """A game that may be played here; OpenSpiel's other games get no parameters, since these may read files."""
     if not isinstance(text, str):
         raise ConfigError("name a game, such as rps or tic_tac_toe")
     spec = parse_spec(text)
@@ -86,24 +94,24 @@ def playable(text: object) -> Game:
 
 
 class Models:
-    """Loads models when they are first needed and keeps the last few. Loading takes seconds: not in an event loop."""
+    """Loads models on first use and keeps the last few. Loading takes seconds, so call it outside the event loop."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._kept: OrderedDict[str, EvalAgent] = OrderedDict()
         self._lock = Lock()
 
-    def make_agent(self, sitter: SeatChoice, world: World) -> AgentFactory:
-        """Brings somebody who is not a person to the table."""
-        if sitter.is_model:
-            return self._loaded(sitter.spec).make_agent(world)
+    def make_agent(self, choice: SeatChoice, world: World) -> AgentFactory:
+        """The agent factory of a choice other than a person."""
+        if choice.is_model:
+            return self._loaded(choice.spec).make_agent(world)
 
-        def seat(task: Task, sibling: int) -> Agent:
-            player = opponent(sitter.spec, task, task.seat)
+        def make(task: Task, sibling: int) -> Agent:
+            player = make_opponent(choice.spec, task, task.seat)
             assert isinstance(player, PolicyPlayer)
-            return PolicyAgent(player, sitter.name)
+            return PolicyAgent(player, choice.name)
 
-        return seat
+        return make
 
     def _loaded(self, spec: str) -> EvalAgent:
         with self._lock:
@@ -125,10 +133,10 @@ class Models:
 
 
 def choices(folder: Folder) -> Mapping[str, Any]:
-    """What can be chosen: games, opponents, and the checkpoints below the directory."""
-    games = [game for game in map(_listed_game, WORDED) if game is not None]
+    """All choices: games, opponents, and the checkpoints below the directory."""
+    games = [game for game in map(_game_entry, WORDED) if game is not None]
     loaded = {game["spec"]: load_game(game["spec"]) for game in games}
-    listed = [entry for entry in describe_opponents() if entry.name not in TALKERS]
+    listed = [entry for entry in describe_opponents() if entry.name not in MODEL_OPPONENTS]
     opponents = [
         {
             "spec": entry.name,
@@ -145,8 +153,8 @@ def choices(folder: Folder) -> Mapping[str, Any]:
             "spec": f"{_SCRIPTED}{name}",
             "parameters": "",
             "about": (answer.__doc__ or "").partition("\n")[0],
-            "games": _scripted_fits(name).games,
-            "fits": [spec for spec, game in loaded.items() if _scripted_fits(name).check(game)],
+            "games": _scripted_supports(name).games,
+            "fits": [spec for spec, game in loaded.items() if _scripted_supports(name).check(game)],
         }
         for name, answer in sorted(SCRIPTED.items())
     ]
@@ -159,14 +167,14 @@ def choices(folder: Folder) -> Mapping[str, Any]:
     }
 
 
-def _scripted_fits(name: str) -> Supports:
+def _scripted_supports(name: str) -> Supports:
     """The games that a scripted model can play."""
     pick("scripted model", SCRIPTED, name)
     return REPEATED if name in COUNT_ROUNDS else ANY
 
 
-def _listed_game(name: str) -> dict[str, Any] | None:
-    """A game as it is without parameters; None where it needs some or cannot be loaded."""
+def _game_entry(name: str) -> dict[str, Any] | None:
+    """The entry of a game with default parameters; None if it needs some or cannot be loaded."""
     if WORDED.trouble(name) is not None:
         return None
     try:
@@ -202,7 +210,7 @@ def _checkpoints(folder: Folder) -> Iterator[dict[str, Any]]:
 
 
 def _checkpoint(spec: str, folder: Folder) -> tuple[Location, int]:
-    """The run and the step that a checkpoint goes by."""
+    """The run and the step of a checkpoint spec."""
     identity, _, text = spec.removeprefix(_CHECKPOINT).partition("/")
     place = folder.find(identity)
     steps = checkpoint_steps(place)
@@ -217,14 +225,14 @@ def _names(spec: Spec) -> Iterator[str]:
     """The names in a spec, at any depth."""
     yield spec.name
     for value in (*spec.args, *(value for _, value in spec.kwargs)):
-        yield from _inner(value)
+        yield from _names_in_value(value)
 
 
-def _inner(value: Any) -> Iterator[str]:
+def _names_in_value(value: Any) -> Iterator[str]:
     if isinstance(value, Spec):
         yield from _names(value)
     elif isinstance(value, tuple):
         for each in value:
-            yield from _inner(each)
+            yield from _names_in_value(each)
     elif isinstance(value, str):
-        yield re.split(r"[(:]", value.strip(), maxsplit=1)[0]  # a text in quotes may be read as a spec later on
+        yield re.split(r"[(:]", value.strip(), maxsplit=1)[0]  # a quoted text may be parsed as a spec later

@@ -1,7 +1,7 @@
-"""A sitting: one trial at a table in the browser, what has been played of it so far, and what may be shown.
+"""A play session: one trial played in the browser, its state so far, and the part of it that may be shown.
 
-It is played in the room's thread; requests look at it, and act on it, from others. What is shown to a person who plays
-is what the seat may know; everything is shown to whoever watches, and to everybody when it is over.
+It is played in the session manager's thread; requests read it and act on it from other threads. While a person plays,
+only what their seat knows is shown; everything is shown if no person plays, and when the trial is over.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from mage.errors import ConfigError, PlayError
 from mage.rollout.trial import PlayerLeftError
 from mage.types import Observation, Phase, Reply, Result, Task, Turn
 from mage.view.play.seats import SeatChoice
-from mage.view.read.trial_json import drawn_turn
+from mage.view.read.trial_json import turn_json
 
 MAX_NOTE = 4000
-"""Characters of a person's note."""
-_REACTION_S = 2.0
-"""How long a request that acts waits to see what comes of it."""
+"""Most characters of a person's note."""
+_RESPONSE_S = 2.0
+"""How long a request that acts waits for the reply of the others."""
 
 
 class SessionState(StrEnum):
-    """What a sitting waits for."""
+    """What a session is doing or waiting for."""
 
     LOADING = "loading"
     THINKING = "thinking"
@@ -42,26 +42,26 @@ _ENDED = (SessionState.OVER, SessionState.FAILED)
 
 
 class PlaySession:
-    """One trial at one table."""
+    """One trial with a person, or with models and opponents only."""
 
-    def __init__(self, identity: str, task: Task, sitters: tuple[SeatChoice, ...], rules: str, pace_s: float) -> None:
+    def __init__(self, identity: str, task: Task, seats: tuple[SeatChoice, ...], rules: str, pace_s: float) -> None:
         self.id = identity
         self.task = task
-        self.sitters = sitters
+        self.seats = seats
         """By seat."""
         self.pace_s = pace_s
-        """How long each move is left to be looked at, where nobody plays but agents."""
-        self.person_seat = next((seat for seat, sitter in enumerate(sitters) if sitter.is_person), None)
+        """Pause before each move if no person plays."""
+        self.person_seat = next((seat for seat, choice in enumerate(seats) if choice.is_person), None)
         self.touched = monotonic()
         self._rules = rules
         self._changed = Condition()
         self._version = 0
-        self._stage = SessionState.LOADING
+        self._phase = SessionState.LOADING
         self._episode = 0
         self._turns: list[Turn] = []
         self._notes: list[Turn] = []
         self._results: list[Result] = []
-        self._asked: Observation | None = None
+        self._pending: Observation | None = None
         self._answer: asyncio.Future[str] | None = None
         self._is_leaving = False
         self._saved: Mapping[str, Any] | None = None
@@ -69,7 +69,7 @@ class PlaySession:
 
     @property
     def is_ended(self) -> bool:
-        return self._stage in _ENDED
+        return self._phase in _ENDED
 
     @property
     def version(self) -> int:
@@ -77,128 +77,128 @@ class PlaySession:
         return self._version
 
     def state(self) -> dict[str, Any]:
-        """The sitting as it may be shown now."""
+        """The state that may be shown now."""
         with self._changed:
             self.touched = monotonic()
             return self._state()
 
     def move(self, action: object) -> dict[str, Any]:
-        """Play one of the actions that the person was offered."""
+        """Play a legal action for the person."""
         with self._changed:
-            asked = self._asked
-            if self._stage is not SessionState.MOVE or asked is None:
+            asked = self._pending
+            if self._phase is not SessionState.MOVE or asked is None:
                 raise PlayError("it is not your move now")
             if not isinstance(action, str) or action not in asked.actions:
                 raise ConfigError(f"{str(action)[:80]!r} is not one of the moves: {', '.join(asked.actions)}")
-            return self._answered(action)
+            return self._submit(action)
 
     def note(self, text: object) -> dict[str, Any]:
-        """Write a note to oneself between two episodes, or none."""
+        """Write the person's note between two episodes; empty for none."""
         if not isinstance(text, str) or len(text) > MAX_NOTE:
             raise ConfigError(f"a note is a text of {MAX_NOTE} characters at most")
         with self._changed:
-            if self._stage is not SessionState.NOTE:
+            if self._phase is not SessionState.NOTE:
                 raise PlayError("a note is written between two episodes")
-            return self._answered(text.strip().encode("utf-8", "replace").decode())
+            return self._submit(text.strip().encode("utf-8", "replace").decode())
 
-    def leave(self, patience_s: float = _REACTION_S) -> dict[str, Any]:
-        """Get up. What is finished is kept."""
+    def leave(self, timeout_s: float = _RESPONSE_S) -> dict[str, Any]:
+        """Leave the trial; finished episodes are kept."""
         with self._changed:
             self._is_leaving = True
             if self._answer is not None:
-                self._answered("", 0.0)
-            self._changed.wait_for(lambda: self.is_ended, patience_s)
+                self._submit("", 0.0)
+            self._changed.wait_for(lambda: self.is_ended, timeout_s)
             return self._state()
 
-    def _answered(self, text: str, patience_s: float = _REACTION_S) -> dict[str, Any]:
-        """Hand an answer to the room and wait a little for what comes of it."""
+    def _submit(self, text: str, timeout_s: float = _RESPONSE_S) -> dict[str, Any]:
+        """Hand the person's answer to the trial and wait briefly for the next state."""
         answer = self._answer
         assert answer is not None
-        self._answer, self._asked = None, None
+        self._answer, self._pending = None, None
         self._change(SessionState.THINKING)
         answer.get_loop().call_soon_threadsafe(answer.set_result, text)
-        self._changed.wait_for(lambda: self._stage is not SessionState.THINKING, patience_s)
+        self._changed.wait_for(lambda: self._phase is not SessionState.THINKING, timeout_s)
         return self._state()
 
     def _change(self, stage: SessionState) -> None:
-        self._stage = stage
+        self._phase = stage
         self._version += 1
         self.touched = monotonic()
         self._changed.notify_all()
 
-    # What follows is called in the room.
+    # The methods below are called in the session manager's thread.
 
     async def ask(self, observation: Observation, stage: SessionState) -> str:
-        """Let the person answer; raises when they get up."""
-        self.refuse_leavers()
+        """Wait for the person's answer; raises if they leave."""
+        self.raise_if_left()
         answer = asyncio.get_running_loop().create_future()
         with self._changed:
-            self._asked, self._answer = observation, answer
+            self._pending, self._answer = observation, answer
             self._change(stage)
         said = await answer
-        self.refuse_leavers()
+        self.raise_if_left()
         return str(said)
 
-    def refuse_leavers(self) -> None:
-        """End the trial where the person has got up."""
+    def raise_if_left(self) -> None:
+        """Raise `PlayerLeftError` if the person has left."""
         if self._is_leaving:
             raise PlayerLeftError("the person left the table")
 
-    def began(self) -> None:
-        """Everybody sits."""
+    def on_begin(self) -> None:
+        """All players are made."""
         with self._changed:
             self._change(SessionState.THINKING)
 
-    def entered(self, episode: int) -> None:
+    def on_episode_begin(self, episode: int) -> None:
         """An episode begins."""
         with self._changed:
             self._episode = episode
-            self._change(self._stage)
+            self._change(self._phase)
 
-    def took(self, observation: Observation, reply: Reply) -> None:
-        """Somebody has moved."""
+    def on_move(self, observation: Observation, reply: Reply) -> None:
+        """A seat has moved."""
         with self._changed:
             self._turns.append(Turn(Phase.PLAY, observation, reply.action, reply.text, reply.calls, 0.0))
             self._change(SessionState.THINKING)
 
-    def wrote(self, turn: Turn) -> None:
-        """Somebody has written a note."""
+    def on_note(self, turn: Turn) -> None:
+        """A seat has written a note."""
         with self._changed:
             self._notes.append(turn)
             self._change(SessionState.THINKING)
 
-    def finished(self, result: Result) -> None:
+    def on_episode_end(self, result: Result) -> None:
         """An episode is over."""
         with self._changed:
             self._results.append(result)
-            self._change(self._stage)
+            self._change(self._phase)
 
-    def ended(self, saved: Mapping[str, Any] | None, error: str | None) -> None:
-        """The trial is over and written down, or could not be played."""
+    def on_end(self, saved: Mapping[str, Any] | None, error: str | None) -> None:
+        """The trial is over and saved, or failed."""
         with self._changed:
             self._saved, self._error = saved, error
-            self._asked, self._answer = None, None
+            self._pending, self._answer = None, None
             self._change(SessionState.OVER if error is None else SessionState.FAILED)
 
     def notes_of(self, seat: int) -> tuple[Turn, ...]:
-        """What a seat has written."""
+        """The notes of a seat."""
         return tuple(turn for turn in self._notes if turn.observation.seat == seat)
 
     def _state(self) -> dict[str, Any]:
         seat = self.person_seat
         is_open = seat is None or self.is_ended
         turns = [turn for turn in self._turns if is_open or turn.observation.seat == seat]
-        asked = self._asked if self._stage is SessionState.MOVE else None
+        asked = self._pending if self._phase is SessionState.MOVE else None
         return {
             "session": self.id,
             "version": self._version,
             "world": self.task.world,
             "rules": self._rules,
-            "names": [sitter.name for sitter in self.sitters],
+            "names": [choice.name for choice in self.seats],
             "seat": seat,
             "episodes": self.task.episodes,
             "episode": self._episode,
-            "phase": self._stage,
+            "phase": self._phase,
             "observation": None if asked is None else _seen(asked),
             "outcome": None if seat is None or not self._results else self._results[-1].outcomes[seat],
             "turns": [_shown(turn) for turn in turns],
@@ -217,7 +217,7 @@ class PlaySession:
         seat = turn.observation.seat
         return {
             "seat": seat,
-            "name": self.sitters[seat].name,
+            "name": self.seats[seat].name,
             "episode": turn.observation.episode,
             "text": turn.action or "",
         }
@@ -234,7 +234,7 @@ def _seen(observation: Observation) -> dict[str, Any]:
 
 
 def _shown(turn: Turn) -> dict[str, Any]:
-    """A turn without the tokens behind it: they are in the trial once it is saved."""
-    drawn = drawn_turn(msgspec.structs.replace(turn, calls=()), [None] * (turn.observation.seat + 1))
-    del drawn["calls"], drawn["credit"], drawn["reward"]
-    return drawn
+    """A turn without its tokens: they are in the saved trial."""
+    shown = turn_json(msgspec.structs.replace(turn, calls=()), [None] * (turn.observation.seat + 1))
+    del shown["calls"], shown["credit"], shown["reward"]
+    return shown

@@ -1,4 +1,4 @@
-"""The room where sittings are played: one thread with an event loop of its own, so that no game holds up the pages."""
+"""The session manager: plays all sessions in one thread with its own event loop, apart from the web server."""
 
 from __future__ import annotations
 
@@ -29,111 +29,111 @@ from mage.worlds.openspiel.world import OpenSpielWorld
 _MAX_OPEN = 16
 _MAX_KEPT = 100
 _IDLE_S = 3600.0
-"""A table that nobody has looked at for so long is cleared."""
-_FAREWELL_S = 2.0
+"""Sessions without a request for this long are ended."""
+_CLOSE_S = 2.0
 
 
 class SessionManager:
-    """Opens tables, finds them again, and clears those that were left."""
+    """Opens sessions, finds them by id, and drops old ones."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._models = Models(folder)
-        self._sittings: dict[str, PlaySession] = {}
+        self._sessions: dict[str, PlaySession] = {}
         self._lock = Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def open(self, task: Task, sitters: tuple[SeatChoice, ...], pace_s: float) -> PlaySession:
-        """Seat everybody and begin."""
-        self._clear()
-        session = PlaySession(secrets.token_urlsafe(12), task, sitters, OpenSpielWorld().rules(task), pace_s)
+    def open(self, task: Task, seats: tuple[SeatChoice, ...], pace_s: float) -> PlaySession:
+        """Open a session and begin its trial."""
+        self._drop_old()
+        session = PlaySession(secrets.token_urlsafe(12), task, seats, OpenSpielWorld().rules(task), pace_s)
         with self._lock:
-            if sum(not other.is_ended for other in self._sittings.values()) >= _MAX_OPEN:
-                raise ConfigError(f"{_MAX_OPEN} games are open; leave one first")
-            self._sittings[session.id] = session
-        played = asyncio.run_coroutine_threadsafe(self._play(session), self._running())
-        played.add_done_callback(partial(_broke_off, session))
+            if sum(not other.is_ended for other in self._sessions.values()) >= _MAX_OPEN:
+                raise ConfigError(f"{_MAX_OPEN} sessions are open; leave one first")
+            self._sessions[session.id] = session
+        played = asyncio.run_coroutine_threadsafe(self._play(session), self._event_loop())
+        played.add_done_callback(partial(_on_crash, session))
         return session
 
     def find(self, identity: str) -> PlaySession:
-        """A sitting by its id."""
-        session = self._sittings.get(identity)
+        """A session by its id."""
+        session = self._sessions.get(identity)
         if session is None:
-            raise NotFoundError("there is no such game; a game is forgotten when the server ends")
+            raise NotFoundError("there is no such session; sessions end with the server")
         return session
 
     def close(self) -> None:
-        """Let everybody get up; what is finished is saved."""
-        left = [session for session in self._sittings.values() if not session.is_ended]
+        """End all sessions; finished episodes are saved."""
+        left = [session for session in self._sessions.values() if not session.is_ended]
         for session in left:
             session.leave(0.0)
-        until = monotonic() + _FAREWELL_S
+        until = monotonic() + _CLOSE_S
         for session in left:
             session.leave(max(0.0, until - monotonic()))
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
 
-    def _clear(self) -> None:
+    def _drop_old(self) -> None:
         now = monotonic()
         with self._lock:
-            known = list(self._sittings.items())
+            known = list(self._sessions.items())
         for identity, session in known:
-            if session.is_ended and len(self._sittings) > _MAX_KEPT:
+            if session.is_ended and len(self._sessions) > _MAX_KEPT:
                 with self._lock:
-                    del self._sittings[identity]
+                    del self._sessions[identity]
             elif not session.is_ended and now - session.touched > _IDLE_S:
                 session.leave(0.0)
 
-    def _running(self) -> asyncio.AbstractEventLoop:
+    def _event_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                Thread(target=self._loop.run_forever, name="room", daemon=True).start()
+                Thread(target=self._loop.run_forever, name="play-sessions", daemon=True).start()
             return self._loop
 
     async def _play(self, session: PlaySession) -> None:
-        """Play one trial to its end. Errors of players are data by then; others made on purpose are shown."""
+        """Play one trial to its end. Failures of players are recorded in the trial; other mage errors are shown."""
         try:
-            agent_factories = await asyncio.to_thread(self._seatings, session)
-            table = SessionWorld(OpenSpielWorld(), session, agent_factories)
-            session.began()
-            outcomes = [outcome async for outcome in play_trials(table, [(session.task, 0)], table.seat)]
-            saved = self._save(session, table, outcomes[0])
+            agent_factories = await asyncio.to_thread(self._make_factories, session)
+            world = SessionWorld(OpenSpielWorld(), session, agent_factories)
+            session.on_begin()
+            outcomes = [outcome async for outcome in play_trials(world, [(session.task, 0)], world.make_agent)]
+            saved = self._save(session, world, outcomes[0])
         except MageError as error:
-            session.ended(None, one_line(error))
+            session.on_end(None, one_line(error))
             return
         failure = outcomes[0] if isinstance(outcomes[0], Failure) else None
-        session.ended(saved, None if failure is None else one_line(f"{failure.error}: {failure.message}"))
+        session.on_end(saved, None if failure is None else one_line(f"{failure.error}: {failure.message}"))
 
-    def _seatings(self, session: PlaySession) -> dict[int, AgentFactory]:
+    def _make_factories(self, session: PlaySession) -> dict[int, AgentFactory]:
         world = OpenSpielWorld()
         return {
-            seat: self._models.make_agent(sitter, world)
-            for seat, sitter in enumerate(session.sitters)
-            if not sitter.is_person
+            seat: self._models.make_agent(choice, world)
+            for seat, choice in enumerate(session.seats)
+            if not choice.is_person
         }
 
-    def _save(self, session: PlaySession, table: SessionWorld, outcome: Trial | Failure) -> Mapping[str, Any] | None:
-        """Write the trials down as a run of their own; nothing where no episode was finished."""
+    def _save(self, session: PlaySession, world: SessionWorld, outcome: Trial | Failure) -> Mapping[str, Any] | None:
+        """Save the trials as a run; None if no episode was finished."""
         if isinstance(outcome, Trial) and not outcome.episodes:
             return None
-        written = [outcome] if isinstance(outcome, Failure) else table.trials(outcome)
-        path = fresh_path("play", parse_spec(session.task.world).name, self._base())
-        seats = [msgspec.to_builtins(sitter) for sitter in session.sitters]
+        written = [outcome] if isinstance(outcome, Failure) else world.trials(outcome)
+        path = fresh_path("play", parse_spec(session.task.world).name, self._runs_folder())
+        seats = [msgspec.to_builtins(choice) for choice in session.seats]
         config = {**msgspec.to_builtins(session.task), "seats": seats}
         with RunWriter.create(path, kind="play", config=config, seed=session.task.seed) as writer:
             numbers = {str(trial.task.seat): writer.append(trial) for trial in written}
         place = self._folder.at(path)
         return {"run": None if place is None else place.id, "name": path.name, "trials": numbers}
 
-    def _base(self) -> Path:
-        """Where runs of games go: below the directory shown, also when that is itself a run."""
+    def _runs_folder(self) -> Path:
+        """The folder for saved sessions: below the directory shown, also if that is itself a run."""
         root = self._folder.root
         return root / PLAYS if (root / RUN).exists() else root
 
 
-def _broke_off(session: PlaySession, played: Future[None]) -> None:
-    """Whatever nobody expected ends the sitting too, and is shown there."""
+def _on_crash(session: PlaySession, played: Future[None]) -> None:
+    """End the session on an unexpected error and show it there."""
     error = None if played.cancelled() else played.exception()
     if error is not None:
-        session.ended(None, one_line(f"the game broke off: {type(error).__name__}: {error}"))
+        session.on_end(None, one_line(f"the session failed: {type(error).__name__}: {error}"))

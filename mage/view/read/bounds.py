@@ -1,7 +1,7 @@
-"""Exact bounds for runs that were not judged yet: `python -m mage.view.read.bounds` reads questions and prints answers.
+"""Exact bounds for runs without an evaluation, computed in a subprocess: `python -m mage.view.read.bounds QUERIES`.
 
-They take seconds to calculate, once for each split: in a process of their own, while the pages show what is known
-already. Only splits that come with mage are asked for, or those that a run keeps with it.
+They take seconds per split, so they are computed once and in the background. Only splits that come with mage or that
+are stored in a run are computed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from mage.errors import MageError
 from mage.view.read.folder import Location
-from mage.view.read.run_summary import whole
+from mage.view.read.run_summary import int_or_zero
 
 _ENDING = ".json"
 
@@ -31,7 +31,7 @@ class BoundsQuery(msgspec.Struct, frozen=True):
 
 
 class Bounds:
-    """Has calculated what is asked for, and remembers it; a question is answered at once with what is known by then."""
+    """Computes bounds in the background and caches them; `of` returns at once what is known so far."""
 
     def __init__(self) -> None:
         self._known: dict[BoundsQuery, Mapping[str, Any] | None] = {}
@@ -39,28 +39,28 @@ class Bounds:
         self._asked: list[BoundsQuery] = []
 
     def of(self, place: Location, config: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The bounds of a train run's splits that are known by now, by the names of the splits."""
-        self._take()
-        questions = dict(_questions(place, config))
-        new = [question for question in questions.values() if question not in self._known]
+        """The bounds known so far of a train run's splits, by split name."""
+        self._collect()
+        queries = dict(_queries(place, config))
+        new = [query for query in queries.values() if query not in self._known]
         if new and self._process is None:
-            self._ask(new)
-        found = {name: self._known.get(question) for name, question in questions.items()}
+            self._start(new)
+        found = {name: self._known.get(query) for name, query in queries.items()}
         return {name: bounds for name, bounds in found.items() if bounds is not None}
 
     def close(self) -> None:
-        """Stop calculating."""
+        """Stop the subprocess."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
 
-    def _ask(self, questions: list[BoundsQuery]) -> None:
-        command = [sys.executable, "-m", __name__, msgspec.json.encode(questions).decode()]
-        self._asked = questions
+    def _start(self, queries: list[BoundsQuery]) -> None:
+        command = [sys.executable, "-m", __name__, msgspec.json.encode(queries).decode()]
+        self._asked = queries
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
-    def _take(self) -> None:
-        """Take up what the process has found; what it could not find is not asked for again."""
+    def _collect(self) -> None:
+        """Store the results of the process; failed queries are not repeated."""
         if self._process is None or self._process.poll() is None:
             return
         said, _ = self._process.communicate()
@@ -69,31 +69,31 @@ class Bounds:
         self._process = None
 
 
-def _questions(place: Location, config: Mapping[str, Any]) -> Iterator[tuple[str, BoundsQuery]]:
-    """The splits that a run is judged by or draws its opponents from, by name."""
+def _queries(place: Location, config: Mapping[str, Any]) -> Iterator[tuple[str, BoundsQuery]]:
+    """The splits that a run is evaluated on or draws its opponents from, by name."""
     parts = (config.get(name) for name in ("evaluation", "population", "trial"))
     evaluation, population, trial = (part if isinstance(part, dict) else {} for part in parts)
     splits, seats = evaluation.get("splits"), trial.get("seats")
     names = [*(splits if isinstance(splits, list) else ()), population.get("split")]
-    numbers = tuple(whole(seat) for seat in seats) if isinstance(seats, list) else ()
+    numbers = tuple(int_or_zero(seat) for seat in seats) if isinstance(seats, list) else ()
     for name in dict.fromkeys(name for name in names if isinstance(name, str) and name):
         stem = name.rpartition("/")[2].removesuffix(_ENDING)
         own = f"{stem}{_ENDING}"
         if not name.endswith(_ENDING):
-            yield stem, BoundsQuery(name, whole(trial.get("episodes")), numbers)
+            yield stem, BoundsQuery(name, int_or_zero(trial.get("episodes")), numbers)
         elif place.has(f"splits/{own}"):
-            yield stem, BoundsQuery(str(place.file("splits", own)), whole(trial.get("episodes")), numbers)
+            yield stem, BoundsQuery(str(place.file("splits", own)), int_or_zero(trial.get("episodes")), numbers)
 
 
-def answer(question: BoundsQuery) -> Mapping[str, float | None] | None:
-    """The exact figures of a split, averaged over seats; None where there is no such split."""
+def answer(query: BoundsQuery) -> Mapping[str, float | None] | None:
+    """The exact values of a split, averaged over seats; None if there is no such split."""
     from mage.evaluation.splits import load_split
     from mage.evaluation.suite.evaluate import references_of
     from mage.view.read.reports import averaged
 
     try:
-        split = load_split(question.split)
-        found = [exact for _, exact in references_of(split, question.seats, split.episodes or question.episodes)]
+        split = load_split(query.split)
+        found = [exact for _, exact in references_of(split, query.seats, split.episodes or query.episodes)]
     except MageError:
         return None
     return averaged(
@@ -104,10 +104,10 @@ def answer(question: BoundsQuery) -> Mapping[str, float | None] | None:
 
 
 def main() -> None:
-    """Answer the questions that were given, a line for each."""
-    os.nice(10)  # whoever trains here comes first
-    for question in msgspec.json.decode(sys.argv[1], type=tuple[BoundsQuery, ...]):
-        print(msgspec.json.encode(answer(question)).decode(), flush=True)
+    """Answer the queries in the arguments, one line each."""
+    os.nice(10)  # training has priority
+    for query in msgspec.json.decode(sys.argv[1], type=tuple[BoundsQuery, ...]):
+        print(msgspec.json.encode(answer(query)).decode(), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The metrics of a run as columns: read line by line, and later only what was added."""
+"""The metrics of a run as columns, read incrementally from its file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STEP = "step"
 
 
 class Curves:
-    """All figures of a run by step. A step has several lines where it was also judged; they are one row here."""
+    """All metrics of a run by step. A step that was also evaluated has several lines, merged into one row."""
 
     def __init__(self, place: Location) -> None:
         self._place = place
@@ -41,11 +41,11 @@ class Curves:
 
     @property
     def keys(self) -> list[str]:
-        """The names of all figures."""
+        """The names of all metrics."""
         return sorted(self._columns)
 
     def series(self, keys: Sequence[str], after: int, points: int) -> Mapping[str, Any]:
-        """The steps after one, and the figures then; null where there is none. More rows than `points` are averaged."""
+        """The metrics after a step, null where missing; averaged down to at most `points` rows."""
         rows = [row for row, step in enumerate(self._steps) if step > after]
         parts = _parts(rows, points)
         return {

@@ -1,4 +1,4 @@
-"""The runs below one directory, by ids that the server makes; links are never followed, so nothing outside is read."""
+"""The runs below one directory, by ids made from their paths; links are not followed, so nothing outside is read."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ from mage.runs.sweep_plan import SWEEP
 
 NASHCONV = "nashconv.json"
 PLAYS = "plays"
-"""Where games that are played in the browser go when the directory shown is itself a run."""
+"""Folder of the saved play sessions if the directory shown is itself a run."""
 _MARKS = (RUN, SWEEP, NASHCONV)
-"""A directory with one of these is shown, and one that holds trials and lacks these."""
+"""A directory with one of these files is shown, and so is one with trials only."""
 _NESTED = ("evaluations", PLAYS)
-"""What a run may hold that has trials of its own."""
+"""Folders in a run that may contain other runs."""
 _MAX_DEPTH = 5
 _MAX_FOLDERS = 20_000
-"""How many directories are looked into: somebody may point at all they have."""
+"""Most directories that are searched, in case the root is a home directory."""
 
 
 _FRESH_S = 3.0
-"""How long a look at all directories holds for questions that do not matter much."""
+"""How long a listing is reused where it need not be current."""
 
 
 class NotFoundError(MageError):
-    """Somebody asked for something that is not there."""
+    """The requested object does not exist."""
 
 
 def one_line(error: object) -> str:
-    """What an error says, fit for an answer: on one line, and names of files that are no text as escapes."""
+    """The message of an error on one line, with undecodable file names escaped."""
     return " ".join(str(error).split()).encode("utf-8", "backslashreplace").decode()
 
 
 class Location(NamedTuple):
-    """Where something that can be shown lies."""
+    """The location of a run, a sweep or a report."""
 
     id: str
     path: Path
     name: str
-    """Relative to the directory shown, for people."""
+    """The path relative to the directory shown."""
     parent: str | None
     """The id of the run or sweep that it belongs to."""
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file, of whatever kind."""
+        """Whether there is such a file, of any type."""
         return os.path.lexists(self.path / name)
 
     def file(self, *parts: str) -> Path:
-        """A file of this run that may be read: a regular one, and no link on the way."""
+        """The path of a file that may be read: a regular file, without links on the way."""
         path, what = self.path.joinpath(*parts), "/".join(parts)
         try:
             is_regular = stat.S_ISREG(path.lstat().st_mode)
@@ -74,7 +74,7 @@ class Location(NamedTuple):
 
 
 class Folder:
-    """All runs below a directory. Ids depend on where a run lies and on nothing else, so links outlive the server."""
+    """All runs below a directory. Ids depend only on the path of a run, so URLs stay valid after a restart."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
@@ -83,14 +83,14 @@ class Folder:
         self._lock = Lock()
 
     def places(self) -> list[Location]:
-        """Everything that can be shown now, in the order of the names."""
+        """All locations, ordered by name."""
         found = {place.id: place for place in sorted(_walk(self.root), key=lambda place: place.name)}
         with self._lock:
             self._places, self._looked = found, monotonic()
         return list(found.values())
 
     def find(self, identity: str) -> Location:
-        """The place with this id."""
+        """The location with this id."""
         place = self._places.get(identity)
         if place is None or not _is_marked(place.path) or place.path.resolve() != place.path:
             place = next((p for p in self.places() if p.id == identity), None)
@@ -99,18 +99,18 @@ class Folder:
         return place
 
     def at(self, path: Path) -> Location | None:
-        """The place of a run by its path, where it is one of these."""
+        """The location of a run by its path, or None."""
         return next((place for place in self.places() if place.path == path), None)
 
     def named(self, name: str) -> Location | None:
-        """The run at this path, or the first whose own directory is called so, as of a few seconds ago."""
+        """The run with this path, or the first whose directory has this name; the listing may be seconds old."""
         known = list(self._places.values()) if monotonic() - self._looked < _FRESH_S else self.places()
         called = [place for place in known if name in (place.name, place.path.name)]
         return min(called, key=lambda place: place.name != name, default=None)
 
 
 def _walk(root: Path) -> Iterator[Location]:
-    """Directories are looked into breadth first, so that a limit cuts what lies deepest."""
+    """Search breadth first, so that the limit cuts the deepest directories."""
     waiting: list[tuple[Path, str | None, int]] = [(root, None, 0)]
     num_looked = 0
     while waiting and num_looked < _MAX_FOLDERS:
@@ -126,7 +126,7 @@ def _walk(root: Path) -> Iterator[Location]:
 
 
 def _below(path: Path) -> list[Path]:
-    """Where more runs may lie; a run has few such directories, a sweep its runs, any other directory all it holds."""
+    """Subdirectories that may contain runs: a few names in a run, all in other directories."""
     is_run = any(os.path.lexists(path / name) for name in (RUN, TRIALS))
     try:
         with os.scandir(path) as entries:
@@ -142,7 +142,7 @@ def _is_marked(path: Path) -> bool:
     if any(os.path.lexists(path / name) for name in _MARKS):
         return True
     trials = path / TRIALS
-    return os.path.lexists(trials) and trials.lstat().st_size > 0  # an empty one belongs to a run that begins just now
+    return os.path.lexists(trials) and trials.lstat().st_size > 0  # an empty one belongs to a run that is just starting
 
 
 def _place(root: Path, path: Path, parent: str | None) -> Location:

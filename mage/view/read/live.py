@@ -1,4 +1,4 @@
-"""Telling pages what grew, as server-sent events."""
+"""Server-sent events about runs that grow and play sessions that change."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from mage.view.read.run_store import RunStore
 from mage.view.read.run_summary import RunSummary
 
 _EVERY_S = 1.0
-_MOVE_S = 0.1
-_REST = 10.0
-"""How much longer than a look the pause after it is at least: many runs take long to look at."""
+_SESSION_S = 0.1
+_PAUSE_FACTOR = 10.0
+"""The pause after a look is at least this many times its duration, since many runs take long."""
 _RETRY = b"retry: 2000\n\n"
 _STILL_HERE = b": still here\n\n"
-"""Said where nothing is new, so that a page that is gone is noticed."""
-_TOLD = ("status", "why", "step", "trials", "alarms", "updated")
+"""Sent if nothing is new, so that closed pages are noticed."""
+_REPORTED = ("status", "why", "step", "trials", "alarms", "updated")
 
 
 class Versioned(Protocol):
-    """Something that counts its changes."""
+    """An object with a version number that grows with every change."""
 
     @property
     def version(self) -> int: ...
 
 
 class Live:
-    """Streams of `change` events. They end when the server does: it would wait for them."""
+    """Streams of `change` events. They end when `stopping` is set, because the shutdown waits for them."""
 
     def __init__(self, store: RunStore, stopping: Event) -> None:
         self._store = store
         self._stopping = stopping
 
     def runs(self, run: str | None) -> StreamingResponse:
-        """About one run what is new of it, about all runs which ones are new or grew."""
+        """For one run its new values; for all runs the ids of those that are new or changed."""
         if run is not None:
             self._store.folder.find(run)
         return StreamingResponse(self._changes(run), media_type="text/event-stream")
 
-    def game(self, session: str, game: Versioned) -> StreamingResponse:
-        """About one game that something happened in it."""
-        return StreamingResponse(self._moves(session, game), media_type="text/event-stream")
+    def session(self, identity: str, session: Versioned) -> StreamingResponse:
+        """An event for every change of a play session."""
+        return StreamingResponse(self._session_changes(identity, session), media_type="text/event-stream")
 
     async def _changes(self, run: str | None) -> AsyncIterator[bytes]:
         known: dict[str, Any] | None = None
@@ -66,30 +66,30 @@ class Live:
             else:
                 yield _STILL_HERE
             known = found
-            await self._rest(max(_EVERY_S, _REST * (monotonic() - began)))
+            await self._pause(max(_EVERY_S, _PAUSE_FACTOR * (monotonic() - began)))
 
-    async def _moves(self, session: str, game: Versioned) -> AsyncIterator[bytes]:
+    async def _session_changes(self, identity: str, session: Versioned) -> AsyncIterator[bytes]:
         known = -1
         yield _RETRY
         while not self._stopping.is_set():
-            if game.version != known:
-                known = game.version
-                yield _event("change", {"session": session, "version": known})
-            await self._rest(_MOVE_S)
+            if session.version != known:
+                known = session.version
+                yield _event("change", {"session": identity, "version": known})
+            await self._pause(_SESSION_S)
 
-    async def _rest(self, seconds: float) -> None:
+    async def _pause(self, seconds: float) -> None:
         until = monotonic() + seconds
         while monotonic() < until and not self._stopping.is_set():
-            await asyncio.sleep(min(_MOVE_S, until - monotonic()))
+            await asyncio.sleep(min(_SESSION_S, until - monotonic()))
 
 
 def _look(store: RunStore, run: str | None) -> dict[str, Any]:
-    cards = store.runs(_EVERY_S / 2) if run is None else [store.card(run)]
-    return {card.id: _told(card) for card in cards}
+    summaries = store.runs(_EVERY_S / 2) if run is None else [store.summary(run)]
+    return {summary.id: _reported(summary) for summary in summaries}
 
 
-def _told(card: RunSummary) -> dict[str, Any]:
-    return {name: getattr(card, name) for name in _TOLD}
+def _reported(summary: RunSummary) -> dict[str, Any]:
+    return {name: getattr(summary, name) for name in _REPORTED}
 
 
 def _difference(known: dict[str, Any], found: dict[str, Any], run: str | None) -> dict[str, Any]:

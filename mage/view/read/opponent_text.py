@@ -1,4 +1,4 @@
-"""Opponents in words: what a name in a transcript does, for those who have never seen it."""
+"""Descriptions of opponents by their specs, for the pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from mage.errors import ConfigError
 from mage.opponents.parameters import move
-from mage.opponents.registry import OPPONENTS, TALKERS, describe_opponents
+from mage.opponents.registry import MODEL_OPPONENTS, OPPONENTS, describe_opponents
 from mage.spec import Spec, parse_spec
 from mage.worlds.openspiel.game import WORDED, Game, load_game
 from mage.worlds.openspiel.words.matrix import MatrixWords
@@ -15,9 +15,9 @@ _MEMORY_ONE = "memory-one"
 
 
 def worded_game(spec: str) -> Game | None:
-    """A game that this version of mage has words for.
+    """A game with its own words; None for others.
 
-    OpenSpiel's other games take parameters that read files or kill a process: no transcript gets there.
+    OpenSpiel's other games have parameters that read files or crash, so a transcript may not load them.
     """
     try:
         return load_game(spec) if parse_spec(spec).name in WORDED else None
@@ -26,21 +26,21 @@ def worded_game(spec: str) -> Game | None:
 
 
 @lru_cache(maxsize=4096)
-def in_words(name: str, game: str) -> str:
-    """What somebody of this name does in a game, in a sentence; empty where it is not an opponent that we know."""
+def describe_opponent(name: str, game: str) -> str:
+    """What an opponent does in a game, in a sentence; empty if the name is not a known opponent."""
     try:
         spec = parse_spec(name)
-        if spec.name not in OPPONENTS or spec.name in TALKERS:
+        if spec.name not in OPPONENTS or spec.name in MODEL_OPPONENTS:
             return ""
-        spelled = _spelled(spec, worded_game(game)) if spec.name == _MEMORY_ONE else ""
+        spelled = _describe_memory_one(spec, worded_game(game)) if spec.name == _MEMORY_ONE else ""
     except ConfigError:
         return ""
     about = next(entry.about for entry in describe_opponents() if entry.name == spec.name)
     return spelled or about.replace("`", "")
 
 
-def _spelled(spec: Spec, game: Game | None) -> str:
-    """A memory-one player move by move; a map that answers everything alike is one move."""
+def _describe_memory_one(spec: Spec, game: Game | None) -> str:
+    """A memory-one opponent move by move; a constant map is one move."""
     table = spec.named.get("map")
     if game is None or not isinstance(game.words, MatrixWords) or not isinstance(table, tuple):
         return ""

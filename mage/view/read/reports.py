@@ -1,4 +1,4 @@
-"""Evaluations on file, by names that the server gives them, and the exact bounds that they hold."""
+"""Evaluation reports of a run by name, and the exact bounds in them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mage.view.read.folder import NASHCONV, Location
 
 EVALUATIONS = "evaluations"
 _OWN = ("report.json", "reflections.json", "crossplay.json", NASHCONV, "summary.json")
-"""What evaluations, cross-play, NashConv and sweeps write beside their trials."""
+"""Reports that evaluations, cross-play, NashConv and sweeps write beside their trials."""
 
 
 class _References(msgspec.Struct):
@@ -30,12 +30,12 @@ class _Report(msgspec.Struct):
 
 
 def evaluation_files(place: Location) -> Mapping[str, tuple[str, ...]]:
-    """All reports of a run by name, the last evaluation first; links are left out."""
+    """All reports of a run by name, the final evaluation first; links are left out."""
     folder = place.path / EVALUATIONS
     found: dict[str, tuple[str, ...]] = {}
     if folder.is_dir() and not folder.is_symlink():
         files = [path.name for path in folder.glob("*.json") if path.is_file() and not path.is_symlink()]
-        shown = (name for name in files if name.isprintable())  # others cannot be written in an answer
+        shown = (name for name in files if name.isprintable())  # others cannot be put into JSON
         for name in sorted(shown, key=lambda name: (name != "final.json", name)):
             found[name.removesuffix(".json")] = (EVALUATIONS, name)
     own = [name for name in _OWN if (place.path / name).is_file() and not (place.path / name).is_symlink()]
@@ -43,13 +43,13 @@ def evaluation_files(place: Location) -> Mapping[str, tuple[str, ...]]:
 
 
 def bounds_of(place: Location) -> Mapping[str, Any]:
-    """By split, the exact figures that its scores are judged by, averaged over seats; those of the newest report."""
+    """The exact reference values by split, averaged over seats, from the first report that has them."""
     bounds: dict[str, Any] = {}
     for parts in evaluation_files(place).values():
         try:
             report = msgspec.json.decode(place.file(*parts).read_bytes(), type=_Report)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            continue  # it is no report on splits; whoever opens it is told
+            continue  # not a report on splits; opening it shows the error
         for split in report.reports:
             found = [references for _, references in split.references]
             metrics = averaged(
@@ -64,7 +64,7 @@ def bounds_of(place: Location) -> Mapping[str, Any]:
 def averaged(
     memoryless: Sequence[float | None], limit: Sequence[float | None], equilibrium: Sequence[float | None]
 ) -> dict[str, float | None]:
-    """Exact figures by seat as one for all seats; None where one is missing."""
+    """Means over seats of the exact values; None if one is missing."""
     return {"memoryless": _mean(memoryless), "limit": _mean(limit), "equilibrium": _mean(equilibrium)}
 
 

@@ -1,4 +1,4 @@
-"""All that can be read of the runs below a directory: one method for each question that the pages ask."""
+"""The run store: reads the runs below a directory, one method for each request of the pages."""
 
 from __future__ import annotations
 
@@ -24,56 +24,56 @@ from mage.types import Failure, Trial
 from mage.view.read.bounds import Bounds
 from mage.view.read.curves import MAX_POINTS, Curves
 from mage.view.read.folder import NASHCONV, Folder, Location, NotFoundError
-from mage.view.read.opponent_text import in_words, worded_game
+from mage.view.read.opponent_text import describe_opponent, worded_game
 from mage.view.read.reports import bounds_of, evaluation_files
 from mage.view.read.run_summary import CREDIT, EVENTS, FILES, RunSummaries, RunSummary
 from mage.view.read.status import CHECKPOINTS, Status, checkpoint_name, checkpoint_steps
-from mage.view.read.tokens import PLAIN, Reader, is_plain, tokenizer_reader
+from mage.view.read.tokens import BYTES, Reader, tokenizer_reader, uses_bytes
 from mage.view.read.trial_index import TrialFilter, TrialIndex
-from mage.view.read.trial_json import drawn_trial
+from mage.view.read.trial_json import trial_json
 
 T = TypeVar("T")
 
-_NUM_SHELVES = 4
+_NUM_INDEXES = 4
 _NUM_CURVES = 32
 _MAX_EVENTS = 1000
 _MAX_PAIRS = 200
 
 
 class RunStore:
-    """Reads; never writes. Requests come from several threads and are answered one after the other."""
+    """Read-only and thread-safe: requests are served one after the other."""
 
     def __init__(self, root: Path, bounds: Bounds | None = None) -> None:
         self.folder = Folder(root)
         self._bounds = bounds
-        """Who calculates the bounds of runs that were not judged yet; without it they have none."""
-        self._cards = RunSummaries()
-        self._shelves: OrderedDict[str, TrialIndex] = OrderedDict()
+        """Computes the bounds of runs without an evaluation; without it they have none."""
+        self._summaries = RunSummaries()
+        self._trial_indexes: OrderedDict[str, TrialIndex] = OrderedDict()
         self._curves: OrderedDict[str, Curves] = OrderedDict()
         self._lock = RLock()
         self._listed: tuple[float, list[RunSummary]] = (-inf, [])
 
     def runs(self, max_age_s: float = 0.0) -> list[RunSummary]:
-        """The cards of all runs, newest first; made anew unless some are at hand that are not too old."""
+        """The summaries of all runs, newest first; a listing of at most `max_age_s` is reused."""
         with self._lock:
-            made, cards = self._listed
+            made, summaries = self._listed
             if monotonic() - made >= max_age_s:
-                found = [self._cards.card(place) for place in self.folder.places()]
-                cards = sorted(found, key=lambda card: (card.updated, card.name), reverse=True)
-                self._listed = (monotonic(), cards)
-            return cards
+                found = [self._summaries.summary(place) for place in self.folder.places()]
+                summaries = sorted(found, key=lambda summary: (summary.updated, summary.name), reverse=True)
+                self._listed = (monotonic(), summaries)
+            return summaries
 
-    def card(self, identity: str) -> RunSummary:
-        """The card of one run."""
+    def summary(self, identity: str) -> RunSummary:
+        """The summary of one run."""
         with self._lock:
-            return self._cards.card(self.folder.find(identity))
+            return self._summaries.summary(self.folder.find(identity))
 
     def run(self, identity: str) -> Mapping[str, Any]:
-        """Everything about one run but its trials and figures; of a broken one what can be said."""
+        """Everything about one run except trials and metrics; only the summary if it is broken."""
         with self._lock:
             place = self.folder.find(identity)
-            card = self._cards.card(place)
-            known: dict[str, Any] = msgspec.to_builtins(card)
+            summary = self._summaries.summary(place)
+            known: dict[str, Any] = msgspec.to_builtins(summary)
             children = [other.id for other in self.folder.places() if other.parent == identity]
             nothing: dict[str, Any] = {
                 "config": {},
@@ -90,11 +90,11 @@ class RunStore:
                 "league": False,
                 "children": children,
             }
-            if card.status is Status.BROKEN:
+            if summary.status is Status.BROKEN:
                 return known | nothing
-            return known | nothing | self._details(place, card)
+            return known | nothing | self._details(place, summary)
 
-    def _details(self, place: Location, card: RunSummary) -> dict[str, Any]:
+    def _details(self, place: Location, summary: RunSummary) -> dict[str, Any]:
         found: dict[str, Any] = {
             "evaluations": list(evaluation_files(place)),
             "checkpoints": checkpoint_steps(place),
@@ -106,7 +106,7 @@ class RunStore:
         if self._bounds is not None and info.kind == "train":
             found["bounds"] = {**self._bounds.of(place, info.config), **found["bounds"]}
         trial_index = self._trial_index(place)
-        is_running = card.status is Status.RUNNING
+        is_running = summary.status is Status.RUNNING
         damage = [d for d in trial_index.damage if not (is_running and "still being written" in d)]
         return {
             **found,
@@ -122,13 +122,13 @@ class RunStore:
         }
 
     def metrics(self, identity: str, keys: Sequence[str] | None, after: int, points: int) -> Mapping[str, Any]:
-        """Figures by step: those that are named, or all."""
+        """Metrics by step: the given keys, or all."""
         with self._lock:
             curves = self._curve(self._readable(identity))
             return curves.series(curves.keys if keys is None else keys, after, min(points, MAX_POINTS))
 
     def trials(self, identity: str, wanted: TrialFilter, offset: int, limit: int) -> Mapping[str, Any]:
-        """A page of thin summaries, and what they can be filtered by."""
+        """A page of trial summaries, and the values of the filters."""
         with self._lock:
             place = self._readable(identity)
             trial_index = self._trial_index(place)
@@ -136,11 +136,11 @@ class RunStore:
             trains = place.has(RUN) and read_info(place.path).kind == "train"
             for row in rows:
                 row["step"] = trial_index.step(row["number"]) if trains else None
-                row["about"] = [in_words(name, row["world"]) for name in row["opponents"]]
+                row["about"] = [describe_opponent(name, row["world"]) for name in row["opponents"]]
             return {"total": total, "rows": rows, **trial_index.values()}
 
     def trial(self, identity: str, number: int) -> Mapping[str, Any]:
-        """One trial for drawing."""
+        """One trial as JSON for the pages."""
         with self._lock:
             place = self._readable(identity)
             trial_index = self._trial_index(place)
@@ -149,13 +149,13 @@ class RunStore:
             credit = credit_of(place.path, number) if isinstance(outcome, Trial) else None
             readers = [self._reader(place, name) for name in seat_names(outcome)]
             split, arm = trial_index.arm(number) or (None, None)
-        drawn = drawn_trial(outcome, readers, credit, _rules(outcome))
-        drawn["about"] = [in_words(name, outcome.task.world) for name in drawn["names"]]
+        shown = trial_json(outcome, readers, credit, _rules(outcome))
+        shown["about"] = [describe_opponent(name, outcome.task.world) for name in shown["names"]]
         numbers = {"number": number, "run": place.id, "split": split, "arm": arm, "num_trials": len(trial_index)}
-        return {**numbers, **drawn, "step": drawn["step"] if drawn["step"] is not None else step_of(outcome)}
+        return {**numbers, **shown, "step": shown["step"] if shown["step"] is not None else step_of(outcome)}
 
     def evaluation(self, identity: str, name: str) -> bytes:
-        """A report as it is on file."""
+        """The bytes of a report."""
         with self._lock:
             place = self.folder.find(identity)
             files = evaluation_files(place)
@@ -169,7 +169,7 @@ class RunStore:
         return content
 
     def pairs(self, identity: str) -> list[Mapping[str, Any]]:
-        """Tasks that were played with the weights of several steps, each with one trial for each step."""
+        """Tasks played with the weights of several steps, with one trial for each step."""
         with self._lock:
             place = self._readable(identity)
             if not place.has(RUN) or read_info(place.path).kind != "train":
@@ -188,38 +188,38 @@ class RunStore:
         return read_league(place.path)
 
     def _readable(self, identity: str) -> Location:
-        """A run that can be read, or one line on why it cannot."""
+        """The location of a run that can be read; raises if it cannot."""
         place = self.folder.find(identity)
         place.check(*FILES)
         if place.has(RUN):
             read_info(place.path)
-        elif not place.has(NASHCONV) and self._cards.card(place).status is Status.BROKEN:
-            raise RecordError(self._cards.card(place).why)
+        elif not place.has(NASHCONV) and self._summaries.summary(place).status is Status.BROKEN:
+            raise RecordError(self._summaries.summary(place).why)
         return place
 
     def _trial_index(self, place: Location) -> TrialIndex:
-        trial_index = _kept(self._shelves, place, TrialIndex, _NUM_SHELVES)
+        trial_index = _cached(self._trial_indexes, place, TrialIndex, _NUM_INDEXES)
         trial_index.read()
         return trial_index
 
     def _curve(self, place: Location) -> Curves:
-        curves = _kept(self._curves, place, Curves, _NUM_CURVES)
+        curves = _cached(self._curves, place, Curves, _NUM_CURVES)
         curves.read()
         return curves
 
     def _reader(self, place: Location, name: str) -> Reader | None:
-        """Who reads the tokens of somebody who played in a run."""
-        if is_plain(name):
-            return PLAIN
+        """The token reader of a player in a run; None if its tokenizer is not found."""
+        if uses_bytes(name):
+            return BYTES
         for run in self._origins(place, name):
             saved = [(CHECKPOINTS, checkpoint_name(step)) for step in reversed(checkpoint_steps(run))]
             for folder in ((TOKENIZER,), *saved):
-                with suppress(RecordError, NotFoundError):  # a trial without the text of its tokens is still a trial
+                with suppress(RecordError, NotFoundError):  # the trial is shown without token texts
                     return tokenizer_reader(run.file(*folder, "tokenizer.json"))
         return None
 
     def _origins(self, place: Location, name: str) -> list[Location]:
-        """The train runs that a model may come from, the likeliest first."""
+        """The train runs that a model may come from, the most likely first."""
         config = read_info(place.path).config if place.has(RUN) else {}
         seats = config.get("seats")
         sat = [s for s in seats if isinstance(s, dict) and s.get("name") == name] if isinstance(seats, list) else []
@@ -231,8 +231,8 @@ class RunStore:
         return [run for run in (place, parent, *found) if run is not None]
 
 
-def _kept(kept: OrderedDict[str, T], place: Location, make: Callable[[Location], T], num: int) -> T:
-    """What is known of a run; of too many the one that was asked for longest ago is forgotten."""
+def _cached(kept: OrderedDict[str, T], place: Location, make: Callable[[Location], T], num: int) -> T:
+    """The cached object of a run, with LRU eviction."""
     known = kept.pop(place.id, None)
     if known is None:
         known = make(place)
@@ -243,7 +243,7 @@ def _kept(kept: OrderedDict[str, T], place: Location, make: Callable[[Location],
 
 
 def _rules(outcome: Trial | Failure) -> str | None:
-    """The rules as the agent was told them, where this version of mage has words for the game."""
+    """The rules as the agent was told them, if the game has its own words."""
     game = worded_game(outcome.task.world)
     return None if game is None else game.rules_for(outcome.task.seat)
 

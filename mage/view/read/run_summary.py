@@ -1,4 +1,4 @@
-"""What the list shows of a run: thin, and kept up to date by reading only what its files gained."""
+"""Summaries of runs for the list, updated incrementally from their files."""
 
 from __future__ import annotations
 
@@ -20,47 +20,47 @@ from mage.runs.store import RUN, RunInfo, read_info
 from mage.runs.sweep_plan import SWEEP, read_plan
 from mage.types import AlarmAction
 from mage.view.read.folder import NASHCONV, Location, one_line
-from mage.view.read.status import RunStatus, Status, played_standing, train_standing
+from mage.view.read.status import RunStatus, Status, play_status, train_status
 from mage.view.read.tail import Tail
 
 METRICS, EVENTS, ARMS, CREDIT = "metrics.jsonl", "events.jsonl", "arms.jsonl", "credit.jsonl"
 FILES = (RUN, TRIALS, INDEX, METRICS, EVENTS, ARMS, CREDIT)
-"""What is read of a run."""
+"""The files of a run that are read."""
 REPORTS: Mapping[str, tuple[str, ...]] = {
     "evaluate": ("report.json", "reflections.json"),
     "cross-play": ("crossplay.json",),
 }
-"""What a run of some kind writes when it is done."""
+"""The reports that a run writes at its end, by kind."""
 _OTHERS = ("report.json", "reflections.json", "crossplay.json", "checkpoints", "evaluations")
-"""What a status depends on besides; a directory changes when something comes into it."""
+"""Other files and directories that the status depends on."""
 _KINDS = {"cross-play": "crossplay"}
 _SPARK = 60
-"""Most points of the small curve."""
+"""Most points of the sparkline."""
 _ENDED = "ended.jsonl"
-_STAMP = re.compile(r"^\d{8}-\d{6}-[a-z]+-")
+_TIMESTAMP = re.compile(r"^\d{8}-\d{6}-[a-z]+-")
 _SEED = re.compile(r"-seed\d+$")
-_MAX_CARDS = 2000
+_MAX_CACHED = 2000
 
 
 class RunSummary(msgspec.Struct, frozen=True):
-    """A run in the list."""
+    """One run in the list."""
 
     id: str
     name: str
     kind: str
     recipe: str
-    """What its directory is called, less the time, the kind and the seed."""
+    """The name of its directory without time, kind and seed."""
     world: str
     status: Status
     why: str
     """One sentence on the status, or empty."""
     steps: int
-    """Of a train run: how many it is to have."""
+    """Planned steps of a train run."""
     step: int
     updated: str
-    """When one of its files changed last; UTC, ISO 8601."""
+    """Time of the last change of a file; UTC, ISO 8601."""
     spark: tuple[float | None, ...]
-    """Of a train run: the score of the last episode over its steps."""
+    """The score of the last episode over the steps of a train run."""
     trials: int
     parent: str | None
     """The run or sweep that it belongs to."""
@@ -79,7 +79,7 @@ class _Line(msgspec.Struct):
 
 
 class _Log:
-    """What the logs of one run have said so far."""
+    """The logs of one run, read incrementally."""
 
     def __init__(self, place: Location) -> None:
         self._place = place
@@ -94,10 +94,10 @@ class _Log:
         self.num_alarms = 0
         self.alarm = ""
         self.halted_at = -1
-        """The step of the newest alarm that did more than print."""
+        """The step of the newest alarm with an action other than print."""
 
     def read(self, episodes: int) -> None:
-        """Catch up with the files."""
+        """Read the lines that were added."""
         if self._metrics.is_restarted():
             self.step, self.scores = 0, []
         if self._events.is_restarted():
@@ -131,23 +131,23 @@ class _Log:
 
 
 class RunSummaries:
-    """Makes cards and remembers what it has read; the runs that were asked for longest ago are forgotten."""
+    """Makes summaries and caches them, with LRU eviction."""
 
     def __init__(self) -> None:
         self._logs: OrderedDict[str, _Log] = OrderedDict()
         self._made: OrderedDict[str, tuple[object, RunSummary]] = OrderedDict()
         self._lock = Lock()
 
-    def card(self, place: Location) -> RunSummary:
-        """The card of a run, also of one that cannot be read; made anew only where a file has changed."""
-        traces = _traces(place)
-        known, card = self._made.pop(place.id, (None, None))
-        if card is None or known != traces or card.parent != place.parent:
-            card = self._read(place)
-        self._made[place.id] = (traces, card)
-        while len(self._made) > _MAX_CARDS:
+    def summary(self, place: Location) -> RunSummary:
+        """The summary of a run, also of one that cannot be read; updated only if a file has changed."""
+        fingerprint = _fingerprint(place)
+        known, summary = self._made.pop(place.id, (None, None))
+        if summary is None or known != fingerprint or summary.parent != place.parent:
+            summary = self._read(place)
+        self._made[place.id] = (fingerprint, summary)
+        while len(self._made) > _MAX_CACHED:
             self._made.popitem(last=False)
-        return card
+        return summary
 
     def _read(self, place: Location) -> RunSummary:
         try:
@@ -156,30 +156,30 @@ class RunSummaries:
                 return self._of_run(place, read_info(place.path))
             return _of_sweep(place) if place.has(SWEEP) else _of_report(place)
         except (RecordError, OSError) as error:
-            return _card(place, "broken", RunStatus(Status.BROKEN, one_line(error)))
+            return _make_summary(place, "broken", RunStatus(Status.BROKEN, one_line(error)))
 
     def _of_run(self, place: Location, info: RunInfo) -> RunSummary:
         config = info.config
         trial = config.get("trial")
-        episodes = whole(trial.get("episodes")) if isinstance(trial, dict) else 0
+        episodes = int_or_zero(trial.get("episodes")) if isinstance(trial, dict) else 0
         with self._lock:
             log = self._log(place)
             log.read(episodes)
-        steps = whole(config.get("steps")) if info.kind == "train" else 0
+        steps = int_or_zero(config.get("steps")) if info.kind == "train" else 0
         if info.kind == "train":
-            standing = train_standing(place, steps, log.step, log.alarm, log.halted_at == log.step)
+            status = train_status(place, steps, log.step, log.alarm, log.halted_at == log.step)
         else:
             wanted = _num_wanted(info, log.num_seats)
-            standing = played_standing(place, log.num_trials, wanted, REPORTS.get(info.kind, ()))
-        return _card(
+            status = play_status(place, log.num_trials, wanted, REPORTS.get(info.kind, ()))
+        return _make_summary(
             place,
             info.kind,
-            standing,
+            status,
             recipe=_recipe(place.name.rpartition("/")[2]) if info.kind in ("train", "trials") else "",
-            world=_game(config),
+            world=_world_of(config),
             steps=steps,
             step=log.step,
-            spark=thinned(log.scores, _SPARK) if info.kind == "train" else (),
+            spark=thin(log.scores, _SPARK) if info.kind == "train" else (),
             trials=log.num_trials,
             alarms=log.num_alarms,
             description=str(config.get("description", "")),
@@ -188,13 +188,13 @@ class RunSummaries:
     def _log(self, place: Location) -> _Log:
         log = self._logs.pop(place.id, None) or _Log(place)
         self._logs[place.id] = log
-        while len(self._logs) > _MAX_CARDS:
+        while len(self._logs) > _MAX_CACHED:
             self._logs.popitem(last=False)
         return log
 
 
-def _traces(place: Location) -> object:
-    """What differs when a file of a run has changed, or when somebody begins or ends to write to it."""
+def _fingerprint(place: Location) -> object:
+    """A value that changes with the files of a run and with its write lock."""
     found: dict[str, tuple[int, ...]] = {}
     for name in (*FILES, SWEEP, _ENDED, *_OTHERS):
         try:
@@ -207,15 +207,15 @@ def _traces(place: Location) -> object:
     return place.name, found, is_locked
 
 
-def whole(value: object) -> int:
-    """A number of somebody's config as it ought to be; 0 where it is something else."""
+def int_or_zero(value: object) -> int:
+    """An integer of a config; 0 if it has another type."""
     return value if isinstance(value, int) else 0
 
 
-def thinned(values: list[float | None], num: int) -> tuple[float | None, ...]:
+def thin(values: list[float | None], num: int) -> tuple[float | None, ...]:
     """At most `num` values: the means of equal parts; None where a part has no value.
 
-    >>> thinned([1.0, 3.0, 5.0, None], 2)
+    >>> thin([1.0, 3.0, 5.0, None], 2)
     (2.0, 5.0)
     """
     if len(values) <= num:
@@ -231,30 +231,30 @@ def _of_sweep(place: Location) -> RunSummary:
     ended = {line["name"] for line in read_lines(place.path / _ENDED) if isinstance(line, dict) and "name" in line}
     num_ended = sum(run.name in ended for run in plan.runs)
     if is_file_locked(place.path / SWEEP):
-        standing = RunStatus(Status.RUNNING, "")
+        status = RunStatus(Status.RUNNING, "")
     elif num_ended < len(plan.runs):
         so_far = f"{num_ended} of {len(plan.runs)} runs have ended; mage sweep --resume goes on"
-        standing = RunStatus(Status.STOPPED, so_far)
+        status = RunStatus(Status.STOPPED, so_far)
     else:
-        standing = RunStatus(Status.FINISHED, "")
+        status = RunStatus(Status.FINISHED, "")
     recipes = ", ".join(dict.fromkeys(run.recipe for run in plan.runs))
-    games = ", ".join(dict.fromkeys(_game(run.config) for run in plan.runs))
-    return _card(place, "sweep", standing, recipe=recipes, world=games, steps=len(plan.runs), step=num_ended)
+    worlds = ", ".join(dict.fromkeys(_world_of(run.config) for run in plan.runs))
+    return _make_summary(place, "sweep", status, recipe=recipes, world=worlds, steps=len(plan.runs), step=num_ended)
 
 
 def _of_report(place: Location) -> RunSummary:
-    return _card(place, "nashconv", RunStatus(Status.FINISHED, ""))
+    return _make_summary(place, "nashconv", RunStatus(Status.FINISHED, ""))
 
 
-def _card(place: Location, kind: str, standing: RunStatus, **more: Any) -> RunSummary:
+def _make_summary(place: Location, kind: str, status: RunStatus, **more: Any) -> RunSummary:
     usual: dict[str, Any] = {"recipe": "", "world": "", "steps": 0, "step": 0, "spark": (), "trials": 0, "alarms": 0}
     known = {**usual, "description": "", **more}
     return RunSummary(
         id=place.id,
         name=place.name,
         kind=_KINDS.get(kind, kind),
-        status=standing.status,
-        why=standing.why,
+        status=status.status,
+        why=status.why,
         updated=_updated(place),
         parent=place.parent,
         **known,
@@ -268,13 +268,13 @@ def _updated(place: Location) -> str:
 
 
 def _num_wanted(info: RunInfo, num_seats: int) -> int | None:
-    """How many trials the plan of a run has, where it says so."""
+    """The planned number of trials of a run; None if unknown."""
     if info.kind not in ("trials", "duel"):
         return None
-    return whole(info.config.get("trials")) * (max(num_seats, 1) if info.kind == "duel" else 1)
+    return int_or_zero(info.config.get("trials")) * (max(num_seats, 1) if info.kind == "duel" else 1)
 
 
-def _game(config: Mapping[str, Any]) -> str:
+def _world_of(config: Mapping[str, Any]) -> str:
     inner = config.get("config")
     splits = config.get("splits")
     if isinstance(splits, list) and splits and isinstance(splits[0], dict):
@@ -283,4 +283,4 @@ def _game(config: Mapping[str, Any]) -> str:
 
 
 def _recipe(name: str) -> str:
-    return _SEED.sub("", _STAMP.sub("", name))
+    return _SEED.sub("", _TIMESTAMP.sub("", name))

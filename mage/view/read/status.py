@@ -1,4 +1,4 @@
-"""How a run stands, as far as its files tell."""
+"""The status of a run, derived from its files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STEP = "step-"
 
 
 class Status(StrEnum):
-    """What became of a run so far."""
+    """The status of a run."""
 
     RUNNING = "running"
     FINISHED = "finished"
@@ -25,14 +25,14 @@ class Status(StrEnum):
 
 
 class RunStatus(NamedTuple):
-    """A status, and one sentence on it where there is something to say."""
+    """A status with one sentence on why, or an empty one."""
 
     status: Status
     why: str
 
 
 def checkpoint_steps(place: Location) -> list[int]:
-    """The steps of complete checkpoints, oldest first; links among them do not count."""
+    """The steps of complete checkpoints, oldest first; links are ignored."""
     folder = place.path / CHECKPOINTS
     if folder.is_symlink() or not folder.is_dir():
         return []
@@ -42,14 +42,14 @@ def checkpoint_steps(place: Location) -> list[int]:
 
 
 def checkpoint_name(step: int) -> str:
-    """What the directory of a checkpoint is called."""
+    """The directory name of a checkpoint."""
     return f"{_STEP}{step:06d}"
 
 
-def train_standing(place: Location, steps: int, step: int, alarm: str, is_halted: bool) -> RunStatus:
-    """How a train run stands that has logged so many of its steps.
+def train_status(place: Location, steps: int, step: int, alarm: str, is_halted: bool) -> RunStatus:
+    """The status of a train run that has logged `step` of its `steps`.
 
-    `alarm` is its newest one, or empty; `is_halted` says that it sounded at the last step and was not only printed.
+    `alarm` is the newest alarm, or empty; `is_halted` if it was at the last step and had an action other than print.
     """
     if is_file_locked(place.path / TRIALS):
         return RunStatus(Status.RUNNING, alarm)
@@ -63,8 +63,8 @@ def train_standing(place: Location, steps: int, step: int, alarm: str, is_halted
     return RunStatus(Status.CRASHED, f"ended without a word at step {step} of {steps}; mage train --resume goes on")
 
 
-def played_standing(place: Location, num_trials: int, wanted: int | None, reports: tuple[str, ...]) -> RunStatus:
-    """How a run stands that trains nobody: it is done with as many trials as `wanted`, or with one of the `reports`."""
+def play_status(place: Location, num_trials: int, wanted: int | None, reports: tuple[str, ...]) -> RunStatus:
+    """The status of a run without training: finished after `wanted` trials, or with one of the `reports`."""
     if is_file_locked(place.path / TRIALS):
         return RunStatus(Status.RUNNING, "")
     if reports and not any(place.has(name) for name in reports):

@@ -1,4 +1,4 @@
-"""Files that grow: only what is new is read, and a file that was replaced or cut is read anew."""
+"""Incremental reading of growing files; a file that was replaced or truncated is read again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class Tail:
-    """The complete lines of a file, each given once."""
+    """The complete lines of a file, each returned once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -15,7 +15,7 @@ class Tail:
         self._offset = 0
 
     def is_restarted(self) -> bool:
-        """Whether the file is another than it was, so that what was read of it no longer holds."""
+        """Whether the file was replaced or truncated, so that earlier lines are no longer valid."""
         try:
             found = self._path.stat()
         except FileNotFoundError:
@@ -28,7 +28,7 @@ class Tail:
         return is_other
 
     def lines(self) -> Iterator[bytes]:
-        """What was added since the last look; a line without its end is still being written, and left for later."""
+        """The lines added since the last call; an incomplete last line is left for later."""
         try:
             file = self._path.open("rb")
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Tokens as text, without torch: by the tokenizer that a checkpoint holds, or by the bytes of scripted models."""
+"""Decodes tokens without torch: by the tokenizer file of a checkpoint, or as bytes for scripted and remote models."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from mage.agents.byte_format import ByteFormat
 from mage.errors import RecordError
 
 _END = "<|end|>"
-_PLAIN_NAMES = ("scripted:", "remote:", "remote(")
-"""Agents whose tokens are bytes."""
+_BYTE_PREFIXES = ("scripted:", "remote:", "remote(")
+"""Name prefixes of agents whose tokens are bytes."""
 
 
 class _Tokenizer(msgspec.Struct):
-    """What every tokenizer file has."""
+    """The part that every tokenizer file has."""
 
     model: dict[str, Any]
 
 
 class Reader(Protocol):
-    """Makes text of tokens."""
+    """Decodes tokens."""
 
     def text(self, tokens: Sequence[int]) -> str:
-        """Many tokens at once, control tokens shown by their names."""
+        """The text of many tokens, control tokens by name."""
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
-        """The text of each; a character of several tokens stands with its last one."""
+        """The text of each token; a character of several tokens is in the last one."""
 
 
-class PlainReader:
-    """Reads `ByteFormat`: bytes and four control ids."""
+class ByteReader:
+    """Decodes `ByteFormat`: bytes and four control ids."""
 
     def __init__(self) -> None:
         self._chat_format = ByteFormat()
@@ -53,7 +53,7 @@ class PlainReader:
 
 
 class TokenizerReader:
-    """Reads what a tokenizer in a `tokenizer.json` has written."""
+    """Decodes with a `tokenizer.json`."""
 
     def __init__(self, path: Path) -> None:
         from tokenizers import Tokenizer
@@ -76,16 +76,16 @@ class TokenizerReader:
         return [stream.step(self._tokenizer, token) or "" for token in tokens]
 
 
-PLAIN = PlainReader()
+BYTES = ByteReader()
 
 
-def is_plain(name: str) -> bool:
-    """Whether whoever has this name speaks in bytes."""
-    return name.startswith(_PLAIN_NAMES)
+def uses_bytes(name: str) -> bool:
+    """Whether the tokens of an agent are bytes, by its name."""
+    return name.startswith(_BYTE_PREFIXES)
 
 
 def tokenizer_reader(path: Path) -> Reader | None:
-    """The reader of a tokenizer file, read once; None where the library for it is not installed."""
+    """The cached reader of a tokenizer file; None if tokenizers is not installed."""
     if find_spec("tokenizers") is None:
         return None
     return _cached(path, path.stat().st_mtime_ns)

@@ -1,4 +1,4 @@
-"""The trials of a run as a list: thin summaries, filtered and cut into pages; bodies are read one at a time."""
+"""The trial index of a run: summaries with filters and pages; whole trials are read one at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mage.view.read.run_summary import ARMS
 from mage.view.read.tail import Tail
 
 MAX_ROWS = 500
-"""Most summaries in one answer."""
+"""Most summaries in one response."""
 _MAX_OPPONENTS = 200
 
 
@@ -26,7 +26,7 @@ class _Arm(msgspec.Struct, frozen=True):
 
 
 class TrialFilter(msgspec.Struct, frozen=True):
-    """Which trials a list is to have; None is any."""
+    """A filter of trials; None matches any."""
 
     opponent: str | None = None
     seat: int | None = None
@@ -35,7 +35,7 @@ class TrialFilter(msgspec.Struct, frozen=True):
 
 
 class TrialIndex:
-    """Reads the index of a run, and later only the lines that it gained; whatever is odd is read anew by `scan`."""
+    """Reads the index file of a run incrementally; if it does not fit the trials, `scan` reads them all."""
 
     def __init__(self, place: Location) -> None:
         self._place = place
@@ -46,10 +46,10 @@ class TrialIndex:
         self._index = Tail(place.path / INDEX)
         self._arm_lines = Tail(place.path / ARMS)
         self.damage: tuple[str, ...] = ()
-        """What is broken or lost, in sentences."""
+        """Descriptions of broken or lost trials."""
 
     def read(self) -> None:
-        """Catch up with the files."""
+        """Read the lines that were added."""
         self._place.check(TRIALS, INDEX, ARMS)
         try:
             self._read_summaries()
@@ -61,12 +61,12 @@ class TrialIndex:
         return len(self._summaries)
 
     def rows(self, wanted: TrialFilter, offset: int, limit: int) -> tuple[int, list[dict[str, Any]]]:
-        """How many trials there are of those that are wanted, and one page of them."""
+        """The number of trials that match the filter, and one page of them."""
         found = [s for s in self._summaries if self._is_wanted(s, wanted)]
         return len(found), [self._row(s) for s in found[offset : offset + min(limit, MAX_ROWS)]]
 
     def values(self) -> dict[str, list[Any]]:
-        """What a list can be filtered by; opponents by their families where they are many."""
+        """The values of the filters; opponents by name without parameters if there are many."""
         arms = self._arms[: len(self._summaries)]
         opponents = {", ".join(s.opponents) for s in self._summaries}
         if len(opponents) > _MAX_OPPONENTS:
@@ -92,7 +92,7 @@ class TrialIndex:
         return self._summaries[low]
 
     def trial(self, number: int) -> Trial | Failure:
-        """One trial or failure, read from its place alone."""
+        """One trial or failure, read by its offset."""
         summary = self.summary(number)
         with self._place.file(TRIALS).open("rb") as file:
             file.seek(summary.offset)
@@ -102,22 +102,22 @@ class TrialIndex:
                 raise RecordError(f"trial {number} of {self._place.name} cannot be read") from None
 
     def step(self, number: int) -> int | None:
-        """The step of the weights that played a trial; it is read once."""
+        """The step of the weights of a trial, cached."""
         summary = self.summary(number)
         place = (summary.offset, summary.length)
         if place not in self._steps:
             try:
                 self._steps[place] = step_of(self.trial(number))
             except RecordError:
-                return None  # a list says what it can; the trial itself says why it cannot be read
+                return None  # the trial's own page shows why it cannot be read
         return self._steps[place]
 
     def arm(self, number: int) -> tuple[str, str] | None:
-        """The split and the arm that a trial was played for, in an evaluation."""
+        """The split and the arm of a trial in an evaluation, or None."""
         return (self._arms[number].split, self._arms[number].arm) if number < len(self._arms) else None
 
     def tasks(self) -> Iterator[tuple[tuple[Any, ...], Summary]]:
-        """All trials that were played, each with what tells its task from others."""
+        """All trials without failures, each with the key of its task."""
         for s in self._summaries:
             if s.error is None:
                 yield (s.world, s.opponents, s.seat, s.seed), s
@@ -135,7 +135,7 @@ class TrialIndex:
         self._steps = {}
 
     def _follow(self, size: int) -> bool:
-        """Take the summaries that the index gained; whether they go on where the last ones ended."""
+        """Add the new summaries of the index; False if they do not continue the known ones."""
         if size < self._size or (size > self._size and not self._place.has(INDEX)):
             return False
         end = self._size
@@ -145,7 +145,7 @@ class TrialIndex:
             except (msgspec.MsgspecError, UnicodeDecodeError):
                 return False
             if summary.end <= end:
-                continue  # a scan has found it in the trials before it was in the index
+                continue  # a scan has found it before it was in the index
             if summary.offset != end or summary.end > size:
                 return False
             self._summaries.append(summary)
@@ -175,7 +175,7 @@ class TrialIndex:
     def _row(self, summary: Summary) -> dict[str, Any]:
         row: dict[str, Any] = msgspec.to_builtins(summary)
         del row["offset"], row["length"]
-        row["seed"] = str(summary.seed)  # a browser's numbers are not long enough for it
+        row["seed"] = str(summary.seed)  # it may exceed the integers of JavaScript
         row["split"], row["arm"] = self.arm(summary.number) or (None, None)
         return row
 

@@ -1,4 +1,4 @@
-"""One trial as the pages draw it: every turn of every seat, the tokens behind it, and what the agent remembered."""
+"""One trial as JSON for the pages: every turn of every seat, its tokens, and the agent's memory."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from mage.types import Call, Episode, Failure, Result, Task, Trial, Turn
 from mage.view.read.tokens import Reader
 
 Readers = Sequence[Reader | None]
-"""Who reads the tokens of each seat; None where nobody here can."""
+"""The token reader of each seat; None if there is none."""
 
 _MAX_TEXT = 2_000_000
-"""Most characters of streams in one answer."""
+"""Most characters of streams in one response."""
 
 
-def drawn_trial(
+def trial_json(
     outcome: Trial | Failure, readers: Readers, credit: Credit | None = None, rules: str | None = None
 ) -> dict[str, Any]:
-    """All that there is to see of a trial or a failure, as plain values for JSON."""
+    """A trial or a failure as plain values for JSON."""
     task = outcome.task
     about = {
-        "task": drawn_task(task),
+        "task": task_json(task),
         "sibling": outcome.sibling,
         "names": list(seat_names(outcome)),
         "rules": rules,
@@ -39,8 +39,8 @@ def drawn_trial(
     credits = _Credits(outcome, credit)
     episodes = [
         {
-            "turns": [drawn_turn(t, readers, credits.of_turn(k, t)) for t in episode.turns],
-            "result": drawn_result(episode.result),
+            "turns": [turn_json(t, readers, credits.of_turn(k, t)) for t in episode.turns],
+            "result": result_json(episode.result),
             "is_overflowed": k in outcome.overflows,
         }
         for k, episode in enumerate(outcome.episodes)
@@ -49,7 +49,7 @@ def drawn_trial(
         **about,
         "agent": msgspec.to_builtins(outcome.agent),
         "episodes": episodes,
-        "reflections": [drawn_turn(t, readers, credits.of_turn(t.observation.episode, t)) for t in outcome.reflections],
+        "reflections": [turn_json(t, readers, credits.of_turn(t.observation.episode, t)) for t in outcome.reflections],
         "memory": _memory(outcome, readers[task.seat]),
         "streams": _streams(outcome, readers[task.seat]),
         "scores": list(outcome.scores),
@@ -58,13 +58,13 @@ def drawn_trial(
     }
 
 
-def drawn_task(task: Task) -> dict[str, Any]:
-    """A task; its seed as text, because a browser's numbers are not long enough for it."""
+def task_json(task: Task) -> dict[str, Any]:
+    """A task; its seed is a string, since it may exceed the integers of JavaScript."""
     return {**msgspec.to_builtins(task), "seed": str(task.seed)}
 
 
-def drawn_turn(turn: Turn, readers: Readers, credit: TurnCredit | None = None) -> dict[str, Any]:
-    """One decision of one seat, with the tokens that led to it."""
+def turn_json(turn: Turn, readers: Readers, credit: TurnCredit | None = None) -> dict[str, Any]:
+    """One decision of one seat with its tokens."""
     seen = turn.observation
     calls = credit.calls if credit is not None else (None,) * len(turn.calls)
     advantage = None if credit is None else credit.advantage
@@ -86,14 +86,14 @@ def drawn_turn(turn: Turn, readers: Readers, credit: TurnCredit | None = None) -
     }
 
 
-def drawn_result(result: Result) -> dict[str, Any]:
+def result_json(result: Result) -> dict[str, Any]:
     """How an episode ended, for every seat."""
-    drawn: dict[str, Any] = msgspec.to_builtins(result)
-    return drawn
+    found: dict[str, Any] = msgspec.to_builtins(result)
+    return found
 
 
 class _Credits:
-    """The credit of a trial's turns, each asked for once and in order."""
+    """The credit of a trial's turns; `of_turn` must be called once per turn and in order."""
 
     def __init__(self, trial: Trial, credit: Credit | None) -> None:
         self._seat = trial.task.seat
@@ -140,7 +140,7 @@ def _call(call: Call, reader: Reader | None, credit: CallCredit | None, advantag
 
 
 def _memory(trial: Trial, reader: Reader | None) -> list[dict[str, Any]]:
-    """What crosses each boundary between two episodes, and what the agent reads anew because of it."""
+    """The memory carried over each episode boundary, and the text added to the prompt there."""
     mode = trial.agent.memory
     boundaries = []
     for k in range(len(trial.episodes) - 1):
@@ -159,7 +159,7 @@ def _memory(trial: Trial, reader: Reader | None) -> list[dict[str, Any]]:
 
 
 def _crossing(trial: Trial, k: int, reader: Reader | None) -> dict[str, Any]:
-    """Whether the stream goes on, and what stands in it between two moves, or what a new one begins with."""
+    """Whether the stream continues over a boundary, and the text added to it, or the start of the new one."""
     before, after = _calls(trial, k)[-1:], _calls(trial, k + 1)[:1]
     if not before or not after or after[0].stream >= len(trial.streams):
         return {"goes_on": None, "tokens_before": None, "tokens_after": None, "added": None}
@@ -175,20 +175,20 @@ def _crossing(trial: Trial, k: int, reader: Reader | None) -> dict[str, Any]:
 
 
 def _streams(trial: Trial, reader: Reader | None) -> list[dict[str, Any]]:
-    """Each stream in pieces: what was read, and what was written by the agent."""
+    """Each stream in pieces: prompt text, and text sampled by the agent."""
     spans: Mapping[int, list[tuple[int, int]]] = {n: [] for n in range(len(trial.streams))}
-    turns = [t for e in trial.episodes for t in _own(trial, e)] + list(trial.reflections)
+    turns = [t for e in trial.episodes for t in _own_turns(trial, e)] + list(trial.reflections)
     for call in (c for t in turns for c in t.calls):
         if call.stream in spans:
             spans[call.stream].append((call.start, call.start + len(call.completion.tokens)))
-    room = _MAX_TEXT
-    drawn = []
+    chars_left = _MAX_TEXT
+    streams = []
     for number, stream in enumerate(trial.streams):
-        is_shown = reader is not None and room > 0
+        is_shown = reader is not None and chars_left > 0
         pieces = _pieces(stream, sorted(spans[number]), reader) if reader is not None and is_shown else None
-        room -= sum(len(piece["text"]) for piece in pieces or ())
-        drawn.append({"num_tokens": len(stream), "pieces": pieces})
-    return drawn
+        chars_left -= sum(len(piece["text"]) for piece in pieces or ())
+        streams.append({"num_tokens": len(stream), "pieces": pieces})
+    return streams
 
 
 def _pieces(stream: Sequence[int], spans: Sequence[tuple[int, int]], reader: Reader) -> list[dict[str, Any]]:
@@ -203,10 +203,10 @@ def _pieces(stream: Sequence[int], spans: Sequence[tuple[int, int]], reader: Rea
     return pieces
 
 
-def _own(trial: Trial, episode: Episode) -> list[Turn]:
+def _own_turns(trial: Trial, episode: Episode) -> list[Turn]:
     return [turn for turn in episode.turns if turn.observation.seat == trial.task.seat]
 
 
 def _calls(trial: Trial, k: int) -> list[Call]:
     """The agent's calls for moves in an episode."""
-    return [call for turn in _own(trial, trial.episodes[k]) for call in turn.calls]
+    return [call for turn in _own_turns(trial, trial.episodes[k]) for call in turn.calls]

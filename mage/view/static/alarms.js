@@ -1,7 +1,7 @@
 // What alarms say, in words; those that sounded again and again are told once.
-import { count, figure } from "./format.js";
+import { count, shortNumber } from "./format.js";
 
-const FIGURES = {
+const METRICS = {
   "entropy/play": ["entropy of moves", "it hardly tries anything but one move any more"],
   "play/invalid_share": ["share of replies that cannot be used", "most of what it writes is no legal move"],
   "groups/dead_share": ["share of dead groups", "all trials of a task went alike, so there is nothing to learn from them"],
@@ -17,18 +17,18 @@ const STREAK = /^(\S+) is (over|under) (\S+) for (\d+) steps \((.+)\)$/;
 // What an alarm means: {key, what, meaning, value}; of one that is not known, its own words.
 export function read(alarm) {
   const [, key, side, limit, , value] = STREAK.exec(alarm) ?? [];
-  const [name, meaning] = FIGURES[key] ?? [];
+  const [name, meaning] = METRICS[key] ?? [];
   if (!name) return { key: alarm, what: alarm, meaning: "", value: null };
   return { key, what: `${name} ${side} ${limit}`, meaning, value };
 }
 
-// The reason of a status, with the names of figures in words.
+// The reason of a status, with the names of metrics in words.
 export function inWords(why) {
   const [, start, alarm] = /^(alarm at step \d+: )(.+)$/s.exec(why) ?? [];
   return alarm ? start + read(alarm).what : why;
 }
 
-// Events in order, the alarms about one figure as a single entry: {first, last, times, what, meaning, value} or {event}.
+// Events in order, the alarms about one metric as a single entry: {first, last, times, what, meaning, value} or {event}.
 export function gathered(events) {
   const known = new Map();
   const found = [];
@@ -55,5 +55,5 @@ export function when({ first, last, times }) {
 
 // Its newest value in brackets, where it has one.
 export function newest({ value }) {
-  return value === null ? "" : ` (at last ${figure(Number(value))})`;
+  return value === null ? "" : ` (at last ${shortNumber(Number(value))})`;
 }

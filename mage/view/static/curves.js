@@ -15,7 +15,7 @@ export class Curves {
     this.last = null;
   }
 
-  // Fetch what came since. The newest step is fetched again: it may have been judged after it was written down.
+  // Fetch what came since. The newest step is fetched again: it may have been evaluated after it was written.
   async grow() {
     const after = this.last === null ? null : this.last - 1;
     const { steps, series } = await get(runPath(this.run, "metrics"), { after, points: POINTS });
@@ -74,10 +74,10 @@ export function average(curves) {
   return { points, band };
 }
 
-// A choice among figures by their names.
-export function figureSelect(keys, key, chosen) {
+// A choice among metrics by their names.
+export function metricSelect(keys, key, chosen) {
   return select(
-    "Figure",
+    "Metric",
     keys.map((each) => [each, keyName(each)]),
     key,
     chosen,
@@ -88,8 +88,8 @@ export function figureSelect(keys, key, chosen) {
 export function keyName(key) {
   const episode = /^score\/episode_(\d+)$/.exec(key);
   if (episode) return `score in episode ${episode[1]}`;
-  const judged = /^eval\/(.+)\/(score|control)_(\d+)$/.exec(key);
-  if (judged) return `${judged[1]}: episode ${judged[3]}${judged[2] === "control" ? " without memory" : ""}`;
+  const evaluated = /^eval\/(.+)\/(score|control)_(\d+)$/.exec(key);
+  if (evaluated) return `${evaluated[1]}: episode ${evaluated[3]}${evaluated[2] === "control" ? " without memory" : ""}`;
   const over = /^eval\/(.+)\/over_control$/.exec(key);
   if (over) return `${over[1]}: adaptation over control`;
   return NAMES[key] ?? key;
@@ -110,10 +110,10 @@ const NAMES = {
   "learner/tokens": "tokens in a step",
 };
 
-// The exact values that a key is held against: [{name, y}]; none where nobody calculated them.
+// The exact values that a key is held against: [{name, y}]; none if they were not computed.
 export function boundsOf(key, run) {
-  const judged = /^eval\/(.+)\/(?:score|control)_(\d+)$/.exec(key);
-  const split = judged ? judged[1] : /^score\/episode_/.test(key) ? trainedSplit(run.config?.population) : null;
+  const evaluated = /^eval\/(.+)\/(?:score|control)_(\d+)$/.exec(key);
+  const split = evaluated ? evaluated[1] : /^score\/episode_/.test(key) ? trainedSplit(run.config?.population) : null;
   return splitBounds(run.bounds?.[split]);
 }
 

@@ -36,9 +36,9 @@ export async function getText(path) {
   return response.text();
 }
 
-// Call `changed` whenever a run ({run}), a game ({session}) or any run ({}) changes; returns how to stop.
+// Call `changed` whenever a run ({run}), a play session ({session}) or any run ({}) changes; returns how to stop.
 //
-// A browser has few connections to one server, and each of these holds one: a tab that nobody sees gives its own back,
+// A browser has few connections to one server, and each of these holds one: a hidden tab closes its own,
 // and catches up when it is seen again.
 export function watch(what, changed) {
   if (isExport) return () => {};

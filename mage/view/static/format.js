@@ -17,8 +17,8 @@ export function plain(value, digits = 2) {
   return (shown === "-0" ? "0" : shown).replace("-", "−");
 }
 
-// As few digits as tell a figure apart: 0.000123 is "0.000123", 1234.5 is "1234".
-export function figure(value) {
+// A number with few digits: 0.000123 is "0.000123", 1234.5 is "1234".
+export function shortNumber(value) {
   if (value === null || value === undefined) return "–";
   if (value === 0) return "0";
   const size = Math.abs(value);
@@ -39,7 +39,7 @@ export function estimate(found, shown = signed) {
 
 // The interval in words, for a tooltip.
 export function interval(found) {
-  if (!found) return "no figure";
+  if (!found) return "no value";
   if (found.low === null || found.high === null) return "one trial only: no interval";
   return `95 % interval from ${signed(found.low, 3)} to ${signed(found.high, 3)}`;
 }
@@ -80,7 +80,7 @@ export function percent(share) {
   return `${plain(value, value < 1 || (value > 99 && value < 100) ? 1 : 0)} %`;
 }
 
-// A game or opponent spec in parts: "rps(rounds=3)" is {name: "rps", params: {rounds: "3"}}.
+// A world or opponent spec in parts: "rps(rounds=3)" is {name: "rps", params: {rounds: "3"}}.
 export function parseSpec(spec) {
   const [, name, inside, short] = /^([^(:]*)(?:\((.*)\)|:(.*))?$/s.exec(spec) ?? [null, spec];
   const params = {};
@@ -100,7 +100,7 @@ export function parseSpec(spec) {
   return { name: name.trim(), params, short: short ?? null };
 }
 
-const GAMES = {
+const WORLD_TITLES = {
   rps: "rock-paper-scissors",
   pd: "the prisoner's dilemma",
   pennies: "matching pennies",
@@ -108,10 +108,10 @@ const GAMES = {
   tic_tac_toe: "tic-tac-toe",
 };
 
-// A game as a title: "rock-paper-scissors, 3 rounds", "Kuhn poker".
+// A world as a title: "rock-paper-scissors, 3 rounds", "Kuhn poker".
 export function worldTitle(spec) {
   const { name, params } = parseSpec(spec);
-  const title = GAMES[name] ?? name.replaceAll("_", " ");
+  const title = WORLD_TITLES[name] ?? name.replaceAll("_", " ");
   const rounds = params.rounds ? `, ${count(Number(params.rounds), "round")}` : "";
   const rest = Object.entries(params).filter(([key]) => key !== "rounds");
   return title + rounds + (rest.length ? ` (${rest.map(([key, value]) => `${key} ${value}`).join(", ")})` : "");

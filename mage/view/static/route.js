@@ -1,4 +1,4 @@
-// Addresses within the page: `#/runs/ID/trials/3?at=2.1` names any moment, and can be sent to somebody.
+// Addresses within the page: `#/runs/ID/trials/3?at=2.1` names any moment, and can be shared.
 
 // A hash in parts: {parts: ["runs", "ID", "trials", "3"], query: {at: "2.1"}}.
 export function parseHash(hash) {

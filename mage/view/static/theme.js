@@ -1,4 +1,4 @@
-// Dark or light: as the system has it, until somebody chooses.
+// Dark or light: as the system has it, until one is chosen.
 import { h } from "./dom.js";
 
 const NAME = "mage-theme";

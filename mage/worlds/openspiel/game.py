@@ -1,7 +1,7 @@
-"""One adapter plays any OpenSpiel game: sequential or simultaneous, any number of seats.
+"""The environment of any OpenSpiel game: sequential or simultaneous, any number of seats.
 
-Simultaneous moves are played in turn; OpenSpiel's turn-based view keeps the earlier ones hidden. Chance is
-drawn from named streams, so a task and an episode fix the deal whatever else is drawn.
+Simultaneous moves are played in turn; OpenSpiel's turn-based view keeps the earlier ones hidden. Chance is sampled from
+seeds by name, so the deal depends only on task and episode.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _builder(given: object) -> Callable[..., Built]:
 
 
 WORDED: Registry[Callable[..., Built]] = Registry("game", GAMES, _builder, is_known)
-"""Games with words of their own: ours, and those of plugins."""
+"""Games with their own words, plugins included."""
 
 
 class Game:
@@ -42,80 +42,80 @@ class Game:
         kind = rules.get_type()
         self.spec = spec
         self.opening = opening
-        """How many first moves of every episode are drawn at random, whoever would move."""
+        """How many first moves of every episode are random, for any seat."""
         self.words = words
         self.scale = scale
-        """Returns are divided by this: the number of rounds for repeated games."""
+        """Divisor of returns: the number of rounds for repeated games."""
         self.rules = rules if kind.dynamics == kind.Dynamics.SEQUENTIAL else pyspiel.convert_to_turn_based(rules)
         self.num_seats: int = rules.num_players()
-        self.nothing: tuple[float, ...] = (0.0,) * self.num_seats
+        self.zero_rewards: tuple[float, ...] = (0.0,) * self.num_seats
         self.lowest: float = rules.min_utility() / scale
         self.highest: float = rules.max_utility() / scale
         self._is_deterministic = kind.chance_mode == kind.ChanceMode.DETERMINISTIC
         self.has_chance = opening > 0 or not self._is_deterministic
-        self.samples_itself = kind.chance_mode == kind.ChanceMode.SAMPLED_STOCHASTIC
+        self.samples_chance_itself = kind.chance_mode == kind.ChanceMode.SAMPLED_STOCHASTIC
         self.zero_sum: bool = kind.utility == kind.Utility.ZERO_SUM
-        self.is_open = (
+        self.has_perfect_information = (
             kind.dynamics == kind.Dynamics.SEQUENTIAL and kind.information == kind.Information.PERFECT_INFORMATION
         )
-        """Everybody sees everything, so the history of moves is a fact that search may use."""
-        self.pays_midway = kind.reward_model == kind.RewardModel.REWARDS
-        self.keyed_by_information = kind.provides_information_state_string and not (
-            self.is_open and kind.provides_observation_string
+        """Turn-based with nothing hidden, so the history of moves is a fact that search may use."""
+        self.has_intermediate_rewards = kind.reward_model == kind.RewardModel.REWARDS
+        self.keyed_by_information_state = kind.provides_information_state_string and not (
+            self.has_perfect_information and kind.provides_observation_string
         )
         self.positions = Positions(self)
-        """Where its episodes stand."""
+        """The cache of its positions."""
 
     def start(self, seed: int) -> State:
-        """A fresh state. Games that draw chance by themselves get a seed of their own."""
-        if self.samples_itself:
+        """An initial state. `seed` is for games that sample chance themselves."""
+        if self.samples_chance_itself:
             parameters = {**self.rules.get_parameters(), "rng_seed": seed & 0x7FFFFFFF}
             return pyspiel.load_game(self.rules.get_type().short_name, parameters).new_initial_state()
         return self.rules.new_initial_state()
 
     def chance(self, state: State) -> tuple[tuple[int, float], ...]:
-        """What is drawn in `state`, with probabilities: by chance, or for the opening; nothing where a seat decides."""
+        """The outcomes of a chance node or of a random opening move, with probabilities; empty where a seat decides."""
         if state.is_chance_node():
             return tuple(state.chance_outcomes())
-        if not self.opening or state.is_terminal() or self._is_opened(state):
+        if not self.opening or state.is_terminal() or self._is_past_opening(state):
             return ()
         actions = state.legal_actions()
         return tuple([(action, 1.0 / len(actions)) for action in actions])
 
     def turn(self, state: State, seat: int) -> int:
         """How many decisions a seat has made."""
-        return _movers(state)[self.opening :].count(seat)
+        return _seats_to_move(state)[self.opening :].count(seat)
 
-    def _is_opened(self, state: State) -> bool:
-        is_long = state.move_number() >= self.opening  # counts what chance does as well, and is quick
-        return is_long and (self._is_deterministic or len(_movers(state)) >= self.opening)
+    def _is_past_opening(self, state: State) -> bool:
+        is_long = state.move_number() >= self.opening  # a quick test; the number includes chance moves
+        return is_long and (self._is_deterministic or len(_seats_to_move(state)) >= self.opening)
 
     def rules_for(self, seat: int) -> str:
-        """The game explained to a seat."""
+        """The rules as told to a seat."""
         told = self.words.rules(seat)
         return f"{told} {opening_rule(self.opening)}" if self.opening else told
 
     def key(self, state: State, seat: int) -> str:
-        """Equal for equal decision problems: the information state, or the position where nothing is hidden."""
-        if self.keyed_by_information:
+        """Key of a decision problem: the information state, or the position if nothing is hidden."""
+        if self.keyed_by_information_state:
             return str(state.information_state_string(seat))
         return str(state.observation_string(seat))
 
     def view(self, state: State, seat: int) -> StateView:
-        """What `seat` knows in `state`; legal actions only for the mover."""
+        """The observation of `seat` in `state`; legal actions only for the seat to move."""
         ids = tuple(state.legal_actions(seat)) if state.current_player() == seat else ()
         actions = distinct([self.words.action(state, seat, i) for i in ids], ids)
         facts = self.facts(state, seat)
-        if self.is_open:
+        if self.has_perfect_information:
             facts = {**facts, "history": tuple(state.history())}
         return StateView(self.words.observe(state, seat), actions, ids, self.key(state, seat), facts)
 
     def facts(self, state: State, seat: int | None) -> Mapping[str, Fact]:
-        """What a seat knows, or everything, as data; with an opening, who was drawn which move."""
+        """The facts known to a seat, or all for None; with random openings, these moves by seat."""
         facts = self.words.facts(state, seat)
-        return {**facts, "opening": self._opened(state)} if self.opening else facts
+        return {**facts, "opening": self._opening_moves(state)} if self.opening else facts
 
-    def _opened(self, state: State) -> tuple[tuple[int, str], ...]:
+    def _opening_moves(self, state: State) -> tuple[tuple[int, str], ...]:
         played, moves = self.rules.new_initial_state(), list[tuple[int, str]]()
         for action in state.history():
             if len(moves) == self.opening:
@@ -126,11 +126,11 @@ class Game:
         return tuple(moves)
 
     def observe(self, state: State, seat: int, episode: int, turn: int) -> Observation:
-        """The view of `seat`, which has made `turn` decisions in this episode."""
+        """The observation of `seat` after `turn` decisions in this episode."""
         return Observation(seat, episode, turn, *self.view(state, seat))
 
     def finished(self, state: State) -> Result:
-        """The result of a game that was played to its end."""
+        """The result of a terminal state."""
         outcomes = tuple([self.words.outcome(state, seat) for seat in range(self.num_seats)])
         return Result(self.scores(state), outcomes, Ending.FINISHED, None, self.facts(state, None))
 
@@ -151,10 +151,10 @@ class OpenSpielEnv:
         self._num_turns = 0
         self._turns_by_seat = [0] * game.num_seats
         self._forfeited_by: int | None = None
-        self._scores = game.nothing
+        self._scores = game.zero_rewards
         self._mover: int | None = None
         self._position = game.positions.start(self._deal)
-        self._go_on()
+        self._advance()
 
     def to_move(self) -> int | None:
         return self._mover
@@ -168,19 +168,19 @@ class OpenSpielEnv:
             raise PlayError(f"{game.spec}: the episode is over, {action!r} cannot be played")
         if action is None:
             self._forfeited_by, self._mover = seat, None
-            return game.nothing
+            return game.zero_rewards
         view = self._position.view(seat)
         if action not in view.actions:
             raise PlayError(f"{game.spec}: {action!r} is not legal; legal are {', '.join(view.actions)}")
         self._position = game.positions.after(self._position, view.ids[view.actions.index(action)])
         self._num_turns += 1
         self._turns_by_seat[seat] += 1
-        self._go_on()
-        if not game.pays_midway and self._mover is not None:
-            return game.nothing
+        self._advance()
+        if not game.has_intermediate_rewards and self._mover is not None:
+            return game.zero_rewards
         before, self._scores = self._scores, self._position.scores
         if self._scores == before:
-            return game.nothing
+            return game.zero_rewards
         return tuple([now - then for now, then in zip(self._scores, before, strict=True)])
 
     def result(self) -> Result:
@@ -198,8 +198,8 @@ class OpenSpielEnv:
             return Result(position.scores, outcomes, Ending.TRUNCATED, None, game.facts(position.state, None))
         return position.result
 
-    def _go_on(self) -> None:
-        """Draw what chance decides and the moves of the opening, and see whose move it is."""
+    def _advance(self) -> None:
+        """Sample chance and opening moves, and set the seat to move."""
         while outcomes := self._position.chance:
             point = uniform(self._deal, self._num_draws)
             self._num_draws += 1
@@ -208,13 +208,13 @@ class OpenSpielEnv:
         self._mover = self._position.mover if self._num_turns < self._max_turns else None
 
 
-def _movers(state: State) -> list[int]:
-    """Who made each move so far, or would have made it where it was drawn."""
+def _seats_to_move(state: State) -> list[int]:
+    """The seat to move at each move so far, random opening moves included."""
     return [step.player for step in state.full_history() if step.player >= 0]
 
 
 def distinct(words: Sequence[str], ids: Sequence[int]) -> tuple[str, ...]:
-    """Action words made usable: those that are empty or not unique get the action's number.
+    """Unique action words: those that are empty or not unique get the action's number.
 
     >>> distinct(["a", "b", "a", ""], [4, 5, 6, 7])
     ('a (4)', 'b', 'a (6)', '(7)')
@@ -229,7 +229,7 @@ def distinct(words: Sequence[str], ids: Sequence[int]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def load_game(spec: str) -> Game:
-    """The game a spec names: one with words of its own, or any of OpenSpiel's by its name and parameters.
+    """The game of a spec: one with its own words, or any of OpenSpiel's by name and parameters.
 
     >>> load_game("rps(rounds=3)").num_seats
     2
@@ -240,26 +240,26 @@ def load_game(spec: str) -> Game:
         built = call_with("world", usual, WORDED[parsed.name])
         if not (isinstance(built, tuple) and len(built) == 3 and isinstance(built[0], pyspiel.Game)):
             raise ConfigError(f"the game {parsed.name!r} must return an OpenSpiel game, its words and a scale")
-        return _opened_game(parsed, *built, opening)
+        return _checked_game(parsed, *built, opening)
     if not is_known(parsed.name):
         raise ConfigError(
             f"unknown game {parsed.name!r}; with words: {', '.join(WORDED)}; `mage list worlds --all` names OpenSpiel's"
         )
     rules = load_rules(usual)
-    return _opened_game(parsed, rules, GenericWords(rules), 1.0, opening)
+    return _checked_game(parsed, rules, GenericWords(rules), 1.0, opening)
 
 
-def _opened_game(spec: Spec, rules: Any, words: Words, scale: float, opening: int) -> Game:
+def _checked_game(spec: Spec, rules: Any, words: Words, scale: float, opening: int) -> Game:
     if opening:
         check_opening(str(spec), rules, opening)
     return Game(str(spec), rules, words, scale, opening)
 
 
 def generic_game(spec: Spec, rules: Any) -> Game:
-    """A game in OpenSpiel's own words."""
+    """A game with OpenSpiel's own strings."""
     return Game(str(spec), rules, GenericWords(rules), 1.0)
 
 
 def known_games() -> tuple[str, ...]:
-    """Names of all games that can be played, those with words of their own included."""
+    """Names of all games that can be played."""
     return tuple(sorted({*playable_names(), *WORDED}))

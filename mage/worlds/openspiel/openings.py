@@ -1,8 +1,8 @@
-"""Openings: the first moves of every episode drawn at random, whoever would move, so that play begins everywhere.
+"""Random openings: the first moves of every episode are sampled uniformly, so that episodes start in many positions.
 
-`opening` is a parameter of any game in which nothing is hidden and moves are made in turn, such as
-`tic_tac_toe(opening=1)`. The draws are part of the deal: siblings share them, episodes differ. Where something is
-hidden a move tells what its player knows; a drawn one would tell nothing, which is another game, so it is refused.
+`opening` is a parameter of any turn-based game with perfect information, such as `tic_tac_toe(opening=1)`. The moves
+are part of the deal: siblings share them, episodes differ. With hidden information a move reveals what its player
+knows, and a random one would not, so such games are refused.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from mage.worlds.openspiel.words.base import State
 
 OPENING = "opening"
 MAX_LINES = 20_000
-"""Most states that are looked at to see that nobody is left without a decision."""
+"""Most states visited to check that every seat has a decision left."""
 
 
 def without_opening(spec: Spec) -> Spec:
-    """The game as it is played from its usual start.
+    """The spec without its opening.
 
     >>> from mage.spec import parse_spec
     >>> str(without_opening(parse_spec("tic_tac_toe(opening=1,reworded=7)")))
@@ -29,7 +29,7 @@ def without_opening(spec: Spec) -> Spec:
 
 
 def opening_of(spec: Spec) -> int:
-    """How many moves a spec wants drawn; 0 where it says nothing of it.
+    """The number of random first moves in a spec; 0 by default.
 
     >>> from mage.spec import parse_spec
     >>> opening_of(parse_spec("tic_tac_toe(opening=2)")), opening_of(parse_spec("tic_tac_toe"))
@@ -39,9 +39,9 @@ def opening_of(spec: Spec) -> int:
 
 
 def check_opening(spec: str, rules: Any, opening: int) -> None:
-    """Refuse to draw moves of a game that has them at the same time or hides something, or to leave nothing to decide.
+    """Refuse random openings for games with simultaneous moves or hidden information, and openings that are too long.
 
-    After the drawn moves every seat must have a decision before anybody can have won.
+    After the opening every seat must have a decision before an episode can end.
     """
     kind = rules.get_type()
     if kind.dynamics != kind.Dynamics.SEQUENTIAL or kind.information != kind.Information.PERFECT_INFORMATION:
@@ -66,7 +66,7 @@ def check_opening(spec: str, rules: Any, opening: int) -> None:
 
 
 def opening_rule(opening: int) -> str:
-    """What players are told about drawn moves.
+    """The rule that tells players about random first moves.
 
     >>> opening_rule(1), opening_rule(2)
     ('The first move of each episode is drawn at random.', 'The first 2 moves of each episode are drawn at random.')

@@ -1,7 +1,7 @@
-"""Where an episode stands. Short games come to the same positions again, so what is known of one is kept.
+"""Positions of a game, cached for short games.
 
-A position of a short game is shared by all episodes that reach it and never changes; it is a tree that grows with what
-is played. A long game has one position at a time, and its state moves on.
+A position of a short game is shared by all episodes that reach it and never changes; positions form a tree that grows
+with play. A long game has one position per episode, whose state changes in place.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from mage.types import Fact, Result
 from mage.worlds.openspiel.words.base import State
 
 _SHORT = 16
-"""Games of at most so many moves come to the same positions again."""
+"""Games of at most this many moves are cached."""
 _KEPT = 4096
-"""How many positions of a game are kept."""
+"""Most cached positions of a game."""
 
 
 class StateView(NamedTuple):
-    """The part of an observation that the state of the game decides."""
+    """The part of an observation that depends on the state only."""
 
     text: str
     actions: tuple[str, ...]
@@ -29,29 +29,29 @@ class StateView(NamedTuple):
 
 
 class StateReader(Protocol):
-    """What positions ask of their game: where episodes start, and what is known of a state."""
+    """What positions need of their game."""
 
     rules: Any
-    samples_itself: bool
+    samples_chance_itself: bool
 
     def start(self, seed: int) -> State:
-        """A fresh state."""
+        """An initial state."""
 
     def chance(self, state: State) -> tuple[tuple[int, float], ...]:
-        """What is drawn in a state, with probabilities; nothing where a seat decides."""
+        """The random outcomes in a state, with probabilities; empty where a seat decides."""
 
     def view(self, state: State, seat: int) -> StateView:
-        """What a seat knows in a state."""
+        """The observation of a seat in a state."""
 
     def scores(self, state: State) -> tuple[float, ...]:
         """Returns so far, scaled."""
 
     def finished(self, state: State) -> Result:
-        """The result of a game that was played to its end."""
+        """The result of a terminal state."""
 
 
 class Position:
-    """A state of a game, and what was asked about it."""
+    """A state of a game with cached views, scores and result."""
 
     __slots__ = ("_game", "_result", "_scores", "_views", "after", "chance", "mover", "state")
 
@@ -60,17 +60,17 @@ class Position:
         self._game = game
         self.state = state
         self.chance: tuple[tuple[int, float], ...] = game.chance(state)
-        """What may be drawn here, with probabilities."""
+        """The random outcomes here, with probabilities."""
         self.mover = player if player >= 0 and not self.chance else None
-        """The seat that must act; None at the end and where something is drawn."""
+        """The seat to move; None in terminal states and chance nodes."""
         self.after: dict[int, Position] = {}
-        """Where actions lead that were taken here before."""
+        """Known successors by action."""
         self._views: dict[int, StateView] = {}
         self._scores: tuple[float, ...] | None = None
         self._result: Result | None = None
 
     def view(self, seat: int) -> StateView:
-        """What a seat knows."""
+        """The observation of a seat."""
         known = self._views.get(seat)
         if known is None:
             known = self._views[seat] = self._game.view(self.state, seat)
@@ -85,23 +85,23 @@ class Position:
 
     @property
     def result(self) -> Result:
-        """How a game that was played to its end ended."""
+        """The result of a terminal state."""
         if self._result is None:
             self._result = self._game.finished(self.state)
         return self._result
 
 
 class Positions:
-    """The positions of one game."""
+    """The positions of one game, with a cache for short games."""
 
     def __init__(self, game: StateReader) -> None:
         self._game = game
-        self._keeps = not game.samples_itself and game.rules.max_game_length() <= _SHORT
+        self._keeps = not game.samples_chance_itself and game.rules.max_game_length() <= _SHORT
         self._start: Position | None = None
         self._num_kept = 0
 
     def start(self, seed: int) -> Position:
-        """Where an episode begins."""
+        """The initial position."""
         if not self._keeps:
             return Position(self._game, self._game.start(seed))
         if self._start is None or self._num_kept >= _KEPT:
@@ -109,7 +109,7 @@ class Positions:
         return self._start
 
     def after(self, position: Position, action: int) -> Position:
-        """Where an action leads. Of a long game the position before it must not be used any more."""
+        """The position after an action. In a long game the position before must not be used any more."""
         known = position.after.get(action)
         if known is not None:
             return known

@@ -1,7 +1,7 @@
-"""OpenSpiel's games by name and parameters, checked before OpenSpiel sees them.
+"""Loads OpenSpiel's games by name and parameters, with checks.
 
-OpenSpiel trusts its parameters: what it does not check prints to stderr, loops or kills the process. So types
-are checked here, and a game with parameters is first played a little in a process of its own.
+OpenSpiel does not check its parameters: bad ones print to stderr, loop or kill the process. So types are checked here,
+and a game with parameters is first played for a few turns in a subprocess.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from mage.errors import ConfigError
 from mage.spec import Spec, show
 
 TRYOUT_S = 20.0
-"""How long a game with parameters may take to load and to be played for a few turns."""
+"""Time limit of the subprocess that tries out a game."""
 
 _REFUSED: Mapping[str, str] = {"crossword": "its moves are free words, not a list to choose from"}
 _SOURCE_LINE = re.compile(r"\S+\.(?:cc|h):\d+ ")
 _TYPES: Mapping[type, str] = {int: "a whole number", float: "a number", bool: "true or false", dict: "a game"}
-"""What OpenSpiel's parameters may be, besides texts."""
+"""Names of OpenSpiel's parameter types other than strings."""
 
 
 def load_rules(spec: Spec) -> Any:
-    """OpenSpiel's game for a spec, tried out first where it has parameters."""
+    """OpenSpiel's game for a spec, tried out first if it has parameters."""
     parameters = _parameters(spec)
     if parameters:
         _try_out(spec)
@@ -37,7 +37,7 @@ def load_rules(spec: Spec) -> Any:
 
 
 def load_untried(spec: Spec) -> Any:
-    """OpenSpiel's game for a spec, whatever it may do to this process."""
+    """OpenSpiel's game for a spec, without a try-out: it may crash this process."""
     return pyspiel.load_game(spec.name, _parameters(spec))
 
 
@@ -64,7 +64,7 @@ def _refusal(kind: Any) -> str | None:
 
 
 def _parameters(spec: Spec) -> dict[str, Any]:
-    """The spec's values with the types that OpenSpiel wants."""
+    """The spec's values converted to OpenSpiel's parameter types."""
     if spec.name not in _kinds():
         raise ConfigError(f"unknown game {spec.name!r}; `mage list worlds --all` names OpenSpiel's")
     kind = _kinds()[spec.name]
@@ -97,7 +97,7 @@ def _convert(spec: Spec, name: str, value: Any, wanted: type) -> Any:
 
 
 def _try_out(spec: Spec) -> None:
-    """Play the game a little elsewhere and refuse it if that fails."""
+    """Play a few turns in a subprocess and refuse the game if that fails."""
     command = [sys.executable, "-m", "mage.worlds.openspiel.tryout", str(spec)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TRYOUT_S, check=False)

@@ -1,4 +1,4 @@
-"""A few turns of a game in a process that may die of it: `python -m mage.worlds.openspiel.tryout SPEC`."""
+"""Plays a few random turns of a game in a subprocess that may crash: `python -m mage.worlds.openspiel.tryout SPEC`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from mage.worlds.openspiel.rules import load_untried
 NUM_TURNS = 100
 
 
-def play_a_little(text: str) -> None:
-    """Play random moves to the end, or for `NUM_TURNS`; raise whatever goes wrong."""
+def play_random_turns(text: str) -> None:
+    """Play random moves to the end or for `NUM_TURNS`; errors are raised."""
     spec = parse_spec(text)
     env = OpenSpielEnv(generic_game(spec, load_untried(spec)), Task(text, (), 0, 1, 1, False, False, NUM_TURNS), 0)
     turn = 0
@@ -35,4 +35,4 @@ def _say_why(kind: type[BaseException], error: BaseException, _: TracebackType |
 
 if __name__ == "__main__":
     sys.excepthook = _say_why
-    play_a_little(sys.argv[1])
+    play_random_turns(sys.argv[1])

@@ -1,4 +1,4 @@
-"""Which games have words of their own, and how a spec becomes an OpenSpiel game with words."""
+"""The games with their own words: functions that build the OpenSpiel game, its words and the scale of scores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_ROUNDS = 1000
 """Most rounds in an episode; an agent must be able to remember them."""
 
 Built = tuple[Any, Words, float]
-"""An OpenSpiel game, its words, and what its returns are divided by to give scores."""
+"""An OpenSpiel game, its words, and the divisor from returns to scores."""
 
 
 def rps(rounds: int = 3, reworded: int | None = None) -> Built:
@@ -120,7 +120,7 @@ def _square(label: str, table: Any, size: int | None) -> Matrix:
 
 
 def _word(label: str, value: Any) -> str:
-    """A text to be read, on one line."""
+    """A non-empty text on one line."""
     text = " ".join(str(value).split())
     if isinstance(value, bool | float | tuple) or not text:
         raise ConfigError(f"{label} of a matrix game must be a word, not {show(value)}")

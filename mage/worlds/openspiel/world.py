@@ -1,11 +1,11 @@
-"""The world of OpenSpiel games: a task becomes environments and opponents."""
+"""The world of OpenSpiel games: makes the environments, rules and opponents of a task."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from mage.errors import ConfigError
-from mage.opponents.registry import TALKERS, make_player, make_policy
+from mage.opponents.registry import MODEL_OPPONENTS, make_player, make_policy
 from mage.opponents.remote import RemotePolicy
 from mage.protocols import Player
 from mage.seeds import derive, stream
@@ -13,8 +13,8 @@ from mage.spec import parse_spec
 from mage.types import Task
 from mage.worlds.openspiel.game import OpenSpielEnv, load_game
 
-_TALKERS = tuple(TALKERS)
-"""Asked for first by how a spec begins: specs are read slowly."""
+_MODEL_NAMES = tuple(MODEL_OPPONENTS)
+"""A quick test by prefix, because parsing specs is slow."""
 
 
 class OpenSpielWorld:
@@ -28,16 +28,16 @@ class OpenSpielWorld:
 
     def opponents(self, task: Task) -> Mapping[int, Player]:
         others = other_seats(task)
-        return {seat: opponent(spec, task, seat) for seat, spec in zip(others, task.opponents, strict=True)}
+        return {seat: make_opponent(spec, task, seat) for seat, spec in zip(others, task.opponents, strict=True)}
 
 
-def opponent(spec: str, task: Task, seat: int) -> Player:
-    """The player that `spec` names, in `seat` of this task. Siblings share it: the seed is the task's."""
+def make_opponent(spec: str, task: Task, seat: int) -> Player:
+    """The opponent of a spec in a seat of a task. The seed is the task's, so siblings have the same one."""
     game = load_game(task.world)
-    if spec.startswith(_TALKERS):
-        talker = make_policy(parse_spec(spec), game, seat, stream(task.seed, "opponent", seat))
-        if isinstance(talker, RemotePolicy):
-            return talker.seated(game, task, seat)
+    if spec.startswith(_MODEL_NAMES):
+        policy = make_policy(parse_spec(spec), game, seat, stream(task.seed, "opponent", seat))
+        if isinstance(policy, RemotePolicy):
+            return policy.make_player(game, task, seat)
     return make_player(spec, game, seat, derive(task.seed, "opponent", seat))
 
 

@@ -1,6 +1,6 @@
 // Curves with bands, and exact bounds as dashed lines; hover, or the arrow keys, read the values.
 import { h, s, show } from "../dom.js";
-import { figure } from "../format.js";
+import { shortNumber } from "../format.js";
 import { nearest, range, scale, ticks } from "./axis.js";
 
 const MARGIN = { left: 52, right: 14, top: 12, bottom: 34 };
@@ -23,7 +23,7 @@ export function lineChart({ label, xLabel, height = 260, least = 0 }) {
   let geometry = null;
   let drawn = "";
 
-  // The legend is left alone where it is the same: somebody may have the keyboard on it.
+  // The legend is left alone where it is the same: it may have the keyboard focus.
   function draw(next) {
     data = next;
     data = { ...data, bounds: merged(data.bounds) };
@@ -76,7 +76,7 @@ export function lineChart({ label, xLabel, height = 260, least = 0 }) {
     line.setAttribute("visibility", "visible");
     line.setAttribute("transform", `translate(${geometry.x(x)} 0)`);
     const values = data.series.filter((each) => !hidden.has(each.name)).map((each) => valueAt(each, x));
-    show(readout, h("strong", {}, `${xLabel} ${figure(x)}`), values);
+    show(readout, h("strong", {}, `${xLabel} ${shortNumber(x)}`), values);
   }
 
   function point(event) {
@@ -117,8 +117,8 @@ function valueAt(each, x) {
   const [px, py] = each.points[index];
   if (px !== x) return null;
   const band = each.band?.find((place) => place[0] === x);
-  const spread = band ? ` (${figure(band[1])} to ${figure(band[2])})` : "";
-  return h("span", { class: `value c${each.colour % 8}` }, `${each.name} ${figure(py)}${spread}`);
+  const spread = band ? ` (${shortNumber(band[1])} to ${shortNumber(band[2])})` : "";
+  return h("span", { class: `value c${each.colour % 8}` }, `${each.name} ${shortNumber(py)}${spread}`);
 }
 
 // Bounds of equal value are one line with both names.
@@ -128,7 +128,7 @@ function merged(bounds) {
 }
 
 function boundName(bound) {
-  return `${bound.name} ${figure(bound.y)}`;
+  return `${bound.name} ${shortNumber(bound.y)}`;
 }
 
 function layOut(shown, bounds, { width, height, least }) {
@@ -151,11 +151,11 @@ function picture(shown, bounds, g, xLabel) {
   const across = (y) => ({ x1: MARGIN.left, x2: g.right, y1: g.y(y), y2: g.y(y) });
   const grid = ticks(g.low, g.high, 5).map((value) => [
     s("line", { class: Math.abs(value) < 1e-12 ? "grid zero" : "grid", ...across(value) }),
-    s("text", { class: "tick", x: MARGIN.left - 6, y: g.y(value) + 4, "text-anchor": "end" }, figure(round(value))),
+    s("text", { class: "tick", x: MARGIN.left - 6, y: g.y(value) + 4, "text-anchor": "end" }, shortNumber(round(value))),
   ]);
   const wholes = ticks(g.first, g.last, Math.max(2, g.width / 110)).filter((value) => Number.isInteger(round(value)));
   const steps = wholes.map((value) => {
-    return s("text", { class: "tick", x: g.x(value), y: g.height - 16, "text-anchor": "middle" }, figure(round(value)));
+    return s("text", { class: "tick", x: g.x(value), y: g.height - 16, "text-anchor": "middle" }, shortNumber(round(value)));
   });
   const title = s("text", { class: "tick", x: g.right, y: g.height - 2, "text-anchor": "end" }, xLabel);
   const limits = bounds.map((bound) => s("line", { class: "bound", ...across(bound.y) }));

@@ -1,4 +1,4 @@
-// A pay-off matrix: who scores what against whom, as a table whose cells are coloured by value.
+// A pay-off matrix of all pairs, as a table whose cells are coloured by value.
 import { h } from "../dom.js";
 import { estimate, interval, signed } from "../format.js";
 

@@ -1,4 +1,4 @@
-// Any world: boards as grids, other facts by name, and what the game itself says.
+// Any world: boards as grids, other facts by name, and the text of the world.
 import { h } from "../dom.js";
 
 export function drawFacts(scene) {

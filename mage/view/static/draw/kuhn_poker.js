@@ -1,4 +1,4 @@
-// Kuhn poker: everybody's card, who bet and who passed, and the chips in the middle.
+// Kuhn poker: the cards of all seats, bets and passes, and the chips in the middle.
 import { s } from "../dom.js";
 import { count } from "../format.js";
 import { label, playingCard, picture } from "./pieces.js";

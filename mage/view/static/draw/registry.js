@@ -1,8 +1,8 @@
-// Which game is drawn how. A new game is one file with one function, and one line here.
+// Drawings by world. A new one is one file with one function, and one line here.
 //
 // A drawing is a function of a scene that returns an element, or null where the facts are not what it knows; then the
 // facts are shown as they are. A scene says what there is to draw at one moment of an episode:
-//   game        {name, params}: the spec in parts
+//   world       {name, params}: the spec in parts
 //   names       who sits in each seat
 //   agentSeat   the seat of the agent
 //   facts       what the seat that moves knows, as data; null at the end
@@ -14,7 +14,7 @@
 //   everything  all there is to know when the episode is over, hidden cards included; null while it is being played
 //   result      `everything` where the moment is the end, else null
 //   seenBy      null where all may be seen, else the only seat whose knowledge may be drawn
-//   word        (seat, id) -> the game's word for a move
+//   word        (seat, id) -> the world's word for a move
 //   pick        (id) -> plays that move, where a person plays and may click on the drawing; else null
 import { drawFacts } from "./fallback.js";
 import { drawKuhn } from "./kuhn_poker.js";
@@ -35,7 +35,7 @@ export function draw(scene) {
   return (hasDrawing(scene.world.name) ? DRAWINGS[scene.world.name](scene) : null) ?? drawFacts(scene);
 }
 
-// Whether somebody drew this game; of others the words of the game are shown.
-export function hasDrawing(game) {
-  return Object.hasOwn(DRAWINGS, game);
+// Whether there is a drawing for a world; others are shown by their text.
+export function hasDrawing(world) {
+  return Object.hasOwn(DRAWINGS, world);
 }

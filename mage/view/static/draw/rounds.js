@@ -68,7 +68,7 @@ function cell(scene, finished, round, seat, x, y) {
   );
 }
 
-// What a seat gained in a round; while somebody plays it is not told, but of rock-paper-scissors everybody knows.
+// What a seat gained in a round; during play it is not known, except in rock-paper-scissors.
 function gainOf(scene, moves, seat, move) {
   if (move?.reward !== undefined) return move.reward;
   if (scene.world.name !== "rps") return 0;

@@ -1,7 +1,7 @@
 // What happened in a league, and why.
 import { h } from "../dom.js";
-import { figure } from "../format.js";
-import { table } from "../report/figures.js";
+import { shortNumber } from "../format.js";
+import { table } from "../report/table.js";
 
 const MOST = 200;
 
@@ -76,7 +76,7 @@ function changes(found) {
 }
 
 function changed(found) {
-  return Object.entries(found ?? {}).map(([key, [before, after]]) => `${key} ${figure(before)} → ${figure(after)}`);
+  return Object.entries(found ?? {}).map(([key, [before, after]]) => `${key} ${shortNumber(before)} → ${shortNumber(after)}`);
 }
 
 function changesText(found) {

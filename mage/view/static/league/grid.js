@@ -1,4 +1,4 @@
-// Who scores what against whom: a coloured grid, a column for each learner, read by hovering or with the arrow keys.
+// Pay-offs of all pairs: a coloured grid, a column for each learner, read by hovering or with the arrow keys.
 import { h, show } from "../dom.js";
 import { count, estimate, interval, signed } from "../format.js";
 import { memberName, ordered } from "./members.js";

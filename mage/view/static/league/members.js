@@ -1,8 +1,8 @@
 // Who is in a league: kind, age, where they come from, rating, results, how often they are met.
 import { scale } from "../chart/axis.js";
 import { h, s } from "../dom.js";
-import { count, estimate, figure, interval, plain } from "../format.js";
-import { table } from "../report/figures.js";
+import { count, estimate, shortNumber, interval, plain } from "../format.js";
+import { table } from "../report/table.js";
 
 const ORDER = ["learner", "anchor", "snapshot"];
 const WIDTH = 64;
@@ -46,7 +46,7 @@ export function settingsTable(hyper) {
   if (!keys.length) return null;
   const rows = Object.entries(hyper).map(([learner, values]) => [
     h("th", { scope: "row" }, learner),
-    ...keys.map((key) => h("td", { class: "number" }, Object.hasOwn(values, key) ? figure(values[key]) : "–")),
+    ...keys.map((key) => h("td", { class: "number" }, Object.hasOwn(values, key) ? shortNumber(values[key]) : "–")),
   ]);
   return h(
     "details",
@@ -68,7 +68,7 @@ function kindOf(member) {
 
 // The rating as a point on its interval, beside its number.
 function ratingOf({ rating, retired }, x) {
-  if (!rating) return h("span", { class: "quiet" }, retired === null ? "has met nobody" : "–");
+  if (!rating) return h("span", { class: "quiet" }, retired === null ? "has no matches" : "–");
   const ends = rating.low === null || rating.high === null ? [rating.value, rating.value] : [rating.low, rating.high];
   const size = { width: WIDTH, height: HEIGHT, viewBox: `0 0 ${WIDTH} ${HEIGHT}`, "aria-hidden": "true" };
   const [top, middle] = [1, HEIGHT / 2];

@@ -1,6 +1,6 @@
 // The family tree over time: a line for each learner, its snapshots as dots, copies as arrows, rollbacks as loops back.
 import { h, s, show } from "../dom.js";
-import { estimate, figure } from "../format.js";
+import { estimate, shortNumber } from "../format.js";
 import { scale, ticks } from "../chart/axis.js";
 import { deed } from "./events.js";
 
@@ -74,7 +74,7 @@ function isMove(event) {
   return Object.hasOwn(MOVES, event.league);
 }
 
-// Whose line somebody stands on: a learner's own, a snapshot's learner's.
+// The line of a member: a learner has its own, a snapshot is on its learner's.
 function laneOf(report, id) {
   const member = report.members.find((each) => each.id === id);
   return member ? member.family : id;
@@ -169,7 +169,7 @@ function picture({ report, colours }, marks, g) {
   });
   const axis = ticks(0, g.step, Math.max(2, g.width / 110)).map((value) => [
     s("line", { class: "grid", x1: g.x(value), x2: g.x(value), y1: 8, y2: g.height - AXIS - 16 }),
-    s("text", { class: "tick", x: g.x(value), y: g.height - AXIS - 2, "text-anchor": "middle" }, figure(value)),
+    s("text", { class: "tick", x: g.x(value), y: g.height - AXIS - 2, "text-anchor": "middle" }, shortNumber(value)),
   ]);
   const title = s("text", { class: "tick", x: g.width - MARGIN.right, y: g.height - 3, "text-anchor": "end" }, "step");
   const size = { width: g.width, height: g.height, viewBox: `0 0 ${g.width} ${g.height}`, "aria-hidden": "true" };

@@ -2,7 +2,7 @@
 import { get, runPath } from "../data.js";
 import { h, show } from "../dom.js";
 import { lineChart } from "../chart/line.js";
-import { average, boundsOf, Curves, family, figureSelect, smooth } from "../curves.js";
+import { average, boundsOf, Curves, family, metricSelect, smooth } from "../curves.js";
 import { choice, select } from "../parts.js";
 
 const WIDTHS = [
@@ -58,7 +58,7 @@ export function comparison(query, replaceQuery) {
     );
   }
 
-  // Left alone while the choices are the same: somebody may have a list open.
+  // Left alone while the choices are the same: a list may be open.
   function settings(keys) {
     if (keys.join() === offered) return;
     offered = keys.join();
@@ -69,7 +69,7 @@ export function comparison(query, replaceQuery) {
     };
     show(
       controls,
-      figureSelect(
+      metricSelect(
         keys,
         key,
         change("key", (value) => (key = value)),

@@ -3,7 +3,7 @@ import { DataError, get, runPath } from "../data.js";
 import { h, show } from "../dom.js";
 import { select } from "../parts.js";
 import { toHash } from "../route.js";
-import { crossPlay, nashConv } from "../report/games.js";
+import { crossPlay, nashConv } from "../report/world.js";
 import { provenance } from "../report/provenance.js";
 import { reflections } from "../report/reflections.js";
 import { splits } from "../report/splits.js";
@@ -20,7 +20,7 @@ export async function evaluationPage({ root, run, parts }) {
       h(
         "div",
         { class: "card" },
-        h("p", {}, "Nobody judged this run yet. In a terminal:"),
+        h("p", {}, "This run was not evaluated yet. In a terminal:"),
         h("pre", {}, `mage evaluate ${about.name}`),
       ),
     );

@@ -1,7 +1,7 @@
-// A league: who is in it, who descends from whom, who scores what against whom, and what was done to whom and why.
+// A league: its members, their lineage, the pay-offs of all pairs, and its events with their reasons.
 import { get, runPath, watch } from "../data.js";
 import { h, show } from "../dom.js";
-import { count, figure, signed } from "../format.js";
+import { count, shortNumber, signed } from "../format.js";
 import { lineChart } from "../chart/line.js";
 import { Curves } from "../curves.js";
 import { eventTable, KINDS } from "../league/events.js";
@@ -10,7 +10,7 @@ import { memberTable, settingsTable } from "../league/members.js";
 import { familyTree } from "../league/tree.js";
 import { card, choice } from "../parts.js";
 
-// What is drawn over the steps: the figure of each learner, or one of the whole league.
+// What is drawn over the steps: the metric of each learner, or one of the whole league.
 const CURVES = [
   { key: "rating", label: "Rating of each learner" },
   { key: "anchors", label: "Score against the anchors, last episode: a fall is forgetting" },
@@ -57,7 +57,7 @@ export async function leaguePage({ root, run: id }) {
   return { leave: watch({ run: id }, refresh) };
 }
 
-// All that stays while figures change.
+// The parts that stay while metrics change.
 function frame(change) {
   const [head, members, settings, events] = [h("div"), h("div"), h("div"), h("div")];
   const [tree, grid] = [familyTree(), payoffGrid()];
@@ -69,7 +69,7 @@ function frame(change) {
     return { draw: chart.draw, box: card(null, chart.element) };
   });
   let settled = "";
-  // Left alone where nothing changed: somebody may have opened it.
+  // Left alone where nothing changed: it may be open.
   const settle = (hyper) => {
     if (settled !== JSON.stringify(hyper)) show(settings, settingsTable(hyper));
     settled = JSON.stringify(hyper);
@@ -77,12 +77,12 @@ function frame(change) {
   const kinds = [["all", "everything"], ...Object.entries(KINDS).map(([kind, [, , name]]) => [kind, name])];
   const all = [
     head,
-    card("Who descends from whom", tree.element, h("p", { class: "quiet" }, HOW_TO_READ_THE_TREE)),
+    card("Lineage", tree.element, h("p", { class: "quiet" }, HOW_TO_READ_THE_TREE)),
     h(
       "div",
       { class: "columns standings" },
       card("Members", members, box, settings, h("p", { class: "quiet" }, HOW_TO_READ_MEMBERS)),
-      card("Who scores what against whom", grid.element, h("p", { class: "quiet" }, HOW_TO_READ_THE_GRID)),
+      card("Pay-offs of all pairs", grid.element, h("p", { class: "quiet" }, HOW_TO_READ_THE_GRID)),
     ),
     h(
       "div",
@@ -124,7 +124,7 @@ function summary(report) {
       `${who} play each other. `,
       h("strong", {}, report.leader),
       ` leads${rating}. `,
-      `All members together are as diverse as ${figure(report.diversity)} that differ completely.`,
+      `All members together are as diverse as ${shortNumber(report.diversity)} that differ completely.`,
     ),
   ];
 }

@@ -9,7 +9,7 @@ import { toHash } from "../route.js";
 
 export async function playPage({ root, parts, query }) {
   if (isExport) throw new DataError("this page is a copy: it cannot play. Start `mage view`.");
-  return parts[1] ? game(root, parts[1], query.hidden === "1") : form(root);
+  return parts[1] ? playSession(root, parts[1], query.hidden === "1") : form(root);
 }
 
 async function form(root) {
@@ -29,9 +29,9 @@ async function start(wish) {
   location.hash = toHash(["play", state.session], { hidden: isHidden ? 1 : null });
 }
 
-// A surprise may need settings that nobody gave: then another one is asked.
+// A random opponent may need settings that were not given: then another one is tried.
 async function firstThatSits(opponents, open) {
-  let problem = new DataError("nobody listed can play this game.");
+  let problem = new DataError("no listed opponent can play this world.");
   for (const opponent of opponents) {
     try {
       return await open(opponent);
@@ -43,7 +43,7 @@ async function firstThatSits(opponents, open) {
   throw problem;
 }
 
-async function game(root, session, isHidden) {
+async function playSession(root, session, isHidden) {
   const path = `/api/play/${encodeURIComponent(session)}`;
   const place = h("div");
   const problem = h("p", { class: "bad", role: "alert" });

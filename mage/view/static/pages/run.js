@@ -4,7 +4,7 @@ import { get, runPath, watch } from "../data.js";
 import { h, show } from "../dom.js";
 import { ago, count, worldTitle } from "../format.js";
 import { lineChart } from "../chart/line.js";
-import { boundsOf, Curves, figureSelect, keyName, smooth } from "../curves.js";
+import { boundsOf, Curves, metricSelect, keyName, smooth } from "../curves.js";
 import { leagueSentence } from "../league/events.js";
 import { alarmChip, card, facts, statusChip } from "../parts.js";
 import { inShort } from "../report/splits.js";
@@ -49,7 +49,7 @@ export async function runPage({ root, run: id }) {
 
   show(root, head, trains, events, rest);
   paint();
-  show(rest, await judged(run), await belongings(run), links(run), configuration(run.config ?? {}));
+  show(rest, await latestEvaluation(run), await belongings(run), links(run), configuration(run.config ?? {}));
   return { leave: watch({ run: id }, refresh) };
 }
 
@@ -75,9 +75,9 @@ function trainingBounds(curves, run) {
   return last ? boundsOf(last, run) : [];
 }
 
-// A second chart for any other figure that the run writes down.
+// A second chart for any other metric of the run.
 function otherChart(curves) {
-  const chart = lineChart({ label: "Any other figure", xLabel: "step" });
+  const chart = lineChart({ label: "Any other metric", xLabel: "step" });
   const controls = h("div", { class: "controls" });
   const element = h("div", {}, controls, chart.element);
   let key = "entropy/play";
@@ -89,7 +89,7 @@ function otherChart(curves) {
   function paint() {
     const keys = curves.keys.filter((each) => !each.startsWith("score/episode_")).sort();
     if (!keys.includes(key)) key = keys[0] ?? "";
-    if (keys.join() !== offered) show(controls, figureSelect(keys, key, choose));
+    if (keys.join() !== offered) show(controls, metricSelect(keys, key, choose));
     offered = keys.join();
     chart.draw({ series: key ? [{ name: keyName(key), colour: 3, points: curves.points(key) }] : [], bounds: [] });
   }
@@ -157,7 +157,7 @@ function sentence(event) {
 }
 
 // What its first report says in short: the last evaluation of a run, or the only one of an evaluation.
-async function judged(run) {
+async function latestEvaluation(run) {
   const [name] = run.evaluations ?? [];
   if (name === undefined) return null;
   const report = await get(runPath(run.id, "evaluations", name)).catch(() => null);
@@ -195,7 +195,7 @@ async function belongings(run) {
 
 function links(run) {
   const at = (...tail) => toHash(["runs", run.id, ...tail]);
-  const judged = (run.evaluations ?? []).map((name) => h("li", {}, h("a", { href: at("evaluations", name) }, name)));
+  const evaluations = (run.evaluations ?? []).map((name) => h("li", {}, h("a", { href: at("evaluations", name) }, name)));
   const saved = run.checkpoints?.length
     ? `Weights were kept at ${run.checkpoints.length === 1 ? "step" : "steps"} ${run.checkpoints.join(", ")}.`
     : "";
@@ -211,10 +211,10 @@ function links(run) {
         ? h("li", {}, h("a", { href: at("pairs") }, "Before and after"), ": the same task at two checkpoints")
         : null,
       run.league
-        ? h("li", {}, h("a", { href: at("league") }, "League"), ": who is in it, who beats whom, who learned from whom")
+        ? h("li", {}, h("a", { href: at("league") }, "League"), ": members, pay-offs and lineage")
         : null,
-      judged.length
-        ? h("li", {}, "Evaluations: scores with intervals, control and exact limits", h("ul", {}, judged))
+      evaluations.length
+        ? h("li", {}, "Evaluations: scores with intervals, control and exact limits", h("ul", {}, evaluations))
         : null,
     ),
     saved ? h("p", { class: "quiet" }, saved) : null,

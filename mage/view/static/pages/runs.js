@@ -19,7 +19,7 @@ export async function runsPage({ root, query }) {
   const found = h("p", { class: "quiet", "aria-live": "polite" });
   const words = h("input", {
     type: "search",
-    placeholder: "name, recipe, game or kind",
+    placeholder: "name, recipe, world or kind",
     oninput: fill,
     value: query.find ?? "",
   });

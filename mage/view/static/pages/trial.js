@@ -64,7 +64,7 @@ export async function trialPage({ root, run, at: number, query }) {
     );
   }
 
-  // Somebody changed the address, or came back to an earlier one.
+  // The address was changed, or an earlier one was opened again.
   function follow(next) {
     set(read({ ...settings, ...next }));
     view.goTo(next.at ?? "1.1");

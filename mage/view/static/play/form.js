@@ -1,4 +1,4 @@
-// Who plays what against whom.
+// The form for a new play session: world, opponents, seat.
 import { h, renew, show } from "../dom.js";
 import { worldTitle } from "../format.js";
 import { select } from "../parts.js";
@@ -7,7 +7,7 @@ const SURPRISE = "surprise";
 const ANY = "any game";
 const TRAINED = "agents trained here";
 const UNTRAINED =
-  "No agent here was trained on this game, or its weights were not kept. One that was can be played too: mage train.";
+  "No agent here was trained on this world, or its weights were not kept. One that was can be played too: mage train.";
 
 // A form whose answer goes to `start({world, opponents, player, episodes, seat, isHidden})`; of the opponents the first
 // that can play is meant.
@@ -22,11 +22,11 @@ export function playForm(choices, start) {
     h("p", {}, h("button", { class: "main", type: "submit" }, "Start")),
     problem,
   );
-  const gameText = text("game in full", (value) => (wish.world = value));
+  const worldText = text("world in full", (value) => (wish.world = value));
   const opponentText = text("opponent in full", (value) => (wish.opponent = value));
 
   function paint() {
-    const listed = choices.worlds.find((each) => each.spec === nameOf(wish.world));
+    const listed = choices.games.find((each) => each.spec === nameOf(wish.world));
     const rivals = opponentsOf(choices, nameOf(wish.world));
     const named = rivals.map((each) => [each.spec, each.title, each.group]);
     const numSeats = listed?.seats ?? 2;
@@ -36,13 +36,13 @@ export function playForm(choices, start) {
       String(seat),
       seat === 0 ? "the first seat" : `seat ${seat + 1}`,
     ]);
-    gameText.value = wish.world;
+    worldText.value = wish.world;
     opponentText.value = wish.opponent === SURPRISE ? "" : wish.opponent;
     const known = rivals.find((each) => each.spec === nameOf(wish.opponent) || each.spec === wish.opponent);
     const hasSettings = known?.parameters && known.parameters !== "no parameters";
     renew(
       fields,
-      row(select("Game", worldsOf(choices), nameOf(wish.world), pickGame), inFull("with settings", gameText)),
+      row(select("World", worldsOf(choices), nameOf(wish.world), pickWorld), inFull("with settings", worldText)),
       about(listed ? `${listed.about} Settings: ${listed.parameters}.` : "One of OpenSpiel's games, in its own words."),
       row(
         select("Opponent", [[SURPRISE, "a surprise, told at the end"], ...named], wish.opponent, change("opponent")),
@@ -51,7 +51,7 @@ export function playForm(choices, start) {
       about(
         known
           ? `${known.about} ${hasSettings ? `Settings: ${known.parameters}.` : ""}`
-          : "A script, a search or a solver that can play this game. Who it was is told when all episodes are over.",
+          : "A script, a search or a solver that can play this world. Who it was is told when all episodes are over.",
       ),
       hasTrained ? null : about(UNTRAINED),
       select(wish.player === "person" ? "You take" : "It takes", seats, String(wish.seat), change("seat", Number)),
@@ -70,7 +70,7 @@ export function playForm(choices, start) {
     );
   }
 
-  function pickGame(value) {
+  function pickWorld(value) {
     Object.assign(wish, { world: value, opponent: SURPRISE, player: "person" });
     paint();
   }
@@ -133,16 +133,16 @@ function nameOf(spec) {
 
 function worldsOf(choices) {
   return [
-    ...choices.worlds.map((each) => [each.spec, worldTitle(each.spec), "games with words of their own"]),
+    ...choices.games.map((each) => [each.spec, worldTitle(each.spec), "games with words of their own"]),
     ...(choices.other_games ?? []).map((name) => [name, worldTitle(name), "all other games of OpenSpiel"]),
   ];
 }
 
-// Trained agents of this game first, then whoever else can play it.
-function opponentsOf(choices, game) {
-  const isListed = choices.worlds.some((each) => each.spec === game);
+// Trained agents of this world first, then all other opponents that can play it.
+function opponentsOf(choices, world) {
+  const isListed = choices.games.some((each) => each.spec === world);
   const trained = choices.checkpoints
-    .filter((each) => nameOf(each.world) === game)
+    .filter((each) => nameOf(each.world) === world)
     .map((each) => ({
       spec: each.spec,
       title: `${each.name} after ${each.step} steps`,
@@ -152,7 +152,7 @@ function opponentsOf(choices, game) {
       group: TRAINED,
     }));
   const others = choices.opponents
-    .filter((each) => (isListed ? each.fits.includes(game) : each.worlds === ANY))
+    .filter((each) => (isListed ? each.fits.includes(world) : each.games === ANY))
     .map((each) => ({ ...each, title: each.spec, isScript: !each.spec.startsWith("scripted:") }))
     .map((each) => ({ ...each, group: each.isScript ? "scripts, search and solvers" : "scripted models that keep notes" }));
   return [...(choices.can_play_models ? trained : []), ...others];

@@ -1,4 +1,4 @@
-// What there is to draw of a game that is being played.
+// The scene of a running play session.
 import { parseSpec } from "../format.js";
 import { momentsOf, moveOf, sceneOf, wordOf } from "../trial/model.js";
 

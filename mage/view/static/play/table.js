@@ -36,7 +36,7 @@ function heading(state, rest) {
 }
 
 function loading(state) {
-  return [heading(state, "everybody sits down"), h("p", { class: "quiet" }, "A model may take some seconds to load.")];
+  return [heading(state, "players are loading"), h("p", { class: "quiet" }, "A model may take some seconds to load.")];
 }
 
 function thinking(state, names, does) {
@@ -99,21 +99,21 @@ function over(state, names, does) {
     filmstrip(finished(asTrial(state, names)), null),
     wrote(state),
     saved(state),
-    h("p", {}, h("button", { class: "main", type: "button", onclick: does.again }, "Another game")),
+    h("p", {}, h("button", { class: "main", type: "button", onclick: does.again }, "Play again")),
   ];
 }
 
-// Somebody may have got up in the middle of an episode: it has no end to show.
+// A person may leave in the middle of an episode: it has no end to show.
 function finished(trial) {
   return { ...trial, episodes: trial.episodes.filter((episode) => episode.isOver) };
 }
 
 function failed(state, names, does) {
   return [
-    h("h2", {}, "The game ended early"),
+    h("h2", {}, "The trial ended early"),
     h("p", { class: "why" }, state.error ?? ""),
     saved(state),
-    h("p", {}, h("button", { class: "main", type: "button", onclick: does.again }, "Another game")),
+    h("p", {}, h("button", { class: "main", type: "button", onclick: does.again }, "Play again")),
   ];
 }
 

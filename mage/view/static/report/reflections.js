@@ -2,7 +2,7 @@
 import { h } from "../dom.js";
 import { estimate, plain } from "../format.js";
 import { card, estimateCell } from "../parts.js";
-import { scoresByEpisode, table } from "./figures.js";
+import { scoresByEpisode, table } from "./table.js";
 
 const ARMS = [
   ["kept", "its own reflections"],

@@ -2,21 +2,21 @@
 import { h } from "../dom.js";
 import { count, estimate, worldTitle, interval, percent, plain, signed } from "../format.js";
 import { card, estimateCell } from "../parts.js";
-import { barCell, overSeats, scoresByEpisode, table } from "./figures.js";
+import { barCell, overSeats, scoresByEpisode, table } from "./table.js";
 
 const KINDS = {
   seen: "opponents it could meet in training",
   "unseen parameters": "opponents it never met, of a kind it trained with",
   "unseen families": "opponents of kinds it never met",
   harder: "opponents that are harder to read or to beat",
-  reworded: "the same game with other names for everything",
+  reworded: "the same world with other names for everything",
   switching: "opponents that turn into another one without a word",
 };
 
 const HOW_TO_READ =
   "Scores with half the width of their 95 % interval over trials. Memory off: the same weights and the same deals, but " +
   "nothing is remembered from one episode to the next. What lies above “best memoryless” can only come from memory; " +
-  "nobody who starts without knowing the opponent can expect more than the limit. A dash: there is no exact value.";
+  "no agent that starts without knowing the opponent can expect more than the limit. A dash: there is no exact value.";
 const ADAPTATION = "how much more the score rises from the first episode to the last than with memory off";
 const OPPONENTS =
   "Best reply: what the best player who knows this opponent would score. Exploitation: the share of that, over what " +
@@ -137,21 +137,21 @@ function health(found) {
     ["agent", "with memory"],
     ["control", "memory off"],
   ].map(([arm, name]) => {
-    const figures = found[arm];
+    const metrics = found[arm];
     const problems = [
       ["invalid", "invalid replies"],
       ["truncated", "truncated replies"],
       ["forfeits", "forfeits"],
       ["overflows", "full contexts"],
     ]
-      .filter(([key]) => figures[key])
-      .map(([key, label]) => `${figures[key]} ${label}`);
+      .filter(([key]) => metrics[key])
+      .map(([key, label]) => `${metrics[key]} ${label}`);
     return h(
       "li",
       {},
       `${name}: ${problems.join(", ") || "no invalid or truncated reply, no forfeit, no full context"}; a trial has `,
-      `${plain(figures.tokens_sampled / found.num_trials, 0)} tokens written `,
-      `and ${plain(figures.tokens_read / found.num_trials, 0)} in context`,
+      `${plain(metrics.tokens_sampled / found.num_trials, 0)} tokens written `,
+      `and ${plain(metrics.tokens_read / found.num_trials, 0)} in context`,
     );
   });
   const more = [

@@ -2,7 +2,7 @@
 import { h } from "../dom.js";
 import { count, plain } from "../format.js";
 import { card, estimateCell } from "../parts.js";
-import { table } from "./figures.js";
+import { table } from "./table.js";
 
 export function sweep(report) {
   const names = [...new Set([...report.recipes, ...report.runs].flatMap((each) => Object.keys(each.scores)))];
@@ -24,7 +24,7 @@ export function sweep(report) {
   return [
     card(
       "Means over seeds",
-      table(["recipe", "judged", ...heads], recipes),
+      table(["recipe", "evaluated", ...heads], recipes),
       h("p", { class: "quiet" }, "With half the width of the 95 % interval over seeds."),
     ),
     card("Every run", table(["run", "state", "steps", "time", ...heads, ""], runs)),

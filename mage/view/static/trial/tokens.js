@@ -139,7 +139,7 @@ function about(token) {
   return lines.join("\n");
 }
 
-// Line breaks keep their place and are seen; so are tokens that are empty or that nobody here can read.
+// Line breaks keep their place and are seen; so are tokens that are empty or that cannot be decoded.
 function shown(text) {
   if (text === null) return "▢";
   return text === "" ? "∅" : text.replaceAll("\n", "⏎\n").replaceAll("\t", "⇥");

@@ -7,7 +7,7 @@ import { memoryLine } from "./memory.js";
 import { momentsOf, sceneOf, seatNames } from "./model.js";
 import { isReadable, tokenStrip } from "./tokens.js";
 
-// options: {seenBy, colour, scale, layout}; `go(moment)` is called when somebody picks one.
+// options: {seenBy, colour, scale, layout}; `go(moment)` is called when one is picked.
 export function transcript(trial, moments, options, go) {
   const columns = trial.episodes.map((_, episode) => {
     const own = moments.filter((moment) => moment.episode === episode);

@@ -1,1 +1,1 @@
-"""How games read. One small file per game; games without one get OpenSpiel's own strings."""
+"""The texts of games: one small file per game; games without one get OpenSpiel's own strings."""

@@ -1,4 +1,4 @@
-"""What a game must say to be played by someone who reads: the `Words` protocol and neutral renaming."""
+"""The `Words` protocol, by which a game is shown as text, and neutral renaming."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ NEUTRAL = (
     "quartz", "raven", "slate", "topaz", "umber", "vale", "willow", "zinc",
 )
 # fmt: on
-"""Names that give nothing away, for reworded games."""
+"""Neutral names for reworded games."""
 
 
 class Words(Protocol):
-    """How one game reads. Rules and chance are OpenSpiel's; only the words are ours."""
+    """The texts of one game. Rules and chance are OpenSpiel's."""
 
     def rules(self, seat: int) -> str:
-        """The game explained to a seat, once per trial."""
+        """The rules as told to a seat, once per trial."""
 
     def observe(self, state: State, seat: int) -> str:
         """What the seat sees now, in a few short lines. It may rely on its earlier turns of the same episode;
         legal actions are listed elsewhere."""
 
     def action(self, state: State, seat: int, action: int) -> str:
-        """The word for a legal action; distinct among the legal actions of a state."""
+        """The name of a legal action; distinct among the legal actions of a state."""
 
     def outcome(self, state: State, seat: int) -> str:
-        """What the seat is told when the episode is over. What stays hidden stays hidden."""
+        """The text for a seat when the episode is over; hidden information stays hidden."""
 
     def facts(self, state: State, seat: int | None) -> Mapping[str, Fact]:
-        """What the seat knows, as data; None means everything."""
+        """The facts known to a seat, as data; all facts for None."""
 
 
 def lexicon(game: str, terms: Sequence[str], reworded: int | None) -> Mapping[str, str]:
-    """How each term of a game is shown: as it is, or by a neutral name that the seed `reworded` fixes.
+    """The name of each term of a game: unchanged, or a neutral name chosen by the seed `reworded`.
 
     >>> lexicon("rps", ["rock", "paper"], None)
     {'rock': 'rock', 'paper': 'paper'}
@@ -61,7 +61,7 @@ def lexicon(game: str, terms: Sequence[str], reworded: int | None) -> Mapping[st
 
 
 def signed(value: float) -> str:
-    """A score as people read it.
+    """A score with its sign, rounded to two digits.
 
     >>> signed(1.0), signed(-0.5), signed(0.0), signed(1 / 3)
     ('+1', '-0.5', '0', '+0.33')

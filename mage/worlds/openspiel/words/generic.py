@@ -1,4 +1,4 @@
-"""Words for any OpenSpiel game nobody wrote words for: OpenSpiel's own strings, framed."""
+"""Default words of OpenSpiel games: OpenSpiel's own strings with a frame."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class GenericWords:
         self.bounds = (game.min_utility(), game.max_utility())
         self.in_turn = kind.dynamics == kind.Dynamics.SEQUENTIAL
         self.hidden = kind.information == kind.Information.IMPERFECT_INFORMATION
-        # The information state also holds what a seat saw earlier in the episode, so it is preferred where cards hide.
+        # The information state also holds earlier observations of the episode, so it is used with hidden information.
         self.shows_information = kind.provides_information_state_string and (
             self.hidden or not kind.provides_observation_string
         )
@@ -31,7 +31,7 @@ class GenericWords:
 
     def observe(self, state: State, seat: int) -> str:
         seen = state.information_state_string(seat) if self.shows_information else state.observation_string(seat)
-        # OpenSpiel's turn-based view of simultaneous moves begins with a line that says whom it asks first.
+        # OpenSpiel's turn-based view of simultaneous moves begins with a line that names the player to move.
         shown = str(seen if self.in_turn else seen.partition("\n")[2]).rstrip()
         return shown or "Nothing has happened yet."
 
@@ -41,7 +41,7 @@ class GenericWords:
     def outcome(self, state: State, seat: int) -> str:
         score = f"Your score: {signed(state.returns()[seat])}."
         seen = self.observe(state, seat)
-        # Some card games show everything to everybody when they are over, what was never played included.
+        # Some card games reveal all cards at the end, also those that were never shown.
         reveals_all = self.hidden and self.num_seats > 1 and seen == str(state).rstrip()
         return score if reveals_all else f"{seen}\n{score}"
 

@@ -77,7 +77,7 @@ class KuhnWords:
 
 
 def showdown(betting: Sequence[int], num_seats: int) -> list[int]:
-    """The seats still in at the end: all when nobody bet, else those who bet.
+    """The seats still in at the end: all if there was no bet, else those that bet.
 
     >>> showdown([0, 1, 0], 2), showdown([0, 0], 2), showdown([1, 1], 2)
     ([1], [0, 1], [0, 1])

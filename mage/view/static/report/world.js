@@ -1,9 +1,9 @@
-// Reports about a world: who scores what against whom, and how far an agent can be exploited.
+// Reports about a world: pay-offs of all pairs, and how far an agent can be exploited.
 import { h } from "../dom.js";
 import { payoffMatrix } from "../chart/matrix.js";
 import { count, estimate, worldTitle, interval, plain } from "../format.js";
 import { card, estimateCell, facts } from "../parts.js";
-import { table } from "./figures.js";
+import { table } from "./table.js";
 
 const RATINGS = [
   ["elo", "Elo", "Bradley-Terry on the Elo scale; the mean of all is 0"],
@@ -28,7 +28,7 @@ export function crossPlay(found) {
   const heads = ["agent", "mean score", ...RATINGS.map(([, name, title]) => h("span", { title }, name)), "forfeits"];
   return [
     card(
-      "Who scores what against whom",
+      "Pay-offs of all pairs",
       h(
         "p",
         { class: "lead" },

@@ -1,4 +1,4 @@
-// What several reports show: scores by episode as a chart, and a row of estimates.
+// Parts of several reports: scores by episode as a chart, tables and rows of estimates.
 import { h } from "../dom.js";
 import { lineChart } from "../chart/line.js";
 
