@@ -165,7 +165,7 @@ def test_where_nothing_can_be_played_it_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("agents", "world", "reason"),
+    ("agents", "game", "reason"),
     [
         (["uniform"], "rps", "two or more agents"),
         (["uniform", "uniform"], "rps", "different names"),

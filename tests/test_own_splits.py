@@ -86,7 +86,7 @@ def test_a_file_from_before_there_were_kinds_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "world", "members", "pool", "says"),
+    ("name", "game", "members", "pool", "says"),
     [
         ("mine.toml", GAME, ["copy"], "", "cannot be the file of a split; it ends in .json"),
         ("my own.json", GAME, ["copy"], "", "letters, digits, '-' and '_'"),

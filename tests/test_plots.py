@@ -131,7 +131,7 @@ def test_exploitation_is_a_heat_map_with_its_numbers(tmp_path: Path) -> None:
 def test_without_an_opponent_that_all_have_a_figure_for_there_is_no_picture(tmp_path: Path) -> None:
     one = written(tmp_path / "a.json", made_split(scores(0.5), exploitation={"copy": 0.5, "uniform": None}), name="a")
     two = written(tmp_path / "b.json", made_split(scores(0.5), exploitation={"copy": None, "uniform": 0.5}), name="b")
-    assert list(mage.compare(one, two).metrics()) == ["episodes-two"]
+    assert list(mage.compare(one, two).figures()) == ["episodes-two"]
 
 
 def test_of_many_opponents_the_spread_is_shown(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_the_pay_off_matrix_has_its_intervals(tmp_path: Path) -> None:
     path = tmp_path / "crossplay.json"
     path.write_bytes(to_json(game_report(meeting(), [], 0)))
     made = mage.compare(path)
-    assert list(made.metrics()) == ["payoffs-1"]
+    assert list(made.figures()) == ["payoffs-1"]
     out = made.write(tmp_path / "out")
     assert "| copy | – | +0.500 ±0.250 |" in (out / "table.md").read_text(encoding="utf-8")
     assert "copy,score against uniform,0.5,0.25,0.75,trials" in (out / "table.csv").read_text(encoding="utf-8")
@@ -192,7 +192,7 @@ def test_training_scores_are_drawn_by_pool(tmp_path: Path) -> None:
         made_run(tmp_path / name, made_split(scores(0.5)), config=recipe(number), training=[0.1 * number] * 10)
         for number, name in enumerate(("one", "two"), start=1)
     ]
-    metrics = mage.compare(*runs).metrics()
+    metrics = mage.compare(*runs).figures()
     assert [name for name in metrics if name.startswith("training")] == [f"training-1-{axis.name}" for axis in AXES]
     (panel,) = metrics["training-1-steps"].axes
     drawn: list[Any] = [line.get_ydata() for line in panel.lines]

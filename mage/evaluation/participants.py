@@ -1,26 +1,26 @@
-"""The agents that a command names: who they are, checked against a game, and what they are called."""
+"""The agents that take part in cross-play or NashConv: loaded, checked against the game and named."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mage.cli.resource_limits import ResourceLimits, say_where_the_key_goes
 from mage.evaluation.eval_agent import BAYES, EvalAgent, OpponentEvalAgent
 from mage.evaluation.exploitability.nashconv import Named
+from mage.evaluation.resource_limits import ResourceLimits, say_where_the_key_goes
 from mage.opponents.registry import OPPONENTS, TALKERS, check_opponent
 from mage.worlds.openspiel.game import Game
 from mage.worlds.openspiel.world import OpenSpielWorld
 
 
-def subjects_of(
-    agents: Sequence[str], values: Mapping[str, object], game: Game, means: ResourceLimits
+def eval_agents_of(
+    agents: Sequence[str], values: Mapping[str, object], game: Game, limits: ResourceLimits
 ) -> list[EvalAgent]:
-    """Who is named, checked against the game; settings of models are kept from players, who have none."""
+    """Load the named agents and check them against the game; settings of models do not go to other players."""
     say_where_the_key_goes(agents)
     eval_agents = []
     for agent in agents:
         own = {key: v for key, v in values.items() if not (_is_player(agent) and key.startswith("agent."))}
-        eval_agent = means.eval_agent(agent, own)
+        eval_agent = limits.eval_agent(agent, own)
         if isinstance(eval_agent, OpponentEvalAgent):
             for seat in range(game.num_seats):
                 check_opponent(eval_agent.name, game, seat)

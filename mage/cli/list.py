@@ -1,17 +1,72 @@
-"""What there is to choose from: games, opponents, recipes, models and splits, as tables."""
+"""`mage list`: worlds, opponents, recipes, models and splits, as tables."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, NamedTuple
+
+import typer
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
-from mage.cli.tables import ListEntry, entries
+from mage.config.compose import RecipeKind, shipped_recipes
+from mage.engines.scripted import MODELS as SCRIPTED
+from mage.evaluation.splits import SplitKind, load_split, split_names
+from mage.models.load import MODELS
+from mage.opponents.registry import describe_opponents
+from mage.runs.console import plain_console
+from mage.runs.drawings import shown
+from mage.spec import show_parameters
+from mage.worlds.openspiel.game import WORDED, known_games
+
+_KINDS = {
+    "worlds": "game, population and splits; each runs as it is",
+    "models": "after a world",
+    "methods": "memory and credit; after a world or a tuned recipe",
+    "variants": "after a world or a tuned recipe",
+    "tuned": "combinations with numbers of their own; each runs as it is",
+}
 
 
-def games(everything: bool) -> RenderableType:
+class Listing(StrEnum):
+    """What can be listed."""
+
+    WORLDS = "worlds"
+    OPPONENTS = "opponents"
+    RECIPES = "recipes"
+    MODELS = "models"
+    SPLITS = "splits"
+
+
+def command(
+    kind: Listing, everything: Annotated[bool, typer.Option("--all", help="Worlds: OpenSpiel's own too.")] = False
+) -> None:
+    """List worlds, opponents, recipes, models or splits."""
+    others = {"opponents": opponents, "recipes": recipes, "models": models, "splits": splits}
+    plain_console().print(worlds(everything) if kind is Listing.WORLDS else others[kind]())
+
+
+class ListEntry(NamedTuple):
+    """One thing that can be chosen by name."""
+
+    name: str
+    parameters: str
+    about: str
+
+
+def entries(title: str, listed: Sequence[ListEntry]) -> RenderableType:
+    """A heading, then two lines for each entry: how it is written, and what it is."""
+    lines: list[RenderableType] = [Text(title, "bold blue")]
+    for entry in listed:
+        lines.append(Text.assemble(shown(entry.name, "bold"), "  ", shown(entry.parameters, "dim")))
+        lines.append(Padding(shown(entry.about), (0, 0, 0, 4)))
+    return Group(*lines)
+
+
+def worlds(everything: bool) -> RenderableType:
     """Games with words of their own; `everything` adds those that OpenSpiel's strings can tell."""
-    from mage.worlds.openspiel.game import WORDED, known_games
-
     worded = [_game(name) for name in WORDED]
     how = "Those that hide nothing and are played in turn also take opening=N: the first N moves are drawn at random."
     table = Group(entries("Games with words of their own", worded), Text(), Text(how, "dim"))
@@ -24,8 +79,6 @@ def games(everything: bool) -> RenderableType:
 
 def opponents() -> RenderableType:
     """Opponents by name, under the games they play."""
-    from mage.opponents.registry import describe_opponents
-
     listed = describe_opponents()
     parts: list[RenderableType] = []
     for games_played in dict.fromkeys(o.games for o in listed):
@@ -37,8 +90,6 @@ def opponents() -> RenderableType:
 
 def recipes() -> RenderableType:
     """Shipped recipes by kind, with where they run and for how long where that was measured."""
-    from mage.config.compose import RecipeKind, shipped_recipes
-
     shipped = shipped_recipes()
     parts: list[RenderableType] = []
     for kind in RecipeKind:
@@ -46,15 +97,6 @@ def recipes() -> RenderableType:
         parts += [entries(f"{kind.capitalize()}: {_KINDS[kind]}", rows), Text()]
     how = "Compose with +, where later ones win: mage train rps-base+mage. Minutes are those of training, as measured."
     return Group(*parts, Text(how, "dim"))
-
-
-_KINDS = {
-    "worlds": "game, population and splits; each runs as it is",
-    "models": "after a world",
-    "methods": "memory and credit; after a world or a tuned recipe",
-    "variants": "after a world or a tuned recipe",
-    "tuned": "combinations with numbers of their own; each runs as it is",
-}
 
 
 def _where(device: str, minutes: str) -> str:
@@ -68,9 +110,6 @@ def _where(device: str, minutes: str) -> str:
 
 def _game(name: str) -> ListEntry:
     """One game; of a plugin that cannot be loaded, why."""
-    from mage.spec import show_parameters
-    from mage.worlds.openspiel.game import WORDED
-
     trouble = WORDED.trouble(name)
     if trouble is not None:
         return ListEntry(name, "", trouble)
@@ -79,10 +118,6 @@ def _game(name: str) -> ListEntry:
 
 def models() -> RenderableType:
     """Models by name; whatever Hugging Face layout holds is a model too."""
-    from mage.engines.scripted import MODELS as SCRIPTED
-    from mage.models.load import MODELS
-    from mage.spec import show_parameters
-
     ours = [ListEntry(name, show_parameters(make, 1), _first_line(make)) for name, make in sorted(MODELS.items())]
     scripted = [ListEntry(f"scripted:{name}", "", _first_line(answer)) for name, answer in sorted(SCRIPTED.items())]
     more = "and any causal language model in Hugging Face layout: the path of a directory, or a name on the hub"
@@ -93,8 +128,6 @@ def models() -> RenderableType:
 
 def splits() -> RenderableType:
     """Shipped splits by name, under what they ask of an agent."""
-    from mage.evaluation.splits import SplitKind, load_split, split_names
-
     shipped = [load_split(name) for name in split_names()]
     parts: list[RenderableType] = []
     for kind in SplitKind:
