@@ -19,14 +19,15 @@ if TYPE_CHECKING:
         evaluate,
         export_model,
         nashconv,
+        open_run,
+        open_sweep,
         register_estimator,
         register_game,
         register_player,
         sweep,
         train,
+        write_split,
     )
-    from mage.evaluation.splits import write_split
-    from mage.results import open_run, open_sweep
 
 __all__ = [
     "__version__",
@@ -45,9 +46,6 @@ __all__ = [
     "write_split",
 ]
 
-_ELSEWHERE = {"open_run": "mage.results", "open_sweep": "mage.results", "write_split": "mage.evaluation.splits"}
-"""Modules of the names that are not in `mage.api`."""
-
 
 if not TYPE_CHECKING:  # so that type checkers know all names and refuse others
 
@@ -55,7 +53,7 @@ if not TYPE_CHECKING:  # so that type checkers know all names and refuse others
         """Import a name's module when the name is first used, so that `import mage` is instant."""
         if name not in __all__:
             raise AttributeError(f"module 'mage' has no attribute {name!r}")
-        globals()[name] = found = getattr(import_module(_ELSEWHERE.get(name, "mage.api")), name)
+        globals()[name] = found = getattr(import_module("mage.api"), name)
         return found
 
     def __dir__() -> list[str]:

@@ -14,17 +14,19 @@ from mage.errors import RecordError
 from mage.evaluation.compare.comparison import compare as comparison_of
 from mage.evaluation.compare.sources import read_inputs
 from mage.evaluation.crossplay import CrossPlayReport
-from mage.evaluation.crossplay_run import CrossPlay, run_cross_play
-from mage.evaluation.crossplay_table import cross_play_table
 from mage.evaluation.exploitability.nashconv import NashConvReport
-from mage.evaluation.exploitability.nashconv_run import NashConv, run_nash_conv
-from mage.evaluation.exploitability.nashconv_table import nash_conv_table
 from mage.evaluation.exploitability.responders import LowerBound
+from mage.evaluation.game_reports import CrossPlay, NashConv, run_cross_play, run_nash_conv
+from mage.evaluation.game_tables import cross_play_table, nash_conv_table
+from mage.evaluation.plan import EvaluationRequest
 from mage.evaluation.resource_limits import ResourceLimits
-from mage.evaluation.run import EvaluationRequest, begin_evaluation
+from mage.evaluation.run import begin_evaluation
+from mage.evaluation.splits import write_split as write_split
 from mage.extras import require
 from mage.opponents.registry import OPPONENTS, Opponent, Supports
-from mage.results import ComparisonResult, Report, Run, SavedReport, Sweep, open_run, open_sweep
+from mage.results import ComparisonResult, Report, Run, SavedReport, Sweep
+from mage.results import open_run as open_run
+from mage.results import open_sweep as open_sweep
 from mage.runs.console import as_text, plain_console
 from mage.worlds.openspiel.game import WORDED
 

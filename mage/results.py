@@ -20,8 +20,7 @@ from mage.files import read_lines
 from mage.plot_style import check_matplotlib, styled
 from mage.runs.console import WIDTH, as_text, plain_console
 from mage.runs.store import RUN, RunReader
-from mage.training.sweep_summary import SweepSummary
-from mage.training.sweep_table import sweep_table
+from mage.training.sweep_summary import SweepSummary, sweep_table
 from mage.types import Failure, Trial
 
 if TYPE_CHECKING:

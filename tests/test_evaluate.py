@@ -16,9 +16,9 @@ from mage.cli import app
 from mage.errors import ConfigError, MageError
 from mage.evaluation.eval_agent import subject_of
 from mage.evaluation.exact import references
-from mage.evaluation.plan import given_split, make_plan, read_plan
+from mage.evaluation.plan import EvaluationRequest, given_split, make_plan, read_plan
 from mage.evaluation.resource_limits import ResourceLimits
-from mage.evaluation.run import EvaluationRequest, begin_evaluation
+from mage.evaluation.run import begin_evaluation
 from mage.evaluation.splits import load_split, write_split
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.report import EvaluationReport, read_report
@@ -232,14 +232,14 @@ def test_a_run_judged_as_usual_keeps_the_report_and_another_way_does_not(tmp_pat
 
 def test_splits_say_how_many_episodes_they_need_unless_told() -> None:
     eval_agent = subject_of("uniform")
-    plan = make_plan(eval_agent, opponents=["rps-switching", "rps-seven"], trials=1)
+    plan = make_plan(eval_agent, EvaluationRequest("uniform", opponents=["rps-switching", "rps-seven"], trials=1))
     assert [plan.tasks(eval_agent, split)[0].episodes for split in plan.splits] == [
         load_split("rps-switching").episodes or 3,
         3,
     ]
     told = {"trial.episodes": 2}
     eval_agent = subject_of("uniform", told)
-    plan = make_plan(eval_agent, opponents=["rps-switching"], trials=1, values=told)
+    plan = make_plan(eval_agent, EvaluationRequest("uniform", None, ["rps-switching"], 1, told))
     assert plan.tasks(eval_agent, plan.splits[0])[0].episodes == 2
 
 

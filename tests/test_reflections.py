@@ -15,8 +15,9 @@ from mage.agents.language import AgentSettings, Rewrite, as_written
 from mage.cli.evaluate import print_evaluation
 from mage.engines.scripted import Answer, ScriptedEngine, counter
 from mage.errors import ConfigError
+from mage.evaluation.plan import EvaluationRequest
 from mage.evaluation.resource_limits import ResourceLimits
-from mage.evaluation.run import EvaluationRequest, begin_evaluation
+from mage.evaluation.run import begin_evaluation
 from mage.evaluation.splits import Split, make_split
 from mage.evaluation.suite.evaluate import evaluation_tasks
 from mage.evaluation.suite.evaluate import play_all as play_everything

@@ -27,8 +27,7 @@ from mage.stats import Estimate, mean_of_few
 from mage.training.model_cache import ModelCache
 from mage.training.run import begin, go
 from mage.training.sweep import make_sweep, plan_sweep, run_sweep, summarise
-from mage.training.sweep_summary import RunState, SweepRun, SweepSummary, by_recipe, minutes_of
-from mage.training.sweep_table import sweep_table
+from mage.training.sweep_summary import RunState, SweepRun, SweepSummary, by_recipe, minutes_of, sweep_table
 from tests.processes import Mage, when
 from tests.tiny import MODEL, tiny_config
 

@@ -11,8 +11,8 @@ import typer
 from mage.cli.options import Concurrency, Episodes, MaxCalls, MaxTurns, Seed, World
 from mage.cli.tables import say_saved
 from mage.config.load import parse_override
-from mage.evaluation.crossplay_run import CrossPlay, run_cross_play
-from mage.evaluation.crossplay_table import cross_play_table
+from mage.evaluation.game_reports import CrossPlay, run_cross_play
+from mage.evaluation.game_tables import cross_play_table
 from mage.evaluation.resource_limits import ResourceLimits
 from mage.runs.console import plain_console
 

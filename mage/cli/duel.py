@@ -14,7 +14,7 @@ from rich.text import Text
 
 from mage.cli.options import Episodes, MaxTurns, Run, Seed, World
 from mage.cli.tables import new_run, percent, plain_table, plural, say_saved, span
-from mage.evaluation.duel import Duel, DuelCounter, DuelRow, check, num_tasks, play
+from mage.evaluation.duel import Duel, DuelCounter, DuelRow, check, play
 from mage.runs.console import plain_console, progress_bar
 from mage.runs.drawings import shown
 from mage.runs.store import RunWriter
@@ -63,7 +63,7 @@ async def _play_duel(duel: Duel, writer: RunWriter, counter: DuelCounter) -> Fai
     """Play, write and count; returns the first failure."""
     first_failure: Failure | None = None
     bar = progress_bar()
-    job = bar.add_task("trials", total=num_tasks(duel))
+    job = bar.add_task("trials", total=duel.trials * load_game(duel.world).num_seats)
     started = time.monotonic()
     try:
         async for outcome in play(duel):

@@ -15,9 +15,9 @@ from mage.cli.tables import say_saved
 from mage.config.load import parse_override
 from mage.errors import ConfigError
 from mage.evaluation.eval_agent import EvalAgent
-from mage.evaluation.plan import EvaluationPlan
+from mage.evaluation.plan import EvaluationPlan, EvaluationRequest
 from mage.evaluation.resource_limits import ResourceLimits
-from mage.evaluation.run import Evaluation, EvaluationRequest, begin_evaluation, resume_evaluation
+from mage.evaluation.run import Evaluation, begin_evaluation, resume_evaluation
 from mage.evaluation.suite.report_tables import evaluation_table, reflections_table, setting
 from mage.runs.console import plain_console
 from mage.runs.drawings import shown

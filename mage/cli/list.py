@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from itertools import product
 from typing import Annotated, NamedTuple
 
 import typer
@@ -79,23 +80,37 @@ def worlds(everything: bool) -> RenderableType:
 
 def opponents() -> RenderableType:
     """Opponents by name, under the games they play."""
-    listed = describe_opponents()
-    parts: list[RenderableType] = []
-    for games_played in dict.fromkeys(o.games for o in listed):
-        fitting = [ListEntry(o.name, o.parameters, o.about) for o in listed if o.games == games_played]
-        parts += [entries(f"For {games_played}", fitting), Text()]
-    how = "Write name, name:value or name(key=value), as in mcts:100 or best-response:conservative."
-    return Group(*parts, Text(how, "dim"))
+    rows = [(f"For {o.games}", ListEntry(o.name, o.parameters, o.about)) for o in describe_opponents()]
+    return _grouped(rows, "Write name, name:value or name(key=value), as in mcts:100 or best-response:conservative.")
 
 
 def recipes() -> RenderableType:
     """Shipped recipes by kind, with where they run and for how long where that was measured."""
-    shipped = shipped_recipes()
-    parts: list[RenderableType] = []
-    for kind in RecipeKind:
-        rows = [ListEntry(r.name, _where(r.device, r.minutes), r.description) for r in shipped if r.kind is kind]
-        parts += [entries(f"{kind.capitalize()}: {_KINDS[kind]}", rows), Text()]
+    rows = [
+        (f"{kind.capitalize()}: {_KINDS[kind]}", ListEntry(r.name, _where(r.device, r.minutes), r.description))
+        for kind, r in product(RecipeKind, shipped_recipes())
+        if r.kind is kind
+    ]
     how = "Compose with +, where later ones win: mage train rps-base+mage. Minutes are those of training, as measured."
+    return _grouped(rows, how)
+
+
+def splits() -> RenderableType:
+    """Shipped splits by name, under what they ask of an agent."""
+    rows = [
+        (kind.value.capitalize(), ListEntry(s.name, f"{len(s.members)} in {s.world}", s.description))
+        for kind, s in product(SplitKind, map(load_split, split_names()))
+        if s.kind is kind
+    ]
+    return _grouped(rows, "All but those that are seen are held out: training against them is refused.")
+
+
+def _grouped(rows: Iterable[tuple[str, ListEntry]], how: str) -> RenderableType:
+    """Entries under their headings, and a last line."""
+    groups: dict[str, list[ListEntry]] = {}
+    for heading, entry in rows:
+        groups.setdefault(heading, []).append(entry)
+    parts = [part for heading, listed in groups.items() for part in (entries(heading, listed), Text())]
     return Group(*parts, Text(how, "dim"))
 
 
@@ -117,23 +132,13 @@ def _game(name: str) -> ListEntry:
 
 
 def models() -> RenderableType:
-    """Models by name; whatever Hugging Face layout holds is a model too."""
+    """Models by name; a directory in Hugging Face layout is a model too."""
     ours = [ListEntry(name, show_parameters(make, 1), _first_line(make)) for name, make in sorted(MODELS.items())]
     scripted = [ListEntry(f"scripted:{name}", "", _first_line(answer)) for name, answer in sorted(SCRIPTED.items())]
     more = "and any causal language model in Hugging Face layout: the path of a directory, or a name on the hub"
     return Group(
         entries("Models that learn", ours), Text(more, "dim"), Text(), entries("Scripted, for mage trials", scripted)
     )
-
-
-def splits() -> RenderableType:
-    """Shipped splits by name, under what they ask of an agent."""
-    shipped = [load_split(name) for name in split_names()]
-    parts: list[RenderableType] = []
-    for kind in SplitKind:
-        rows = [ListEntry(s.name, f"{len(s.members)} in {s.world}", s.description) for s in shipped if s.kind is kind]
-        parts += [entries(kind.value.capitalize(), rows), Text()]
-    return Group(*parts, Text("All but those that are seen are held out: training against them is refused.", "dim"))
 
 
 def _first_line(function: object) -> str:

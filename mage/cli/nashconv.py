@@ -9,8 +9,8 @@ import typer
 
 from mage.cli.options import Episodes, MaxCalls, Overrides, Seed, World
 from mage.config.load import parse_override
-from mage.evaluation.exploitability.nashconv_run import NashConv, run_nash_conv
-from mage.evaluation.exploitability.nashconv_table import nash_conv_table
+from mage.evaluation.game_reports import NashConv, run_nash_conv
+from mage.evaluation.game_tables import nash_conv_table
 from mage.evaluation.resource_limits import ResourceLimits
 from mage.runs.console import plain_console
 from mage.runs.drawings import shown

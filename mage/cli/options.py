@@ -1,4 +1,4 @@
-"""Options that several commands have, and how their values are read and results announced."""
+"""Options that several commands have."""
 
 from __future__ import annotations
 

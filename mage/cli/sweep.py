@@ -15,8 +15,7 @@ from mage.extras import require
 from mage.results import open_sweep
 from mage.runs.console import plain_console
 from mage.runs.drawings import shown
-from mage.training.sweep_summary import RunState
-from mage.training.sweep_table import sweep_table
+from mage.training.sweep_summary import RunState, sweep_table
 
 _RECIPES = typer.Argument(
     metavar="RECIPE… KEY=VALUE…", help="Recipes such as rps+grpo, and overrides that go for all of them."

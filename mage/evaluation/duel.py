@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
-from typing import cast
+from typing import TypeAlias, cast
 
 import msgspec
 
@@ -16,12 +18,16 @@ from mage.rollout.group import play_trials
 from mage.seeds import derive
 from mage.spec import parse_spec
 from mage.stats import Estimate, Verdict, clustered_proportion, mean, verdict
-from mage.types import Ending, Episode, Failure, Task, Trial
+from mage.types import Ending, Failure, Task, Trial
 from mage.worlds.openspiel.game import load_game
 from mage.worlds.openspiel.world import OpenSpielWorld, opponent, other_seats
 
 _CONCURRENCY = 16
 """Players without a model never wait, so more at a time would only delay the first results."""
+_COUNTS = ("num_trials", "forfeits", "opponent_forfeits", "truncations", "failures")
+
+Cluster: TypeAlias = list[tuple[float, Verdict]]
+"""Score and verdict of episodes that are not independent."""
 
 
 class Duel(msgspec.Struct, frozen=True):
@@ -58,11 +64,6 @@ class DuelRow(msgspec.Struct, frozen=True):
     failures: int
 
 
-def num_tasks(duel: Duel) -> int:
-    """How many trials a duel has in all seats together."""
-    return duel.trials * load_game(duel.world).num_seats
-
-
 def tasks(duel: Duel) -> Iterator[Task]:
     """All tasks, seat by seat within each trial number, so that an interrupted duel is balanced."""
     game = load_game(duel.world)
@@ -70,16 +71,7 @@ def tasks(duel: Duel) -> Iterator[Task]:
     for number in range(duel.trials):
         seed = derive(duel.seed, "duel", number)
         for seat in range(game.num_seats):
-            yield Task(
-                world=game.spec,
-                opponents=others,
-                seat=seat,
-                seed=seed,
-                episodes=duel.episodes,
-                replay_deal=False,
-                early_stop=False,
-                max_turns=duel.max_turns,
-            )
+            yield Task(game.spec, others, seat, seed, duel.episodes, False, False, duel.max_turns)
 
 
 def filled(specs: Sequence[str], num: int, game: str) -> tuple[str, ...]:
@@ -90,18 +82,13 @@ def filled(specs: Sequence[str], num: int, game: str) -> tuple[str, ...]:
     """
     if len(specs) not in (1, num):
         raise ConfigError(f"{game} takes 1 opponent for all other seats or {num}, one for each; not {len(specs)}")
-    return tuple(map(canonical, specs)) * (num if len(specs) == 1 else 1)
-
-
-def canonical(spec: str) -> str:
-    """A spec as it is written down: equal specs are equal strings."""
-    return str(parse_spec(spec))
+    return tuple(str(parse_spec(spec)) for spec in specs) * (num if len(specs) == 1 else 1)
 
 
 def seated(player: str, task: Task, sibling: int) -> Agent:
     """The duelling player in the task's seat. Its seed differs from every opponent's, because its seat does."""
     found = opponent(player, task, task.seat)
-    return PolicyAgent(found, canonical(player)) if isinstance(found, PolicyPlayer) else cast(Agent, found)
+    return PolicyAgent(found, str(parse_spec(player))) if isinstance(found, PolicyPlayer) else cast(Agent, found)
 
 
 def check(duel: Duel) -> None:
@@ -115,84 +102,60 @@ def check(duel: Duel) -> None:
             check_opponent(spec, game, seat)
 
 
-async def play(duel: Duel) -> AsyncIterator[Trial | Failure]:
+def play(duel: Duel) -> AsyncIterator[Trial | Failure]:
     """Play all trials and yield them in the order of `tasks`."""
     jobs = ((task, 0) for task in tasks(duel))
-    outcomes = play_trials(
-        OpenSpielWorld(), jobs, lambda task, sibling: seated(duel.player, task, sibling), concurrency=_CONCURRENCY
-    )
-    async for outcome in outcomes:
-        yield outcome
+    return play_trials(OpenSpielWorld(), jobs, partial(seated, duel.player), concurrency=_CONCURRENCY)
 
 
 class DuelCounter:
     """Counts outcomes as they come in, without keeping them."""
 
     def __init__(self, num_seats: int) -> None:
-        self._seats = [_SeatCounter() for _ in range(num_seats)]
+        self._counts = [Counter[str]() for _ in range(num_seats)]
+        self._counted: list[dict[int, Cluster]] = [{} for _ in range(num_seats)]
+        """By seat: the episodes that were played out, by the seed of their task."""
 
     def add(self, outcome: Trial | Failure) -> None:
         """Count one trial or failure."""
-        self._seats[outcome.task.seat].add(outcome)
+        seat = outcome.task.seat
+        counts = self._counts[seat]
+        if isinstance(outcome, Failure):
+            counts["failures"] += 1
+            return
+        counts["num_trials"] += 1
+        for result in (episode.result for episode in outcome.episodes):
+            if result.ending is Ending.FINISHED:
+                counted = (result.returns[seat], verdict(result.returns, seat))
+                self._counted[seat].setdefault(outcome.task.seed, []).append(counted)
+            elif result.ending is Ending.TRUNCATED:
+                counts["truncations"] += 1
+            else:
+                counts["forfeits" if result.forfeited_by == seat else "opponent_forfeits"] += 1
 
     def rows(self) -> list[DuelRow]:
         """One row for each seat, then one for all seats; the latter treats trials of one seed as one cluster."""
-        rows = [_row(seat, [tally], list(tally.counted.values())) for seat, tally in enumerate(self._seats)]
-        by_seed: dict[int, list[tuple[float, Verdict]]] = {}
-        for tally in self._seats:
-            for seed, counted in tally.counted.items():
-                by_seed.setdefault(seed, []).extend(counted)
-        return [*rows, _row(None, self._seats, list(by_seed.values()))]
+        seats = enumerate(zip(self._counts, self._counted, strict=True))
+        rows = [_row(seat, counts, list(counted.values())) for seat, (counts, counted) in seats]
+        by_seed: dict[int, Cluster] = {}
+        for seed, cluster in (item for counted in self._counted for item in counted.items()):
+            by_seed.setdefault(seed, []).extend(cluster)
+        return [*rows, _row(None, sum(self._counts, Counter()), list(by_seed.values()))]
 
 
-class _SeatCounter:
-    def __init__(self) -> None:
-        self.counted: dict[int, list[tuple[float, Verdict]]] = {}
-        """Score and verdict of every episode that was played out, by the seed of its task."""
-        self.num_trials = self.failures = self.forfeits = self.opponent_forfeits = self.truncations = 0
-
-    def add(self, outcome: Trial | Failure) -> None:
-        if isinstance(outcome, Failure):
-            self.failures += 1
-            return
-        self.num_trials += 1
-        seat = outcome.task.seat
-        for episode in outcome.episodes:
-            self._count(episode, seat, outcome.task.seed)
-
-    def _count(self, episode: Episode, seat: int, seed: int) -> None:
-        result = episode.result
-        if result.ending is Ending.FINISHED:
-            self.counted.setdefault(seed, []).append((result.returns[seat], verdict(result.returns, seat)))
-        elif result.ending is Ending.TRUNCATED:
-            self.truncations += 1
-        elif result.forfeited_by == seat:
-            self.forfeits += 1
-        else:
-            self.opponent_forfeits += 1
-
-
-def _row(
-    seat: int | None, tallies: Sequence[_SeatCounter], clusters: Sequence[Sequence[tuple[float, Verdict]]]
-) -> DuelRow:
-    num_episodes = sum(map(len, clusters))
+def _row(seat: int | None, counts: Mapping[str, int], clusters: Sequence[Cluster]) -> DuelRow:
     scores = [_mean(score for score, _ in cluster) for cluster in clusters]
+    win, draw, loss = Verdict.WIN, Verdict.DRAW, Verdict.LOSS
     return DuelRow(
-        seat,
-        sum(t.num_trials for t in tallies),
-        num_episodes,
-        mean(scores) if len(scores) > 1 else None,
-        (_rate(Verdict.WIN, clusters), _rate(Verdict.DRAW, clusters), _rate(Verdict.LOSS, clusters))
-        if clusters
-        else None,
-        sum(t.forfeits for t in tallies),
-        sum(t.opponent_forfeits for t in tallies),
-        sum(t.truncations for t in tallies),
-        sum(t.failures for t in tallies),
+        seat=seat,
+        num_episodes=sum(map(len, clusters)),
+        score=mean(scores) if len(scores) > 1 else None,
+        rates=(_rate(win, clusters), _rate(draw, clusters), _rate(loss, clusters)) if clusters else None,
+        **{name: counts.get(name, 0) for name in _COUNTS},
     )
 
 
-def _rate(wanted: Verdict, clusters: Sequence[Sequence[tuple[float, Verdict]]]) -> Estimate:
+def _rate(wanted: Verdict, clusters: Sequence[Cluster]) -> Estimate:
     shares = [_mean(float(word is wanted) for _, word in cluster) for cluster in clusters]
     return clustered_proportion(shares, sum(map(len, clusters)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -13,7 +13,7 @@ from rich.progress import Progress
 from mage.aio import run_sync
 from mage.config.load import validated
 from mage.evaluation.eval_agent import EvalAgent
-from mage.evaluation.plan import EvaluationPlan, make_plan, read_plan
+from mage.evaluation.plan import EvaluationPlan, EvaluationRequest, make_plan, read_plan
 from mage.evaluation.resource_limits import ResourceLimits, at_work, say_where_the_key_goes
 from mage.evaluation.splits import Split
 from mage.evaluation.suite.evaluate import Play, SplitReport, evaluate_split
@@ -26,17 +26,6 @@ from mage.types import Memory
 from mage.worlds.openspiel.world import OpenSpielWorld
 
 T = TypeVar("T")
-
-
-class EvaluationRequest(msgspec.Struct, frozen=True):
-    """What was asked for, as `make_plan` reads it."""
-
-    agent: str
-    world: str | None = None
-    opponents: Sequence[str] = ()
-    trials: int | None = None
-    values: Mapping[str, object] = {}
-    reflections: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,14 +97,7 @@ class Evaluation:
 def begin_evaluation(request: EvaluationRequest, out: Path | None, limits: ResourceLimits) -> Evaluation:
     """A new evaluation in `out`, or in the run that the agent comes from, or under runs/."""
     agent = limits.eval_agent(request.agent, request.values)
-    plan = make_plan(
-        agent,
-        world=request.world,
-        opponents=request.opponents,
-        trials=request.trials,
-        values=request.values,
-        reflections=request.reflections,
-    )
+    plan = make_plan(agent, request)
     say_where_the_key_goes(_everyone(plan))
     return Evaluation(agent, plan, _new_log(agent, plan, out), limits)
 

@@ -38,8 +38,16 @@ from mage.training.loop import evaluate
 from mage.training.model_cache import ModelCache
 from mage.training.parts import Parts, build_parts
 from mage.training.run import begin, check_start, go
-from mage.training.sweep_summary import RunEnd, RunState, SweepRun, SweepSummary, by_recipe, minutes_of, scores_of
-from mage.training.sweep_table import sweep_table
+from mage.training.sweep_summary import (
+    RunEnd,
+    RunState,
+    SweepRun,
+    SweepSummary,
+    by_recipe,
+    minutes_of,
+    scores_of,
+    sweep_table,
+)
 
 ENDED, SUMMARY, TABLE = "ended.jsonl", "summary.json", "summary.txt"
 

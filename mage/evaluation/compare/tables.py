@@ -16,7 +16,7 @@ from mage.evaluation.compare.markup import Cell, Sheet, amount, figure, note, te
 from mage.evaluation.compare.significance import MOST_UNCORRECTED, Rank
 from mage.evaluation.compare.sources import ComparisonInputs
 from mage.evaluation.crossplay import CrossPlayReport
-from mage.evaluation.crossplay_table import cross_play_table
+from mage.evaluation.game_tables import cross_play_table
 from mage.evaluation.suite.report_tables import exact, setting
 from mage.stats import Estimate
 
