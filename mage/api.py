@@ -1,171 +1,71 @@
-"""What a script or a notebook works with: runs and reports as values."""
+"""The verbs of `mage`: what a script or a notebook calls."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 from mage.config.compose import label_of
 from mage.config.load import load_config, replaced
 from mage.config.schema import Config
+from mage.credit.estimators import ALL
 from mage.errors import RecordError
+from mage.evaluation.compare.comparison import compare as comparison_of
+from mage.evaluation.compare.sources import read_inputs
+from mage.evaluation.crossplay import CrossPlayReport
+from mage.evaluation.exploitability.nashconv import NashConvReport
+from mage.evaluation.exploitability.responders import LowerBound
+from mage.evaluation.game_reports import CrossPlay, NashConv, run_cross_play, run_nash_conv
+from mage.evaluation.game_tables import cross_play_table, nash_conv_table
+from mage.evaluation.plan import EvaluationRequest
+from mage.evaluation.resource_limits import ResourceLimits
+from mage.evaluation.run import begin_evaluation
+from mage.evaluation.splits import write_split as write_split
 from mage.extras import require
-from mage.files import read_lines
-from mage.runs.console import WIDTH, as_text, plain_console
-from mage.runs.store import RUN, RunReader, fresh_path
-from mage.types import Failure, Trial
+from mage.opponents.registry import OPPONENTS, Opponent, Supports
+from mage.results import ComparisonResult, Report, Run, SavedReport, Sweep
+from mage.results import open_run as open_run
+from mage.results import open_sweep as open_sweep
+from mage.runs.console import as_text, plain_console
+from mage.worlds.openspiel.game import WORDED
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from mage.evaluation.compare.comparison import Comparison
-    from mage.evaluation.compare.sources import ComparisonInputs
-    from mage.evaluation.crossplay import CrossPlayReport
-    from mage.evaluation.exploitability.nashconv import NashConvReport
-    from mage.evaluation.exploitability.responders import LowerBound
-    from mage.evaluation.suite.evaluate import SplitReport
-    from mage.training.sweep_summary import SweepSummary
-
-T = TypeVar("T")
+Agent: TypeAlias = Run | str | Path
+"""A run, or what `mage evaluate` takes."""
 
 
-@dataclass(frozen=True)
-class Run:
-    """A training run: its directory, and what it was when it was opened."""
+class NashConvOptions(TypedDict, total=False):
+    """How much `nashconv` plays and reads."""
 
-    path: Path
-    config: Config
-    step: int
-    """Steps that its newest checkpoint has behind it."""
-    num_tokens: int = 0
-    """Tokens that were put through the learner for it."""
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether all steps are done, or all the tokens of training."""
-        return self.config.is_over(self.step, self.num_tokens)
-
-    def metrics(self) -> list[dict[str, float]]:
-        """The lines of `metrics.jsonl`; `docs/metrics.md` defines every key."""
-        return list(read_lines(self.path / "metrics.jsonl"))
-
-    def trials(self) -> Iterator[Trial | Failure]:
-        """The trials that were kept, one at a time."""
-        return RunReader(self.path).trials()
-
-    def resume(
-        self,
-        overrides: Mapping[str, object] | None = None,
-        *,
-        max_minutes: float | None = None,
-        quiet: bool = False,
-    ) -> Run:
-        """Go on with the steps that are left; the run that comes back has them.
-
-        `overrides` change some settings from here on: more steps, the learning rate, how it is judged and watched.
-        """
-        from mage.training.run import train_run
-
-        train_run(self.path, plain_console(quiet=quiet), max_minutes, values=overrides)
-        return open_run(self.path)
-
-
-@dataclass(frozen=True)
-class Report:
-    """An evaluation: one entry for each split, and a text to print."""
-
-    step: int
-    """Steps of training that the weights have behind them."""
-    splits: Mapping[str, SplitReport]
-
-    def __str__(self) -> str:
-        from mage.evaluation.suite.report_tables import evaluation_table
-
-        return as_text(evaluation_table(list(self.splits.values())))
-
-
-@dataclass(frozen=True)
-class SavedReport(Generic[T]):
-    """What was found about agents in a game: the directory it is saved in, and the report. It prints as a table."""
-
-    path: Path
-    report: T
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """A sweep: its directory, and what had come of it when it was opened. It prints as a table."""
-
-    path: Path
-    summary: SweepSummary
-
-    @property
-    def runs(self) -> dict[str, Run]:
-        """The runs that have begun, by name."""
-        paths = [self.path / run.name for run in self.summary.runs]
-        return {path.name: open_run(path) for path in paths if (path / RUN).exists()}
-
-    def resume(self, *, quiet: bool = False) -> Sweep:
-        """Make the runs that are left; the sweep that comes back has them."""
-        from mage.cli.sweep import run_and_write
-
-        return Sweep(self.path, run_and_write(self.path, plain_console(quiet=quiet)))
-
-    def __str__(self) -> str:
-        from mage.cli.sweep import sweep_table
-
-        return as_text(sweep_table(self.summary))
-
-
-@dataclass(frozen=True)
-class ComparisonResult:
-    """Methods side by side. It prints as a table; `comparison` has the figures."""
-
-    comparison: Comparison
-    inputs: ComparisonInputs
-
-    def figures(self) -> dict[str, Figure]:
-        """All plots as matplotlib figures, by name."""
-        from mage.evaluation.compare.plots import figures
-        from mage.plot_style import check_matplotlib, styled
-
-        check_matplotlib()
-        with styled():
-            return dict(figures(self.comparison, self.inputs.crossplays))
-
-    def write(self, folder: str | Path, *, plots: bool = True) -> Path:
-        """Write tables, plots and sources to a directory, which comes back."""
-        from mage.cli.compare import write_comparison
-
-        write_comparison(self.comparison, self.inputs, Path(folder), plots=plots)
-        return Path(folder)
-
-    def __str__(self) -> str:
-        from mage.cli.compare import comparison_table
-
-        return as_text(comparison_table(self.comparison, self.inputs, WIDTH))
+    episodes: int
+    """Of a trial; 3 by default."""
+    trials: int
+    """Trials whose memories, or responders, are evaluated; 100 by default."""
+    samples: int
+    """Answers at each information state where probabilities are not exact; 64 by default."""
+    learn: int
+    """Add a responder that learns from this many episodes in each seat; 0 by default."""
+    seed: int
 
 
 def train(
     recipe: str,
-    overrides: Mapping[str, object],
+    overrides: Mapping[str, object] | None = None,
     *,
-    folder: str | Path | None,
-    max_minutes: float | None,
-    quiet: bool,
+    folder: str | Path | None = None,
+    max_minutes: float | None = None,
+    quiet: bool = False,
 ) -> Run:
-    """Start a run and train until it is done, time is up or somebody interrupts."""
-    config = config_with(recipe, overrides)
+    """Train by a recipe, shipped or the path of a TOML file, or by several as in `rps+grpo`, and return the run.
+
+    `overrides` are dotted keys and values. `folder` is a new directory, under `runs/` by default. `max_minutes` ends
+    the run cleanly after the step that passes it; `open_run(folder).resume()` goes on. In a notebook it works too.
+    """
+    config = config_with(recipe, overrides or {})
     require("train", "training needs")
     from mage.training.run import create_run, train_run
 
-    path, parts = create_run(config, None if folder is None else Path(folder), label_of(recipe))
+    path, parts = create_run(config, _path(folder), label_of(recipe))
     train_run(path, plain_console(quiet=quiet), max_minutes, parts=parts)
     return open_run(path)
 
@@ -180,134 +80,152 @@ def config_with(recipe: str, overrides: Mapping[str, object]) -> Config:
 
 
 def evaluate(
-    agent: Run | str | Path,
-    overrides: Mapping[str, object],
+    agent: Agent,
+    overrides: Mapping[str, object] | None = None,
     *,
-    world: str | None,
-    opponents: Sequence[str],
-    trials: int | None,
-    folder: str | Path | None,
+    world: str | None = None,
+    opponents: Sequence[str] = (),
+    trials: int | None = None,
+    folder: str | Path | None = None,
 ) -> Report:
-    """Judge a run's newest weights, or anybody whom `mage evaluate` takes; all that was played is saved too."""
-    from mage.cli.evaluate import begun, scores
-    from mage.cli.resource_limits import ResourceLimits
-    from mage.evaluation.eval_agent import subject_of
-    from mage.evaluation.plan import make_plan
+    """Evaluate an agent on splits, beside the no-memory control and the exact references.
 
+    `agent` is a run, whose newest weights are evaluated on its own splits, or a text that `mage evaluate` takes: a
+    checkpoint, a model, `scripted:NAME`, `remote:URL#model` or an opponent spec. `opponents` are splits, or opponent
+    specs at `world`, to evaluate on instead. `overrides` are dotted keys and values, such as `trial.episodes`.
+    `folder` is a new directory for all trials, by default in the run, or under `runs/` where there is none.
+    """
     if isinstance(agent, Path) and not agent.exists():
-        raise RecordError(f"{agent} does not exist, so there is nobody to judge")
-    eval_agent = subject_of(_named(agent), overrides)
-    plan = make_plan(eval_agent, world=world, opponents=opponents, trials=trials, values=overrides)
-    found = scores(
-        eval_agent, plan, begun(eval_agent, plan, None if folder is None else Path(folder)), ResourceLimits()
-    )
+        raise RecordError(f"{agent} does not exist, so there is no agent to evaluate")
+    request = EvaluationRequest(_text(agent), world, opponents, trials, overrides or {})
+    found = begin_evaluation(request, _path(folder), ResourceLimits()).scores()
     return Report(found.step, {report.split: report for report in found.reports})
 
 
 def cross_play(
-    agents: Sequence[Run | str | Path],
+    agents: Sequence[Agent],
     world: str,
-    overrides: Mapping[str, object],
+    overrides: Mapping[str, object] | None = None,
     *,
-    episodes: int,
-    trials: int,
-    seed: int,
-    folder: str | Path | None,
+    episodes: int = 3,
+    trials: int = 100,
+    seed: int = 0,
+    folder: str | Path | None = None,
 ) -> SavedReport[CrossPlayReport]:
-    """Let agents meet each other in both seats; all that was played is saved too."""
-    from mage.cli.crossplay import CrossPlay, cross_play_table, played
-    from mage.cli.resource_limits import ResourceLimits
+    """Let agents meet each other in both seats, and find the pay-off matrix and ratings; agents as for `evaluate`.
 
-    plan = CrossPlay(tuple(map(_named, agents)), world, episodes, trials, seed, values=overrides)
-    path, made = played(plan, None if folder is None else Path(folder), ResourceLimits())
+    `overrides` go for the models among them. `folder` is a directory for all trials, under `runs/` by default; the same
+    call with the same folder goes on where it was stopped.
+    """
+    plan = CrossPlay(tuple(map(_text, agents)), world, episodes, trials, seed, values=overrides or {})
+    path, made = run_cross_play(plan, _path(folder), ResourceLimits())
     return SavedReport(path, made.found, as_text(cross_play_table(made.found)))
 
 
 def nashconv(
-    agent: Run | str | Path,
+    agent: Agent,
     world: str,
-    overrides: Mapping[str, object],
+    overrides: Mapping[str, object] | None = None,
     *,
-    after: Run | str | Path | None,
-    episodes: int,
-    trials: int,
-    samples: int,
-    responders: Sequence[Run | str | Path],
-    learn: int,
-    seed: int,
-    folder: str | Path | None,
+    after: Agent | None = None,
+    responders: Sequence[Agent] = (),
+    folder: str | Path | None = None,
+    **options: Unpack[NashConvOptions],
 ) -> SavedReport[NashConvReport | LowerBound]:
-    """What best replies to an agent gain: exactly, or at least what some responders gain."""
-    from mage.cli.nashconv import NashConv, found, nash_conv_table
-    from mage.cli.resource_limits import ResourceLimits
+    """Read an agent's policy at every information state of a world, and find what best replies to it gain.
 
-    before = None if after is None else _named(after)
-    those = tuple(map(_named, responders))
-    plan = NashConv(_named(agent), world, before, episodes, trials, samples, those, learn, seed, overrides)
-    path, made = found(plan, None if folder is None else Path(folder), ResourceLimits())
+    It is read in the first episode of a trial and, with `after`, in the last, when the others were played against that
+    agent. `samples` answers are drawn at each information state where probabilities are not exact. With `responders`,
+    or `learn` episodes to make one, a lower bound is found by play instead: that is for large worlds.
+    """
+    before, others = None if after is None else _text(after), tuple(map(_text, responders))
+    plan = NashConv(_text(agent), world, before, responders=others, values=overrides or {}, **options)
+    path, made = run_nash_conv(plan, _path(folder), ResourceLimits())
     return SavedReport(path, made.found, as_text(nash_conv_table(made.found)))
-
-
-def open_run(folder: str | Path) -> Run:
-    """A run from its directory."""
-    require("train", "training needs")
-    from mage.training.changes import config_of
-    from mage.training.checkpoint import checkpoints, read_state
-
-    path = Path(folder)
-    config = config_of(path)
-    saved = checkpoints(path / "checkpoints")
-    if not saved:
-        return Run(path, config, 0)
-    state = read_state(saved[-1])
-    return Run(path, config, state.step, int(state.learner.get("num_tokens", 0)))
 
 
 def sweep(
     recipes: Sequence[str],
-    overrides: Mapping[str, object],
+    overrides: Mapping[str, object] | None = None,
     *,
-    seeds: int,
-    folder: str | Path | None,
-    max_minutes: float | None,
-    quiet: bool,
+    seeds: int = 3,
+    folder: str | Path | None = None,
+    max_minutes: float | None = None,
+    quiet: bool = False,
 ) -> Sweep:
-    """Train several recipes with several seeds in this process until all are done or somebody interrupts."""
+    """Train several recipes with several seeds, one run after another, and summarise them.
+
+    `overrides` go for all recipes. Seeds are counted from each recipe's own. `folder` is a new directory, under `runs/`
+    by default, with a directory for each run. `max_minutes` limits the training time of each run, which is then
+    evaluated as it is. After an interrupt `open_sweep(folder).resume()` goes on.
+    """
     require("train", "training needs")
-    from mage.training.sweep import make_sweep, plan_sweep
+    from mage.training.sweep import begin_sweep
 
-    plan = plan_sweep([(recipe, config_with(recipe, overrides)) for recipe in recipes], seeds, max_minutes)
-    path = fresh_path("sweep", "-".join(map(label_of, recipes))) if folder is None else Path(folder)
-    make_sweep(path, plan)
-    return open_sweep(path).resume(quiet=quiet)
+    configs = [(recipe, config_with(recipe, overrides or {})) for recipe in recipes]
+    return open_sweep(begin_sweep(configs, seeds, _path(folder), max_minutes)).resume(quiet=quiet)
 
 
-def open_sweep(folder: str | Path) -> Sweep:
-    """A sweep from its directory."""
-    require("train", "training needs")
-    from mage.training.sweep import summarise
+def compare(*inputs: Run | Sweep | str | Path) -> ComparisonResult:
+    """Put methods side by side: runs, sweeps, evaluations and reports, or texts such as `NAME=PATH`.
 
-    return Sweep(Path(folder), summarise(Path(folder)))
-
-
-def compare(inputs: Sequence[Run | Sweep | str | Path]) -> ComparisonResult:
-    """Put runs, sweeps, evaluations and reports side by side; a text may be `NAME=PATH`."""
-    from mage.evaluation.compare.comparison import compare as tables_of
-    from mage.evaluation.compare.sources import read_inputs
-
+    Several seeds of one recipe are one row. The result prints as a table; `write(folder)` writes tables, plots and
+    sources.
+    """
     read = read_inputs([str(one.path if isinstance(one, Run | Sweep) else one) for one in inputs])
-    return ComparisonResult(tables_of(read.entries), read)
+    return ComparisonResult(comparison_of(read.entries), read)
 
 
-def export_model(run: Run | str | Path, folder: str | Path, *, step: int | None, best: bool, merge: bool) -> Path:
-    """Write the weights of a run to a new directory in Hugging Face layout, which comes back."""
+def export_model(
+    run: Run | str | Path, folder: str | Path, *, step: int | None = None, best: bool = False, merge: bool = False
+) -> Path:
+    """Write a run's weights to a new directory that transformers loads, with tokenizer, chat template and model card.
+
+    The newest weights, those after `step`, or the `best` of those evaluated while training. A run that trained an
+    adapter gives the adapter in PEFT's layout, or with `merge` the whole model with the adapter in it.
+    """
     require("train", "training needs")
     from mage.training.export import export_model as write
 
-    write(run.path if isinstance(run, Run) else Path(run), Path(folder), step=step, best=best, merge=merge)
+    write(Path(_text(run)), Path(folder), step=step, best=best, merge=merge)
     return Path(folder)
 
 
-def _named(agent: Run | str | Path) -> str:
+def register_game(name: str, builder: Callable[..., tuple[Any, Any, float]]) -> None:
+    """Let `name` be a game in specs and recipes.
+
+    `builder(…parameters)` returns an OpenSpiel game, its words (`mage.worlds.openspiel.words.base.Words`) and what its
+    returns are divided by to give scores.
+    """
+    WORDED.add(name, builder)
+
+
+def register_player(
+    name: str,
+    maker: Callable[..., Any],
+    *,
+    games: str = "any game",
+    fits: Callable[[Any], bool] = lambda _: True,
+    is_family: bool = False,
+) -> None:
+    """Let `name` be an opponent in specs and recipes.
+
+    `maker(game, seat, rng, …parameters)` returns a policy: a pure function from an observation to probabilities over
+    its actions. `fits` says which games it can play, `games` says so in words. `is_family` is for procedural members
+    that are too many for statistics about each.
+    """
+    OPPONENTS.add(name, Opponent(maker, Supports(games, fits), is_family))
+
+
+def register_estimator(name: str, kind: type) -> None:
+    """Let `name` be an estimator in recipes: a frozen `msgspec.Struct` with a method `estimate(groups, stats)`."""
+    ALL.add(name, kind)
+
+
+def _text(agent: Agent) -> str:
     """An agent as the command line names it."""
     return str(agent.path if isinstance(agent, Run) else agent)
+
+
+def _path(folder: str | Path | None) -> Path | None:
+    return None if folder is None else Path(folder)

@@ -14,7 +14,7 @@ from typing import IO, NamedTuple
 
 _FORK = """
 import gc, json, os, sys
-import transformers.models.llama.modeling_llama, mage.cli.train
+import transformers.models.llama.modeling_llama, mage.cli.train, mage.training.run
 from mage.cli import main
 gc.freeze()
 for line in sys.stdin:

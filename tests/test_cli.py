@@ -17,8 +17,8 @@ import pytest
 from typer.testing import CliRunner
 
 from mage import __version__
-from mage.cli import app
-from mage.cli.duel import Duel
+from mage.cli import COMMANDS, app, load_command
+from mage.evaluation.duel import Duel
 from mage.runs.index import TRIALS
 from mage.runs.store import RunReader, RunWriter
 from mage.types import Failure, Trial
@@ -48,6 +48,38 @@ assert CliRunner().invoke(app, ["--help"]).exit_code == 0
 print(sorted({"pyspiel", "torch", "pydantic", "numpy", "msgspec", "transformers"} & set(sys.modules)))
 """
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["list", "show", "duel", "evaluate", "train", "sweep", "export-model", "view", "compare"]
+)
+def test_a_command_is_loaded_without_torch(name: str) -> None:
+    code = f"""
+import sys
+from mage.cli import load_command
+load_command({name!r})
+print(sorted({{"torch", "transformers", "matplotlib", "starlette"}} & set(sys.modules)))
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_begins_its_help_as_the_list_of_commands_has_it(name: str) -> None:
+    assert load_command(name).help.split(". ")[0].rstrip(".") + "." == COMMANDS[name]
+    shown = CliRunner().invoke(app, [name, "--help"])
+    assert (shown.exit_code, "Usage: " in shown.stdout) == (0, True)
+
+
+def test_an_unknown_command_is_answered_with_a_known_one() -> None:
+    result = CliRunner().invoke(app, ["evalute"])
+    assert result.exit_code == 2
+    assert "No such command 'evalute'. Did you mean 'evaluate'?" in result.output
+
+
+def test_a_world_may_be_given_as_a_game(tmp_path: Path) -> None:
+    done = mage("duel", "uniform", "copy", "--game", "rps(rounds=1)", "--trials", "2", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "uniform against copy at rps(rounds=1)" in done.stdout
 
 
 def test_version() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from mage.cli.terminal import one_trial
+from mage.cli.show import one_trial
 from mage.credit.stats import EMPTY
 from mage.credit.steps import agent_turns, trained_advantages
 from mage.errors import RecordError

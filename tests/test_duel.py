@@ -7,8 +7,8 @@ import asyncio
 import msgspec
 import pytest
 
-from mage.cli.duel import Duel, DuelCounter, DuelRow, check, play, tasks
 from mage.errors import ConfigError
+from mage.evaluation.duel import Duel, DuelCounter, DuelRow, check, play, tasks
 from mage.types import Ending, Trial
 from tests.recorded import failure, guest_trial, make_task
 

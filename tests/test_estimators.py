@@ -232,8 +232,6 @@ def test_ppo_crosses_a_boundary_by_the_discount_of_the_step_before_it() -> None:
 def test_estimators_are_built_from_plain_values() -> None:
     built = make_estimator("agent-specific", {"scale": "batch", "s_min": 1})
     assert built == AgentSpecific(scale=Scale.BATCH, s_min=1.0)
-        scale=Scale.BATCH, s_min=1.0
-    )
     assert make_estimator("gigpo", {"anchors": "episode"}) == Gigpo(anchors=Anchors.EPISODE)
     assert make_estimator("mine", {}, {**ESTIMATORS, "mine": Careless}) == Careless()
 

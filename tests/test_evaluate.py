@@ -13,12 +13,12 @@ from typer.testing import CliRunner, Result
 
 import mage
 from mage.cli import app
-from mage.cli.evaluate import begun, scores
-from mage.cli.resource_limits import ResourceLimits
 from mage.errors import ConfigError, MageError
 from mage.evaluation.eval_agent import subject_of
 from mage.evaluation.exact import references
-from mage.evaluation.plan import given_split, make_plan, read_plan
+from mage.evaluation.plan import EvaluationRequest, given_split, make_plan, read_plan
+from mage.evaluation.resource_limits import ResourceLimits
+from mage.evaluation.run import begin_evaluation
 from mage.evaluation.splits import load_split, write_split
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.report import EvaluationReport, read_report
@@ -232,14 +232,14 @@ def test_a_run_judged_as_usual_keeps_the_report_and_another_way_does_not(tmp_pat
 
 def test_splits_say_how_many_episodes_they_need_unless_told() -> None:
     eval_agent = subject_of("uniform")
-    plan = make_plan(eval_agent, opponents=["rps-switching", "rps-seven"], trials=1)
+    plan = make_plan(eval_agent, EvaluationRequest("uniform", opponents=["rps-switching", "rps-seven"], trials=1))
     assert [plan.tasks(eval_agent, split)[0].episodes for split in plan.splits] == [
         load_split("rps-switching").episodes or 3,
         3,
     ]
     told = {"trial.episodes": 2}
     eval_agent = subject_of("uniform", told)
-    plan = make_plan(eval_agent, opponents=["rps-switching"], trials=1, values=told)
+    plan = make_plan(eval_agent, EvaluationRequest("uniform", None, ["rps-switching"], 1, told))
     assert plan.tasks(eval_agent, plan.splits[0])[0].episodes == 2
 
 
@@ -265,7 +265,7 @@ def test_splits_say_how_many_episodes_they_need_unless_told() -> None:
         (("scripted:first", *RPS, "--reflections", "--episodes", "1"), "no reflections to judge in 1 episode"),
         (("scripted:first", *RPS[:4], "--reflections"), "seat 0 meets only one"),
         (("uniform", *RPS, "trial.seats=[]"), "trial.seats = []: name at least one seat"),
-        ((), "give an agent to judge, or --resume DIR"),
+        ((), "give an agent to evaluate, or --resume DIR"),
         (("uniform", "--resume", "x"), "and not both"),
         (("--resume", "x", "--trials", "3"), "a resumed evaluation has its plan"),
         (("--resume", "x"), "x does not exist"),
@@ -330,7 +330,6 @@ def test_a_terminal_sees_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: 
         bar.add_task("unseen", total=3)
     assert capsys.readouterr().err == ""
     monkeypatch.setenv("FORCE_COLOR", "1")
-    eval_agent = subject_of("uniform")
-    plan = make_plan(eval_agent, opponents=["rps-constants"], trials=5)
-    scores(eval_agent, plan, begun(eval_agent, plan, Path("out")), ResourceLimits())
+    request = EvaluationRequest("uniform", opponents=["rps-constants"], trials=5)
+    begin_evaluation(request, Path("out"), ResourceLimits()).scores()
     assert "rps-constants: agent" in capsys.readouterr().err

@@ -12,9 +12,12 @@ from rich.console import Console
 
 from mage.agents.byte_format import ByteFormat
 from mage.agents.language import AgentSettings, Rewrite, as_written
-from mage.cli.evaluate import run_evaluation
+from mage.cli.evaluate import print_evaluation
 from mage.engines.scripted import Answer, ScriptedEngine, counter
 from mage.errors import ConfigError
+from mage.evaluation.plan import EvaluationRequest
+from mage.evaluation.resource_limits import ResourceLimits
+from mage.evaluation.run import begin_evaluation
 from mage.evaluation.splits import Split, make_split
 from mage.evaluation.suite.evaluate import evaluation_tasks
 from mage.evaluation.suite.evaluate import play_all as play_everything
@@ -319,7 +322,8 @@ def test_a_run_s_reflections_are_judged_saved_and_printed(tmp_path: Path, memory
     train_run(tmp_path / "run", Console(quiet=True))
     console = Console(width=80, force_terminal=False)
     with console.capture() as captured:
-        assert run_evaluation(str(tmp_path / "run"), console, trials=2, reflections=True) == 0
+        request = EvaluationRequest(str(tmp_path / "run"), trials=2, reflections=True)
+        print_evaluation(begin_evaluation(request, None, ResourceLimits()), console)
     saved = read_report(tmp_path / "run" / "evaluations" / "reflections-000001.json", ReflectionReport)
     (report,) = saved.reports
     assert (report.split, report.episodes, report.num_trials, report.failures) == ("rps-seven", 2, 14, 0)
@@ -333,4 +337,4 @@ def test_a_run_that_writes_no_reflections_is_refused(tmp_path: Path) -> None:
     create_run_directory(tiny_config("agent.memory=history", "steps=1"), tmp_path / "run")
     train_run(tmp_path / "run", Console(quiet=True))
     with pytest.raises(ConfigError, match=r"agent\.memory = history: no reflections are written"):
-        run_evaluation(str(tmp_path / "run"), Console(quiet=True), reflections=True)
+        begin_evaluation(EvaluationRequest(str(tmp_path / "run"), reflections=True), None, ResourceLimits())

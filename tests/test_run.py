@@ -13,7 +13,6 @@ import pytest
 import torch
 from rich.console import Console
 
-from mage.cli.train import run_training
 from mage.credit.steps import agent_turns
 from mage.errors import ConfigError, MageError, RecordError
 from mage.files import read_lines
@@ -234,7 +233,7 @@ def test_a_start_that_fails_leaves_nothing_behind(
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     config = tiny_config("population.members=['copy']", override)
     with pytest.raises(MageError, match=says) as caught:
-        run_training(config, tmp_path / "mine" if named else None, "rps", None, Console(quiet=True))
+        create_run(config, tmp_path / "mine" if named else None, "rps")
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -242,12 +241,13 @@ def test_a_start_that_fails_leaves_nothing_behind(
 def test_a_new_run_goes_where_it_is_told_or_under_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     config = tiny_config("steps=1")
-    assert run_training(config, None, "my recipe", None, Console(quiet=True)) == 0
+    for given in (None, tmp_path / "mine"):
+        path, parts = create_run(config, given, "my recipe")
+        train_run(path, Console(quiet=True), parts=parts)
     (folder,) = (tmp_path / "runs").iterdir()
     assert folder.name.endswith("-train-my_recipe")
     assert names(folder) == ["step-000001"]
     assert config_of(folder) == config
-    assert run_training(config, tmp_path / "mine", "my recipe", None, Console(quiet=True)) == 0
     assert weights(tmp_path / "mine", 1) == weights(folder, 1)
 
 
@@ -255,7 +255,7 @@ def test_a_directory_in_use_is_refused_before_the_model_is_loaded(tmp_path: Path
     (tmp_path / "notes.txt").touch()
     config = tiny_config("agent.model=no-such-folder/model")
     with pytest.raises(RecordError, match="is not empty; name a new directory for the run"):
-        run_training(config, tmp_path, "rps", None, Console(quiet=True))
+        create_run(config, tmp_path, "rps")
 
 
 def test_what_is_no_training_run_is_refused(tmp_path: Path) -> None:

@@ -16,18 +16,18 @@ from typer.testing import CliRunner
 
 import mage
 from mage.cli import app
-from mage.cli.sweep import sweep_table
 from mage.config.load import to_toml
 from mage.config.schema import Config
 from mage.errors import ConfigError, RecordError
 from mage.files import count_lines, read_lines
+from mage.results import Sweep
 from mage.runs.console import as_text
 from mage.runs.sweep_plan import SweepPlan
 from mage.stats import Estimate, mean_of_few
 from mage.training.model_cache import ModelCache
 from mage.training.run import create_run, train_run
 from mage.training.sweep import make_sweep, plan_sweep, run_sweep, summarise
-from mage.training.sweep_summary import RunState, SweepRun, SweepSummary, by_recipe, minutes_of
+from mage.training.sweep_summary import RunState, SweepRun, SweepSummary, by_recipe, minutes_of, sweep_table
 from tests.processes import Mage, when
 from tests.tiny import MODEL, tiny_config
 
@@ -51,7 +51,7 @@ def recipes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def swept(recipes: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> mage.api.Sweep:
+def swept(recipes: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     folder = tmp_path_factory.mktemp("sweeps") / "sweep"
     return mage.sweep(list(recipes.values()), seeds=2, folder=folder, quiet=True)
 
@@ -68,7 +68,7 @@ def everything(run: Path) -> dict[str, bytes]:
     }
 
 
-def test_every_run_is_the_run_it_would_be_alone(swept: mage.api.Sweep, recipes: dict[str, str], tmp_path: Path) -> None:
+def test_every_run_is_the_run_it_would_be_alone(swept: Sweep, recipes: dict[str, str], tmp_path: Path) -> None:
     assert list(swept.runs) == ["one-seed4", "one-seed5", "two-seed0", "two-seed1", "three-seed0", "three-seed1"]
     for name, run in swept.runs.items():
         recipe, seed = name.split("-seed")
@@ -79,7 +79,7 @@ def test_every_run_is_the_run_it_would_be_alone(swept: mage.api.Sweep, recipes: 
         assert [file for file in wanted if found[file] != wanted[file]] == []
 
 
-def test_a_sweep_that_is_done_has_its_summary_and_stays_as_it_is(swept: mage.api.Sweep) -> None:
+def test_a_sweep_that_is_done_has_its_summary_and_stays_as_it_is(swept: Sweep) -> None:
     assert swept.summary.is_done
     written = msgspec.json.decode((swept.path / "summary.json").read_bytes(), type=SweepSummary)
     assert written == swept.summary == mage.open_sweep(swept.path).summary
@@ -94,7 +94,7 @@ def test_a_sweep_that_is_done_has_its_summary_and_stays_as_it_is(swept: mage.api
     assert {path for path in before if path.is_file() and before[path] != after[path]} == set()
 
 
-def test_the_table_has_a_row_for_each_seed_and_their_mean(swept: mage.api.Sweep) -> None:
+def test_the_table_has_a_row_for_each_seed_and_their_mean(swept: Sweep) -> None:
     lines = str(swept).splitlines()
     assert [line.strip() for line in lines if line.strip() in RECIPES] == list(RECIPES)
     assert sum("rps-seven" in line for line in lines) == 6
@@ -139,7 +139,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mage]:
 
 
 def test_interrupted_and_killed_a_sweep_goes_on_to_the_same_end(
-    server: Mage, swept: mage.api.Sweep, recipes: dict[str, str], tmp_path: Path
+    server: Mage, swept: Sweep, recipes: dict[str, str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "sweep"
     begun = when(lambda: count_lines(folder / "one-seed5" / "timings.jsonl") >= 1, SIGINT)
@@ -217,7 +217,7 @@ def test_what_cannot_be_swept_is_refused_before_anything_is_made(tmp_path: Path,
         mage.sweep([recipes["one"]], folder=tmp_path)
 
 
-def test_a_sweep_that_is_being_made_is_left_alone(swept: mage.api.Sweep) -> None:
+def test_a_sweep_that_is_being_made_is_left_alone(swept: Sweep) -> None:
     with (swept.path / "sweep.json").open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(RecordError, match="is being written by another process"):

@@ -1,45 +1,61 @@
-"""The command line. Commands import what they need when they run, so that help is instant."""
+"""The command line: one module per command, imported when the command is given or its help is asked for."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from importlib import import_module
 from io import TextIOWrapper
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
-from mage.cli import commands_evaluate, commands_play, commands_train, commands_view
 from mage.errors import MageError
 from mage.version import __version__
 
-app = typer.Typer(
-    help="Train language-model agents that learn while they play.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-
-COMMANDS: Mapping[str, Callable[..., None]] = {
-    "list": commands_play.list_,
-    "play": commands_play.play,
-    "duel": commands_play.duel,
-    "trials": commands_play.trials,
-    "show": commands_play.show,
-    "view": commands_view.view,
-    "export": commands_view.export,
-    "league": commands_view.league,
-    "train": commands_train.train,
-    "sweep": commands_train.sweep,
-    "export-model": commands_train.export_model,
-    "evaluate": commands_evaluate.evaluate,
-    "cross-play": commands_evaluate.cross_play,
-    "nashconv": commands_evaluate.nashconv,
-    "compare": commands_evaluate.compare,
-    "split": commands_evaluate.split,
+COMMANDS = {
+    "list": "List worlds, opponents, recipes, models or splits.",
+    "play": "Play a game yourself, in this terminal.",
+    "duel": "Let two players meet many times.",
+    "trials": "Play the trials of a recipe; nothing is learned.",
+    "show": "List the trials of a run, or read one of them.",
+    "view": "Look at runs in a browser, and play there.",
+    "export": "Write one page to look at.",
+    "league": "Show the league of a run.",
+    "train": "Train an agent by a recipe, or go on with a run.",
+    "sweep": "Train several recipes with several seeds.",
+    "export-model": "Write a run's weights, to be loaded elsewhere.",
+    "evaluate": "Evaluate an agent of any kind.",
+    "cross-play": "Let agents meet each other in both seats.",
+    "nashconv": "Find what best replies to an agent would gain.",
+    "compare": "Put methods side by side, in tables and plots.",
+    "split": "Write a split of your own: opponents to evaluate on.",
 }
-"""In the order in which help lists them, by the first sentence of each."""
+"""By name, the first sentence of each command's help. `mage.cli.NAME` has its function, called `command`."""
+_PLAIN: dict[str, Any] = {"add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": None}
+
+
+class LazyGroup(TyperGroup):
+    """Lists the commands of the table, and imports the one that is given."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, load_command(str(name)), rest
+
+
+def load_command(name: str) -> Any:
+    """The command from its module."""
+    alone = typer.Typer(**_PLAIN)
+    alone.command(name)(import_module(f"mage.cli.{name.replace('-', '_')}").command)
+    return get_command(alone)
+
+
+app = typer.Typer(
+    cls=LazyGroup, help="Train language-model agents that learn while they play.", no_args_is_help=True, **_PLAIN
+)
+for _name, _help in COMMANDS.items():
+    app.command(_name, help=_help)(lambda: None)
 
 
 def main() -> None:
@@ -69,7 +85,3 @@ def options(
     ] = False,
 ) -> None:
     """Train language-model agents that learn while they play."""
-
-
-for _name, _command in COMMANDS.items():
-    app.command(_name)(_command)

@@ -1,123 +1,31 @@
-"""`mage compare`: what it writes and what it prints."""
+"""`mage compare`: methods side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated
 
-import msgspec
-from rich.console import Console, Group, RenderableType
-from rich.text import Text
+import typer
 
-from mage.cli.crossplay import cross_play_table
-from mage.errors import RecordError
-from mage.evaluation.compare.comparison import Comparison, compare
-from mage.evaluation.compare.markup import Sheet, latex, markdown, note, plain_markdown, terminal
-from mage.evaluation.compare.plots import write_figures
-from mage.evaluation.compare.sources import ComparisonInputs, Source, read_inputs
-from mage.evaluation.compare.tables import all_sheets, as_csv, cost_sheets, notes, score_sheets
-from mage.evaluation.suite.report import command_line, machine_name, versions_now
-from mage.files import write_atomically
-from mage.plot_style import check_matplotlib
+from mage.api import compare
+from mage.evaluation.compare.tables import comparison_table
+from mage.runs.console import plain_console
 from mage.runs.drawings import shown
 
-SOURCES, PLOTS = "sources.json", "plots"
+_INPUTS = typer.Argument(metavar="RUN_OR_SWEEP_OR_REPORT…", help="What to compare; NAME=PATH gives a method a name.")
+_OUT = typer.Option("--out", "-o", metavar="DIR", help="A directory for tables, plots and sources.")
 
 
-class Sources(msgspec.Struct, frozen=True):
-    """What a comparison was made of, by what, and the files that hold it."""
-
-    command: str
-    versions: Mapping[str, str]
-    machine: str
-    sources: tuple[Source, ...]
-    left_out: tuple[str, ...]
-    """Runs of sweeps that nobody has judged yet."""
-    files: tuple[str, ...]
-
-
-def run_comparison(arguments: Sequence[str], folder: Path | None, console: Console, *, plots: bool) -> int:
-    """Compare, print, and write everything to a directory where one is named. Returns the exit code."""
-    inputs = read_inputs(arguments)
-    comparison = compare(inputs.entries)
-    if folder is not None:
-        write_comparison(comparison, inputs, folder, plots=plots)
-    console.print(comparison_table(comparison, inputs, console.width))
-    if folder is not None:
-        console.print(shown(f"\nsaved in    {folder}", "dim"), soft_wrap=True)
-    return 0
-
-
-def comparison_table(comparison: Comparison, inputs: ComparisonInputs, width: int) -> RenderableType:
-    """Scores, what they cost, who meets whom, and what has to be known to read it."""
-    parts: list[RenderableType] = []
-    for sheet in (*score_sheets(comparison), *cost_sheets(comparison)):
-        parts += [terminal(sheet, width), Text()]
-    parts += [part for report in inputs.crossplays for part in (cross_play_table(report), Text())]
-    told = notes(comparison) + [f"Not judged yet and left out: {path}." for path in inputs.left_out]
-    return Group(*parts, *(note(text) for text in told))
-
-
-def write_comparison(comparison: Comparison, inputs: ComparisonInputs, folder: Path, *, plots: bool) -> None:
-    """Tables, pictures and sources; an earlier comparison in the directory is replaced."""
-    if plots:
-        check_matplotlib()
-    told = _described(inputs)
-    sheets = all_sheets(comparison, inputs.crossplays)
-    try:
-        _clear(folder)
-        (folder / PLOTS).mkdir(parents=True, exist_ok=True)
-        files = {
-            "table.md": _as_markdown(sheets, notes(comparison), told),
-            "table.csv": as_csv(comparison, inputs.crossplays),
-            "table.tex": _as_latex(sheets, notes(comparison), told),
-        }
-        for name, content in files.items():
-            write_atomically(folder / name, content.encode())
-        written = write_figures(comparison, inputs.crossplays, folder / PLOTS, command_line()) if plots else []
-        names = (*files, *(str(path.relative_to(folder)) for path in written))
-        made = msgspec.structs.replace(told, files=names)
-        write_atomically(folder / SOURCES, msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n")
-    except OSError as error:
-        raise RecordError(f"cannot write to {folder}: {error.strerror or error}") from None
-
-
-def _clear(folder: Path) -> None:
-    """Delete what an earlier comparison wrote; a directory with anything else is left alone."""
-    if not folder.exists() or not any(folder.iterdir()):
-        return
-    try:
-        earlier = msgspec.json.decode((folder / SOURCES).read_bytes(), type=Sources)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        raise RecordError(f"{folder} is not empty and holds no comparison; name a new directory") from None
-    for name in earlier.files:
-        path = folder / name
-        if path.resolve().is_relative_to(folder.resolve()):
-            path.unlink(missing_ok=True)
-
-
-def _described(inputs: ComparisonInputs) -> Sources:
-    return Sources(command_line(), versions_now(), machine_name(), inputs.sources, inputs.left_out, ())
-
-
-def _lines(told: Sources) -> list[str]:
-    """What was compared and by which commands it was made, in lines."""
-    versions = ", ".join(f"{name} {version}" for name, version in told.versions.items())
-    lines = [f"{told.command} ({versions})"]
-    for source in told.sources:
-        seed = "" if source.seed is None else f", seed {source.seed}"
-        commit = source.versions.get("commit", source.versions.get("mage", "?"))
-        lines.append(f"{source.method}{seed}, step {source.step}, mage {commit}: {source.command} ({source.path})")
-    return lines
-
-
-def _as_markdown(sheets: Sequence[Sheet], remarks: Sequence[str], told: Sources) -> str:
-    def listed(lines: Sequence[str]) -> str:
-        return "".join(f"- {plain_markdown(line)}\n" for line in lines)
-
-    return "\n".join(["# Comparison\n", *map(markdown, sheets), listed(remarks), "## Sources\n", listed(_lines(told))])
-
-
-def _as_latex(sheets: Sequence[Sheet], remarks: Sequence[str], told: Sources) -> str:
-    comments = ["\\usepackage{booktabs}", *remarks, *_lines(told)]
-    return "\n".join(["".join(f"% {' '.join(line.split())}\n" for line in comments), *map(latex, sheets)])
+def command(
+    inputs: Annotated[list[str], _INPUTS],
+    out: Annotated[Path | None, _OUT] = None,
+    plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw plots too; they need matplotlib.")] = True,
+) -> None:
+    """Put methods side by side, in tables and plots. Scores beside control and limits, ties, what training cost."""
+    found = compare(*inputs)
+    if out is not None:
+        found.write(out, plots=plots)
+    console = plain_console()
+    console.print(comparison_table(found.comparison, found.inputs, console.width))
+    if out is not None:
+        console.print(shown(f"\nsaved in    {out}", "dim"), soft_wrap=True)

@@ -1,202 +1,121 @@
-"""Two specs against each other: one takes every seat in turn, the other fills the rest of the table."""
+"""`mage duel`: two players against each other, as means with intervals."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from itertools import islice
-from typing import cast
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
 
-from mage.errors import ConfigError
-from mage.opponents.policy import PolicyAgent, PolicyPlayer
-from mage.opponents.registry import check_opponent
-from mage.protocols import Agent
-from mage.rollout.group import play_trials
-from mage.seeds import derive
-from mage.spec import parse_spec
-from mage.stats import Estimate, Verdict, clustered_proportion, mean, verdict
-from mage.types import Ending, Episode, Failure, Task, Trial
+from mage.cli.options import Episodes, MaxTurns, Run, Seed, World
+from mage.cli.tables import new_run, percent, plain_table, plural, say_saved, span
+from mage.evaluation.duel import Duel, DuelCounter, DuelRow, check, play
+from mage.runs.console import plain_console, progress_bar
+from mage.runs.drawings import shown
+from mage.runs.store import RunWriter
+from mage.stats import Verdict
+from mage.types import Failure
 from mage.worlds.openspiel.game import load_game
-from mage.worlds.openspiel.world import OpenSpielWorld, make_opponent, other_seats
 
-_CONCURRENCY = 16
-"""Players without a model never wait, so more at a time would only delay the first results."""
-
-
-class Duel(msgspec.Struct, frozen=True):
-    """What is to be played."""
-
-    player: str
-    """The spec that is judged; it takes every seat in turn."""
-    opponents: tuple[str, ...]
-    """One spec for all other seats, or one for each in order of seats."""
-    world: str
-    trials: int
-    """Trials in each seat. Trial i has the same seed in every seat, so seats are dealt the same cards."""
-    episodes: int
-    seed: int
-    max_turns: int
+_PATIENCE_S = 1.0
+"""How long a duel may take before it shows a bar."""
+_PLAYER = typer.Argument(metavar="A", help="The opponent spec that is evaluated; it takes every seat in turn.")
+_OPPONENTS = typer.Argument(metavar="B", help="Its opponents: one spec for all other seats or one for each.")
 
 
-class DuelRow(msgspec.Struct, frozen=True):
-    """How the player did in one seat, or in all. Only episodes that were played out count as skill."""
-
-    seat: int | None
-    """None for all seats together."""
-    num_trials: int
-    num_episodes: int
-    """Episodes that were played out."""
-    score: Estimate | None
-    """None where fewer than two trials count."""
-    rates: tuple[Estimate, Estimate, Estimate] | None
-    """Wins, draws and losses; None where nothing counts."""
-    forfeits: int
-    """Episodes given up by the player."""
-    opponent_forfeits: int
-    truncations: int
-    failures: int
-
-
-def num_tasks(duel: Duel) -> int:
-    """How many trials a duel has in all seats together."""
-    return duel.trials * load_game(duel.world).num_seats
-
-
-def tasks(duel: Duel) -> Iterator[Task]:
-    """All tasks, seat by seat within each trial number, so that an interrupted duel is balanced."""
-    game = load_game(duel.world)
-    others = filled(duel.opponents, game.num_seats - 1, duel.world)
-    for number in range(duel.trials):
-        seed = derive(duel.seed, "duel", number)
-        for seat in range(game.num_seats):
-            yield Task(
-                world=game.spec,
-                opponents=others,
-                seat=seat,
-                seed=seed,
-                episodes=duel.episodes,
-                replay_deal=False,
-                early_stop=False,
-                max_turns=duel.max_turns,
-            )
+def command(
+    player: Annotated[str, _PLAYER],
+    opponents: Annotated[list[str], _OPPONENTS],
+    world: World,
+    trials: Annotated[int, typer.Option(min=2, help="Trials in each seat.")] = 100,
+    episodes: Episodes = 1,
+    seed: Seed = 0,
+    max_turns: MaxTurns = 1000,
+    run: Run = None,
+) -> None:
+    """Let two players meet many times. The table shows means with 95 % intervals."""
+    duel = Duel(player, tuple(opponents), world, trials, episodes, seed, max_turns)
+    check(duel)
+    game, console = load_game(duel.world), plain_console()
+    counter = DuelCounter(game.num_seats)
+    writer = new_run(run, "duel", duel.world, msgspec.to_builtins(duel), duel.seed)
+    try:
+        first_failure = asyncio.run(_play_duel(duel, writer, counter))
+    except KeyboardInterrupt:
+        console.print(Text("stopped; what was played until then is saved", "yellow"))
+        say_saved(console, writer.path, "")
+        raise
+    finally:
+        writer.discard_if_empty()
+    console.print(duel_table(duel, game.spec, counter.rows()))
+    if first_failure is not None:
+        console.print(shown(f"The first failure: {first_failure.error}: {first_failure.message}", "red"))
+    say_saved(console, writer.path, " [N]")
+    raise typer.Exit(int(first_failure is not None))
 
 
-def filled(specs: Sequence[str], num: int, game: str) -> tuple[str, ...]:
-    """One spec for each of `num` seats: as given, or a single one for all.
-
-    >>> filled(["uniform"], 2, "kuhn_poker(players=3)")
-    ('uniform', 'uniform')
-    """
-    if len(specs) not in (1, num):
-        raise ConfigError(f"{game} takes 1 opponent for all other seats or {num}, one for each; not {len(specs)}")
-    return tuple(map(canonical, specs)) * (num if len(specs) == 1 else 1)
-
-
-def canonical(spec: str) -> str:
-    """A spec as it is written down: equal specs are equal strings."""
-    return str(parse_spec(spec))
-
-
-def seated(player: str, task: Task, sibling: int) -> Agent:
-    """The duelling player in the task's seat. Its seed differs from every opponent's, because its seat does."""
-    who = make_opponent(player, task, task.seat)
-    return PolicyAgent(who, canonical(player)) if isinstance(who, PolicyPlayer) else cast(Agent, who)
+async def _play_duel(duel: Duel, writer: RunWriter, counter: DuelCounter) -> Failure | None:
+    """Play, write and count; returns the first failure."""
+    first_failure: Failure | None = None
+    bar = progress_bar()
+    job = bar.add_task("trials", total=duel.trials * load_game(duel.world).num_seats)
+    started = time.monotonic()
+    try:
+        async for outcome in play(duel):
+            writer.append(outcome)
+            counter.add(outcome)
+            if first_failure is None and isinstance(outcome, Failure):
+                first_failure = outcome
+            bar.advance(job)
+            if not bar.live.is_started and time.monotonic() - started > _PATIENCE_S:
+                bar.start()
+    finally:
+        bar.stop()
+    return first_failure
 
 
-def check(duel: Duel) -> None:
-    """Fail now, with one line, on a player that cannot sit in one of its seats."""
-    if duel.trials < 2:
-        raise ConfigError(f"a duel needs at least 2 trials in each seat for an interval, not {duel.trials}")
-    game = load_game(duel.world)
-    for task in islice(tasks(duel), game.num_seats):
-        check_opponent(duel.player, game, task.seat)
-        for seat, spec in zip(other_seats(task), task.opponents, strict=True):
-            check_opponent(spec, game, seat)
+def duel_table(duel: Duel, game: str, rows: Sequence[DuelRow]) -> RenderableType:
+    """How the player did by seat and overall."""
+    title = shown(f"{duel.player} against {', '.join(duel.opponents)} at {game}", "bold")
+    table = plain_table()
+    for name, justify in (("seat", "left"), ("episodes", "right"), ("", "left"), ("mean", "right"), ("95 %", "left")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for row in rows:
+        seat = "all seats" if row.seat is None else f"seat {row.seat}"
+        for index, metrics in enumerate(_metrics(row)):
+            heading = (seat, str(row.num_episodes)) if index == 0 else ("", "")
+            table.add_row(*heading, *metrics)
+        table.add_row()
+    notes = [
+        f"{duel.trials} trials in each seat, {duel.episodes} {plural('episode', duel.episodes)} each; "
+        f"all seats are dealt the same; seed {duel.seed}.",
+        _apart(rows[-1]),
+    ]
+    return Group(title, table, *(shown(note, "dim") for note in notes if note))
 
 
-async def play(duel: Duel) -> AsyncIterator[Trial | Failure]:
-    """Play all trials and yield them in the order of `tasks`."""
-    jobs = ((task, 0) for task in tasks(duel))
-    outcomes = play_trials(
-        OpenSpielWorld(), jobs, lambda task, sibling: seated(duel.player, task, sibling), concurrency=_CONCURRENCY
-    )
-    async for outcome in outcomes:
-        yield outcome
+def _metrics(row: DuelRow) -> list[tuple[str, str, str]]:
+    """The name of each metric, its mean and its interval."""
+    metrics = [("score", "–", "needs two trials")]
+    if row.score:
+        metrics = [("score", f"{row.score.value:+.3f}", span(row.score, "{:+.3f}".format))]
+    for name, rate in zip(Verdict, row.rates or (), strict=False):
+        metrics.append((f"{name} rate", percent(rate.value), span(rate, percent)))
+    return metrics
 
 
-class DuelCounter:
-    """Counts outcomes as they come in, without keeping them."""
-
-    def __init__(self, num_seats: int) -> None:
-        self._seats = [_SeatCounter() for _ in range(num_seats)]
-
-    def add(self, outcome: Trial | Failure) -> None:
-        """Count one trial or failure."""
-        self._seats[outcome.task.seat].add(outcome)
-
-    def rows(self) -> list[DuelRow]:
-        """One row for each seat, then one for all seats; the latter treats trials of one seed as one cluster."""
-        rows = [_row(seat, [tally], list(tally.counted.values())) for seat, tally in enumerate(self._seats)]
-        by_seed: dict[int, list[tuple[float, Verdict]]] = {}
-        for tally in self._seats:
-            for seed, counted in tally.counted.items():
-                by_seed.setdefault(seed, []).extend(counted)
-        return [*rows, _row(None, self._seats, list(by_seed.values()))]
-
-
-class _SeatCounter:
-    def __init__(self) -> None:
-        self.counted: dict[int, list[tuple[float, Verdict]]] = {}
-        """Score and verdict of every episode that was played out, by the seed of its task."""
-        self.num_trials = self.failures = self.forfeits = self.opponent_forfeits = self.truncations = 0
-
-    def add(self, outcome: Trial | Failure) -> None:
-        if isinstance(outcome, Failure):
-            self.failures += 1
-            return
-        self.num_trials += 1
-        seat = outcome.task.seat
-        for episode in outcome.episodes:
-            self._count(episode, seat, outcome.task.seed)
-
-    def _count(self, episode: Episode, seat: int, seed: int) -> None:
-        result = episode.result
-        if result.ending is Ending.FINISHED:
-            self.counted.setdefault(seed, []).append((result.returns[seat], verdict(result.returns, seat)))
-        elif result.ending is Ending.TRUNCATED:
-            self.truncations += 1
-        elif result.forfeited_by == seat:
-            self.forfeits += 1
-        else:
-            self.opponent_forfeits += 1
-
-
-def _row(
-    seat: int | None, tallies: Sequence[_SeatCounter], clusters: Sequence[Sequence[tuple[float, Verdict]]]
-) -> DuelRow:
-    num_episodes = sum(map(len, clusters))
-    scores = [_mean(score for score, _ in cluster) for cluster in clusters]
-    return DuelRow(
-        seat,
-        sum(t.num_trials for t in tallies),
-        num_episodes,
-        mean(scores) if len(scores) > 1 else None,
-        (_rate(Verdict.WIN, clusters), _rate(Verdict.DRAW, clusters), _rate(Verdict.LOSS, clusters))
-        if clusters
-        else None,
-        sum(t.forfeits for t in tallies),
-        sum(t.opponent_forfeits for t in tallies),
-        sum(t.truncations for t in tallies),
-        sum(t.failures for t in tallies),
-    )
-
-
-def _rate(wanted: Verdict, clusters: Sequence[Sequence[tuple[float, Verdict]]]) -> Estimate:
-    shares = [_mean(float(word is wanted) for _, word in cluster) for cluster in clusters]
-    return clustered_proportion(shares, sum(map(len, clusters)))
-
-
-def _mean(values: Iterable[float]) -> float:
-    listed = list(values)
-    return sum(listed) / len(listed)
+def _apart(total: DuelRow) -> str:
+    """What was counted apart, because it says nothing about skill."""
+    counts = {
+        "given up by the player": total.forfeits,
+        "given up by an opponent": total.opponent_forfeits,
+        "too long and stopped": total.truncations,
+    }
+    parts = [f"{num} {plural('episode', num)} {what}" for what, num in counts.items() if num]
+    parts += [f"{total.failures} {plural('trial', total.failures)} failed"] if total.failures else []
+    return f"Not counted above: {', '.join(parts)}." if parts else ""

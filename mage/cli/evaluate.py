@@ -1,185 +1,110 @@
-"""`mage evaluate`: judge anybody, write down every trial and one report, and print a table."""
+"""`mage evaluate`: evaluate an agent and print the tables."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated
 
-import msgspec
+import typer
 from rich.console import Console, Group
-from rich.progress import Progress
 from rich.text import Text
 
-from mage.aio import run_sync
-from mage.cli.resource_limits import ResourceLimits, at_work, say_where_the_key_goes
-from mage.cli.terminal import say_saved
-from mage.config.load import validated
+from mage.cli.options import Concurrency, MaxCalls, Overrides
+from mage.cli.tables import say_saved
+from mage.config.load import parse_override
+from mage.errors import ConfigError
 from mage.evaluation.eval_agent import EvalAgent
-from mage.evaluation.plan import EvaluationPlan, make_plan, read_plan
-from mage.evaluation.splits import Split
-from mage.evaluation.suite.evaluate import Play, SplitReport, evaluate_split
-from mage.evaluation.suite.reflections import ReflectionReport, evaluate_reflections
-from mage.evaluation.suite.report import REFLECTIONS, REPORT, EvaluationReport, evaluation_report, to_json
+from mage.evaluation.plan import EvaluationPlan, EvaluationRequest
+from mage.evaluation.resource_limits import ResourceLimits
+from mage.evaluation.run import Evaluation, begin_evaluation, resume_evaluation
 from mage.evaluation.suite.report_tables import evaluation_table, reflections_table, setting
-from mage.evaluation.trial_log import LoggedPlay, TrialLog
-from mage.files import write_atomically
+from mage.runs.console import plain_console
 from mage.runs.drawings import shown
-from mage.runs.store import TOKENIZER, fresh_path
-from mage.types import Memory
-from mage.worlds.openspiel.world import OpenSpielWorld
-
-T = TypeVar("T")
 
 _MOST_NAMES = 4
 """Opponents of a split that are named above the tables; of more the number is told."""
+_AGENT = typer.Argument(
+    metavar="AGENT", help="A run, a checkpoint, a model, scripted:NAME, remote:URL#model or an opponent spec."
+)
+_WORLD = typer.Option("--world", "--game", help="The world of opponents that are given by their specs.")
+_OPPONENTS = typer.Option(help="A split or an opponent spec; several specs make one split.")
+_REFLECTIONS = typer.Option("--reflections", help="Evaluate what reflections do: kept, removed, or another trial's.")
+_OUT = typer.Option("--out", "-o", metavar="DIR", help="A new directory for the evaluation.")
+_RESUME = typer.Option(metavar="DIR", help="Go on with this evaluation instead of a new one.")
+_RETRY = typer.Option("--retry-failed", help="With --resume: play trials that failed once more.")
 
 
-def run_evaluation(
-    agent: str,
-    console: Console,
-    *,
-    world: str | None = None,
-    opponents: Sequence[str] = (),
-    trials: int | None = None,
-    values: Mapping[str, object] | None = None,
-    reflections: bool = False,
-    out: Path | None = None,
-    means: ResourceLimits | None = None,
-) -> int:
-    """Judge somebody in a new directory and print the table. Returns the exit code."""
-    means = means or ResourceLimits()
-    eval_agent = means.eval_agent(agent, values or {})
-    plan = make_plan(
-        eval_agent, world=world, opponents=opponents, trials=trials, values=values, reflections=reflections
-    )
-    say_where_the_key_goes(_everyone(plan))
-    _evaluate_and_print(eval_agent, plan, begun(eval_agent, plan, out), means, console)
-    return 0
-
-
-def resume_evaluation(
-    folder: Path, console: Console, *, retry_failed: bool = False, means: ResourceLimits | None = None
-) -> int:
-    """Go on with an evaluation and print the table. Returns the exit code."""
-    means = means or ResourceLimits()
-    plan = read_plan(folder)
-    config = validated(plan.config, str(folder))
-    eval_agent = replace(means.eval_agent(plan.agent, plan.values), config=config, name=plan.name)
-    say_where_the_key_goes(_everyone(plan))
-    trial_log = TrialLog.reopen(folder, forget_failures=retry_failed)
-    _evaluate_and_print(eval_agent, plan, trial_log, means, console)
-    return 0
-
-
-def begun(eval_agent: EvalAgent, plan: EvaluationPlan, out: Path | None) -> TrialLog:
-    """A new evaluation, in `out`, or in the run that the subject comes from, or under runs/."""
-    path = out or _fresh(eval_agent)
-    trial_log = TrialLog.create(path, msgspec.to_builtins(plan), eval_agent.config.evaluation.seed)
-    is_below_run = eval_agent.run is not None and path.resolve().is_relative_to(eval_agent.run.resolve())
-    if eval_agent.keep_tokenizer is not None and not is_below_run:
-        eval_agent.keep_tokenizer(path / TOKENIZER)  # a run has it already; elsewhere nobody could read the tokens
-    return trial_log
-
-
-def scores(
-    eval_agent: EvalAgent, plan: EvaluationPlan, trial_log: TrialLog, means: ResourceLimits
-) -> EvaluationReport[SplitReport]:
-    """Judge somebody on all splits, with memory and without."""
-    return _evaluated(eval_agent, plan, trial_log, means, partial(_scores, eval_agent, plan))
-
-
-def _fresh(eval_agent: EvalAgent) -> Path:
-    if eval_agent.run is not None:
-        return fresh_path("evaluate", f"step-{eval_agent.step:06d}", eval_agent.run / "evaluations")
-    return fresh_path("evaluate", eval_agent.file_name)
-
-
-def _evaluate_and_print(
-    eval_agent: EvalAgent, plan: EvaluationPlan, trial_log: TrialLog, means: ResourceLimits, console: Console
+def command(
+    agent: Annotated[str | None, _AGENT] = None,
+    overrides: Overrides = None,
+    world: Annotated[str | None, _WORLD] = None,
+    opponents: Annotated[list[str] | None, _OPPONENTS] = None,
+    episodes: Annotated[int | None, typer.Option(min=1, help="Episodes of a trial.")] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="Trials per member and seat.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory of a model: none, history, reflections, both.")] = None,
+    reply: Annotated[str | None, typer.Option(help="How a model answers: choice or text.")] = None,
+    method: Annotated[str | None, typer.Option(help="How a model is prompted: plain, react, …")] = None,
+    seat: Annotated[list[int] | None, typer.Option(min=0, help="A seat to play; several may be named.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Fixes the tasks.")] = None,
+    temperature: Annotated[float | None, typer.Option(min=0, help="Sampling temperature.")] = None,
+    context: Annotated[int | None, typer.Option(min=1, help="Most tokens of a prompt and its answer.")] = None,
+    device: Annotated[str | None, typer.Option(help="Where a model runs: cpu, cuda or auto.")] = None,
+    reflections: Annotated[bool, _REFLECTIONS] = False,
+    out: Annotated[Path | None, _OUT] = None,
+    resume: Annotated[Path | None, _RESUME] = None,
+    retry_failed: Annotated[bool, _RETRY] = False,
+    concurrency: Concurrency = None,
+    max_calls: MaxCalls = None,
+    max_remote_tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens of remote models.")] = None,
+    timeout: Annotated[float | None, typer.Option(min=0.001, help="Seconds that a remote call may take.")] = None,
 ) -> None:
-    if plan.reflections:
-        notes = _evaluated(eval_agent, plan, trial_log, means, partial(_reflections, eval_agent, plan))
-        table = reflections_table(notes.reports)
+    """Evaluate an agent of any kind. Beside each score stand the no-memory control and the exact references."""
+    limits = ResourceLimits(concurrency, max_calls, max_remote_tokens, timeout)
+    named = {
+        "trial.episodes": episodes,
+        "agent.memory": memory,
+        "agent.reply": reply,
+        "agent.method": method,
+        "trial.seats": seat or None,
+        "evaluation.seed": seed,
+        "agent.temperature": temperature,
+        "agent.context": context,
+        "device": device,
+    }
+    values = {**dict(map(parse_override, overrides or ())), **{k: v for k, v in named.items() if v is not None}}
+    if (agent is None) is (resume is None):
+        raise ConfigError("give an agent to evaluate, or --resume DIR to go on with an evaluation, and not both")
+    if resume is not None and (values or world or opponents or trials or reflections or out):
+        raise ConfigError("a resumed evaluation has its plan; only limits and --retry-failed go with it")
+    if resume is None and retry_failed:
+        raise ConfigError("--retry-failed goes with --resume")
+    if resume is not None:
+        evaluation = resume_evaluation(resume, limits, retry_failed=retry_failed)
     else:
-        found = scores(eval_agent, plan, trial_log, means)
+        request = EvaluationRequest(str(agent), world, opponents or (), trials, values, reflections)
+        evaluation = begin_evaluation(request, out, limits)
+    print_evaluation(evaluation, plain_console())
+
+
+def print_evaluation(evaluation: Evaluation, console: Console) -> None:
+    """Evaluate and print the tables."""
+    if evaluation.plan.reflections:
+        table = reflections_table(evaluation.reflections().reports)
+    else:
+        found = evaluation.scores()
         table = evaluation_table(found.reports, found.seconds)
-    console.print(Group(*_headlines(eval_agent, plan), Text(), table))
-    say_saved(console, trial_log.path, " [N]")
+    console.print(Group(*_headlines(evaluation.eval_agent, evaluation.plan), Text(), table))
+    say_saved(console, evaluation.trial_log.path, " [N]")
 
 
 def _headlines(eval_agent: EvalAgent, plan: EvaluationPlan) -> Iterator[Text]:
-    """Who was judged, and on what."""
+    """Which agent was evaluated, and on what."""
     how = eval_agent.config.agent
     told = f", {how.method}, memory {how.memory}, {how.reply} replies" if eval_agent.is_model else ""
     yield shown(f"{eval_agent.name}{told}", "bold")
     for split in plan.splits:
         num = len(split.members)
-        whom = ", ".join(split.members) if num <= _MOST_NAMES else f"{num} opponents"
+        members = ", ".join(split.members) if num <= _MOST_NAMES else f"{num} opponents"
         episodes = plan.tasks(eval_agent, split)[0].episodes
-        yield shown(f"{split.name}: {whom}; {setting(split.world, episodes, plan.seats(eval_agent, split))}", "dim")
-
-
-def _evaluated(
-    eval_agent: EvalAgent,
-    plan: EvaluationPlan,
-    trial_log: TrialLog,
-    means: ResourceLimits,
-    evaluate_on: Callable[[Split, Play], Awaitable[T]],
-) -> EvaluationReport[T]:
-    """Play what is not in the journal, split by split, and write the report."""
-
-    async def all_reports(bar: Progress) -> list[T]:
-        concurrency = means.num_trials(_everyone(plan))
-        plays = [LoggedPlay(trial_log, split.name, concurrency=concurrency, bar=bar) for split in plan.splits]
-        return [await evaluate_on(split, play) for split, play in zip(plan.splits, plays, strict=True)]
-
-    def go_on() -> str:
-        return f"mage evaluate --resume {trial_log.path}" + (" --retry-failed" if trial_log.has_failures else "")
-
-    with at_work(trial_log, means, go_on) as bar:
-        reports = run_sync(all_reports(bar))
-    return _written(eval_agent, plan, trial_log, reports)
-
-
-async def _scores(eval_agent: EvalAgent, plan: EvaluationPlan, split: Split, play: Play) -> SplitReport:
-    await eval_agent.refresh()
-    world, who = OpenSpielWorld(), eval_agent.expecting(split)
-    agent, control = who.make_agent(world), who.make_agent(world, Memory.NONE)
-    return await evaluate_split(world, agent, control, split, plan.tasks(eval_agent, split), play=play)
-
-
-async def _reflections(eval_agent: EvalAgent, plan: EvaluationPlan, split: Split, play: Play) -> ReflectionReport:
-    await eval_agent.refresh()
-    world = OpenSpielWorld()
-    return await evaluate_reflections(
-        world,
-        lambda rewrite: eval_agent.make_agent(world, rewrite=rewrite),
-        eval_agent.make_agent(world, Memory.HISTORY),
-        split,
-        plan.tasks(eval_agent, split),
-        play=play,
-    )
-
-
-def _written(
-    eval_agent: EvalAgent, plan: EvaluationPlan, trial_log: TrialLog, reports: Sequence[T]
-) -> EvaluationReport[T]:
-    """The report, on file in the evaluation, and in the run where it is judged as usual."""
-    made = evaluation_report(
-        reports, plan.reported(eval_agent), eval_agent.step, eval_agent=eval_agent.describe(), seconds=trial_log.seconds
-    )
-    report = msgspec.structs.replace(made, command=plan.command)
-    content = to_json(report)
-    write_atomically(trial_log.path / (REFLECTIONS if plan.reflections else REPORT), content)
-    if plan.as_usual and eval_agent.run is not None:
-        kind = "reflections" if plan.reflections else "step"
-        write_atomically(eval_agent.run / "evaluations" / f"{kind}-{eval_agent.step:06d}.json", content)
-    return report
-
-
-def _everyone(plan: EvaluationPlan) -> list[str]:
-    """Who is judged, and whom it meets: a split from elsewhere may name a server too."""
-    return [plan.agent, *(member for split in plan.splits for member in split.members)]
+        yield shown(f"{split.name}: {members}; {setting(split.world, episodes, plan.seats(eval_agent, split))}", "dim")

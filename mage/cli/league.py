@@ -1,32 +1,34 @@
-"""`mage league`: members and ratings, who scores what against whom, who descends from whom, what happened and why."""
+"""`mage league`: members and ratings, pay-offs, the family tree and events."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+import typer
 from rich.color import Color
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.style import Style
 from rich.text import Text
 from rich.tree import Tree
 
-from mage.cli.tables import metrics_table
 from mage.errors import RecordError
 from mage.evaluation.suite.report import command_line
 from mage.league.members import MemberKind
 from mage.league.plots import write_league_figures
 from mage.league.report import LeagueEvent, LeagueReport, MemberStanding, Payoff, read_league
 from mage.plot_style import check_matplotlib
+from mage.runs.console import metrics_table, plain_console
 from mage.runs.drawings import shown
 from mage.runs.store import read_info
 from mage.stats import Estimate
 
 _ORDER = (MemberKind.LEARNER, MemberKind.ANCHOR, MemberKind.SNAPSHOT)
 _HIGH, _LOW = (140, 196, 245), (255, 179, 122)
-"""Blue and orange, which everybody can tell apart; black letters can be read on both."""
+"""Blue and orange, which colour-blind readers tell apart too; black letters can be read on both."""
 _NAME, _CELL = 26, 15
 """Columns of a terminal that a name and a pay-off take."""
 _MEMBERS = (
@@ -38,8 +40,14 @@ _WHAT = {"exploit": "copy", "rollback": "rollback", "snapshot": "snapshot", "evi
 """What each kind of event is called in the list."""
 
 
-def run_league(run: Path, plots: Path | None, console: Console, *, as_json: bool) -> int:
-    """Print a run's league, as tables or as JSON, and draw it where a directory is named. Returns the exit code."""
+def command(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A train run with league.learners over 0.")],
+    plots: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Draw it too, as PNG files in this directory.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON instead.")] = False,
+) -> None:
+    """Show the league of a run. Members with ratings, pay-offs, family tree; members copied, kept, retired, and why."""
     read_info(run)
     report = read_league(run)
     if plots is not None:
@@ -51,15 +59,15 @@ def run_league(run: Path, plots: Path | None, console: Console, *, as_json: bool
             raise RecordError(f"cannot write to {plots}: {error.strerror or error}") from None
     if as_json:
         print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
-        return 0
+        return
+    console = plain_console()
     console.print(league_tables(str(run), report, console.width))
     if plots is not None:
         console.print(shown(f"\nsaved in   {plots}", "dim"), soft_wrap=True)
-    return 0
 
 
 def league_tables(name: str, report: LeagueReport, width: int) -> RenderableType:
-    """Everything there is to read about a league, in a terminal of so many columns."""
+    """All tables of a league, for a terminal of `width` columns."""
     members = [member for member in in_order(report.members) if member.retired is None]
     counts = ", ".join(_count(sum(member.kind is kind for member in members), kind) for kind in _ORDER)
     title = f"{name}: league at step {report.step}, {counts}"
@@ -87,7 +95,7 @@ def _members(report: LeagueReport, members: Sequence[MemberStanding]) -> Rendera
     for member in members:
         born = "" if member.kind is MemberKind.ANCHOR else str(member.born)
         drawn = "–" if member.drawn is None else f"{100 * member.drawn:.1f} %"
-        rating = "–" if member.rating is None else _figure(member.rating)
+        rating = "–" if member.rating is None else _estimate(member.rating)
         parents = shown(", ".join(member.parents))
         style = "bold" if member.id == report.leader else ""
         table.add_row(shown(member.id, style), member.kind, born, parents, rating, str(member.results), drawn)
@@ -113,7 +121,7 @@ def _payoffs(report: LeagueReport, members: Sequence[MemberStanding], width: int
 def _cell(payoff: Payoff | None, most: float) -> Text:
     if payoff is None:
         return Text("–", "dim")
-    return Text(_figure(payoff.score), _tint(payoff.score.value / most))
+    return Text(_estimate(payoff.score), _tint(payoff.score.value / most))
 
 
 def _tint(share: float) -> Style:
@@ -128,7 +136,7 @@ def _tint(share: float) -> Style:
 
 
 def _tree(report: LeagueReport) -> RenderableType:
-    """Below each learner, in the order of time, its snapshots, whom it copied and what it went back to."""
+    """Below each learner, in the order of time, its snapshots, copies and rollbacks."""
     trees: list[RenderableType] = []
     for learner in (member for member in report.members if member.kind is MemberKind.LEARNER):
         tree = Tree(shown(learner.id, "bold"), guide_style="dim")
@@ -150,7 +158,7 @@ def _life(report: LeagueReport, learner: MemberStanding) -> Iterator[tuple[int, 
 
 
 def _events(events: Sequence[LeagueEvent]) -> RenderableType:
-    """One line for each event; those that befell several at once, for the same reason, are one."""
+    """One line for each event; events of several members with the same step and reason share one."""
     if not events:
         return Text("nothing yet")
     table = metrics_table("step", "what", "who", "why")
@@ -176,7 +184,7 @@ def _why(event: LeagueEvent) -> Text:
     return shown("; ".join(part for part in (event.reason, *changes) if part))
 
 
-def _figure(estimate: Estimate) -> str:
+def _estimate(estimate: Estimate) -> str:
     if estimate.low is None or estimate.high is None:
         return f"{estimate.value:+.2f}"
     return f"{estimate.value:+.2f} ±{(estimate.high - estimate.low) / 2:.2f}"

@@ -9,6 +9,10 @@ import typer
 
 Seed = Annotated[int, typer.Option(min=0, help="Fixes every draw.")]
 Run = Annotated[Path | None, typer.Option("--run", help="A new directory for the run; runs/… by default.")]
+Recipe = typer.Argument(
+    metavar="RECIPE",
+    help="A shipped recipe, the path of a TOML file, or several with + between them, as in rps+grpo.",
+)
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Overrides, such as trial.episodes=5.")
 ]

@@ -1,56 +1,79 @@
-"""`mage train`: what it does and what it prints."""
+"""`mage train`: train by a recipe, and show what was learned."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from mage.config.load import parse_override
-from mage.config.schema import Config
+from mage.cli.options import DryRun, Overrides, Recipe, Run
+from mage.config.compose import label_of
+from mage.config.load import load_config, parse_override, to_toml
+from mage.errors import ConfigError
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.report import read_report
 from mage.evaluation.suite.report_tables import summary_table
+from mage.extras import require
+from mage.runs.console import plain_console
 from mage.runs.drawings import shown
 from mage.runs.store import RunReader
-from mage.training.recorder import RunRecorder
-from mage.training.run import create_run, train_run
 from mage.types import Trial
 from mage.worlds.openspiel.words.base import signed
 
-
-def run_training(
-    config: Config, folder: Path | None, eval_agent: str, max_minutes: float | None, console: Console
-) -> int:
-    """Train in a new run. Returns the exit code."""
-    path, parts = create_run(config, folder, eval_agent)
-    return _trained(path, train_run(path, console, max_minutes, parts=parts), console)
+_MINUTES = typer.Option(min=0, help="Stop cleanly after the step that passes this time.")
 
 
-def resume_training(folder: Path, overrides: Sequence[str], max_minutes: float | None, console: Console) -> int:
-    """Go on with a run, with some settings changed. Returns the exit code."""
-    values = dict(map(parse_override, overrides))
-    return _trained(folder, train_run(folder, console, max_minutes, values=values), console)
+def command(
+    recipe: Annotated[str | None, Recipe] = None,
+    overrides: Overrides = None,
+    run: Run = None,
+    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with this run instead.")] = None,
+    max_minutes: Annotated[float | None, _MINUTES] = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Train an agent by a recipe, or go on with a run. Some settings may be changed on the way."""
+    given = overrides or []
+    if resume is not None and recipe is not None and "=" in recipe:
+        given, recipe = [recipe, *given], None
+    if (recipe is None) is (resume is None):
+        raise ConfigError("give a recipe to train by, or --resume RUN to go on with a run, and not both")
+    if resume is not None and (run is not None or dry_run):
+        raise ConfigError("--run and --dry-run go with a recipe; a resumed run has its directory and its config")
+    config = None if recipe is None else load_config(recipe, given)
+    if dry_run and config is not None:
+        print(to_toml(config), end="")
+        return
+    require("train", "training needs")
+    from mage.training.run import create_run, train_run
 
-
-def _trained(folder: Path, recorder: RunRecorder, console: Console) -> int:
-    """Print what came out, or how to go on."""
-    if not recorder.is_finished:
+    console = plain_console()
+    if resume is not None:
+        folder, recorder = resume, train_run(resume, console, max_minutes, values=dict(map(parse_override, given)))
+    else:
+        assert config is not None
+        folder, parts = create_run(config, run, label_of(str(recipe)))
+        recorder = train_run(folder, console, max_minutes, parts=parts)
+    if recorder.is_finished:
+        print_results(folder, recorder.step, console)
+    else:
         console.print(shown(f"go on with  mage train --resume {folder}"), soft_wrap=True)
-        return 0
+
+
+def print_results(folder: Path, step: int, console: Console) -> None:
+    """Print the last evaluation of a finished run, and a trial before and after training."""
     reports = saved_reports(folder)
     if reports:
         console.print(Group(Text(), summary_table(reports)))
-    reader = RunReader(folder)
-    trials = [outcome for outcome in reader.trials() if isinstance(outcome, Trial)]
+    trials = [outcome for outcome in RunReader(folder).trials() if isinstance(outcome, Trial)]
     if len(trials) > 1:
         console.print(Group(Text(), short_trial(trials[0], "The same task before training"), Text()))
-        console.print(short_trial(trials[-1], f"and after {recorder.step} steps"))
-    console.print(shown(f"\nsaved in    {folder}\njudge with  mage evaluate {folder}", "dim"), soft_wrap=True)
-    return 0
+        console.print(short_trial(trials[-1], f"and after {step} steps"))
+    console.print(shown(f"\nsaved in       {folder}\nevaluate with  mage evaluate {folder}", "dim"), soft_wrap=True)
 
 
 def saved_reports(folder: Path) -> Sequence[SplitReport]:
@@ -60,7 +83,7 @@ def saved_reports(folder: Path) -> Sequence[SplitReport]:
 
 
 def short_trial(trial: Trial, title: str) -> Table:
-    """A trial in a few lines: who played what in each episode, and the score."""
+    """A trial in a few lines: the moves of each episode, and the score."""
     table = Table(title=shown(f"{title}, against {', '.join(trial.task.opponents)}"), title_justify="left", box=None)
     for name in ("episode", "the agent", "the opponents", "score", "its note"):
         table.add_column(name, justify="right" if name == "score" else "left")

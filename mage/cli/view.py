@@ -1,18 +1,28 @@
-"""The page on which runs are looked at: checks what was asked for, and starts the server."""
+"""`mage view`: serve the pages that show runs."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from mage.errors import ConfigError
 
 USUAL = Path("runs")
 """What is shown where no directory is named; it need not exist yet."""
+_FOLDER = typer.Argument(metavar="DIR", help="A directory with runs in it, or a run; runs by default.")
+_HOST = typer.Option(help="An address of this machine; others than loopback need the token in the URL.")
 
 
-def run_view(folder: Path | None, host: str, port: int | None, *, opens_browser: bool) -> int:
-    """Show the runs below a directory in a browser until somebody interrupts. Returns the exit code."""
+def command(
+    folder: Annotated[Path | None, _FOLDER] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="8765 by default, or the next free one.")] = None,
+    host: Annotated[str, _HOST] = "127.0.0.1",
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
+) -> None:
+    """Look at runs in a browser, and play there. Curves, trials, tokens and evaluations."""
     if any(find_spec(name) is None for name in ("starlette", "uvicorn", "markdown_it")):
         raise ConfigError("looking at runs in a browser needs the extra view: pip install 'mage-rl[view]'")
     if folder is not None and not folder.is_dir():
@@ -24,5 +34,4 @@ def run_view(folder: Path | None, host: str, port: int | None, *, opens_browser:
     def say(url: str) -> None:
         print(f"showing {root} at {url}\nCtrl-C ends it.", flush=True)
 
-    serve(root, host, port, say, opens_browser=opens_browser)
-    return 0
+    serve(root, host, port, say, opens_browser=browser)

@@ -31,6 +31,20 @@ _HEARD = (EPISODES, SEATS, "evaluation.seed", "device", "dtype", "threads")
 """Settings that an evaluation heeds, besides those of the agent: episodes are dealt afresh and never stop early."""
 
 
+class EvaluationRequest(msgspec.Struct, frozen=True):
+    """What to evaluate, on what."""
+
+    agent: str
+    world: str | None = None
+    opponents: Sequence[str] = ()
+    """Splits, or opponent specs at `world`; a run's own splits where there are none."""
+    trials: int | None = None
+    values: Mapping[str, object] = {}
+    """Settings to replace, by their dotted keys."""
+    reflections: bool = False
+    """Evaluate what reflections do instead."""
+
+
 class EvaluationPlan(msgspec.Struct, frozen=True):
     """All that an evaluation depends on."""
 
@@ -84,37 +98,30 @@ class EvaluationPlan(msgspec.Struct, frozen=True):
         return replaced(eval_agent.config, evaluated, eval_agent.name)
 
 
-def make_plan(
-    eval_agent: EvalAgent,
-    *,
-    world: str | None = None,
-    opponents: Sequence[str] = (),
-    trials: int | None = None,
-    values: Mapping[str, object] | None = None,
-    reflections: bool = False,
-) -> EvaluationPlan:
+def make_plan(eval_agent: EvalAgent, request: EvaluationRequest) -> EvaluationPlan:
     """The plan to judge somebody, checked: whatever is wrong shows before anything is played."""
-    for key in values or {}:
+    for key in request.values:
         if key not in _HEARD and not key.startswith("agent."):
             raise ConfigError(f"{key}: an evaluation does not heed it; it heeds agent.…, {', '.join(_HEARD)}")
-    if reflections:
+    if request.reflections:
         _check_reflections(eval_agent)
+    usual = eval_agent.config.evaluation.final_trials
     plan = EvaluationPlan(
         name=eval_agent.name,
         agent=eval_agent.agent,
         command=command_line(),
-        values=dict(values or {}),
+        values=dict(request.values),
         config=eval_agent.config.model_dump(mode="json"),
-        splits=tuple(_splits(eval_agent, world, opponents)),
-        trials=eval_agent.config.evaluation.final_trials if trials is None else whole("trials", trials, 1),
-        reflections=reflections,
-        as_usual=eval_agent.run is not None and not (values or opponents or world),
+        splits=tuple(_splits(eval_agent, request.world, request.opponents)),
+        trials=usual if request.trials is None else whole("trials", request.trials, 1),
+        reflections=request.reflections,
+        as_usual=eval_agent.run is not None and not (request.values or request.opponents or request.world),
     )
     for split in plan.splits:
         if not plan.seats(eval_agent, split):
             raise ConfigError(f"{SEATS} = []: name at least one seat")
         check_split(split, plan.seats(eval_agent, split))
-        if reflections:
+        if request.reflections:
             check_swaps(plan.tasks(eval_agent, split))
     return plan
 

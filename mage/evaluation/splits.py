@@ -143,7 +143,13 @@ def write_split(
     kind: str = "",
     episodes: int | None = None,
 ) -> Split:
-    """Write a split of one's own, checked and hashed; a file that holds another split already is left alone."""
+    """Write opponents to evaluate on to `path`, a file that ends in `.json` and can stand in recipes as a split.
+
+    With `held_out` training against them is refused. `pool` is the split whose members a player may expect: a shipped
+    one or one beside the file; by default the new one itself. `kind` says what it asks of an agent (seen, unseen
+    parameters, unseen families, harder, reworded or switching), `episodes` how many a trial on it has. A file that
+    holds another split already is left alone.
+    """
     path = Path(path)
     _check_name(path)
     split = make_split(

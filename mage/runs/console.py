@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from mage.runs.drawings import shown
 
@@ -22,6 +23,14 @@ def as_text(table: RenderableType) -> str:
     with console.capture() as captured:
         console.print(table)
     return captured.get()
+
+
+def metrics_table(*names: str) -> Table:
+    """An empty table whose rows begin with a name; all other columns are aligned to the right."""
+    table = Table(header_style="dim", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for number, name in enumerate(names):
+        table.add_column(name, justify="right" if number else "left", overflow="fold")
+    return table
 
 
 def say(sentence: str) -> None:

@@ -28,8 +28,9 @@ from mage.config.schema import Config
 from mage.errors import ConfigError, MageError, RecordError
 from mage.evaluation.suite.report import evaluation_report, to_json
 from mage.files import JsonLines, read_lines, try_lock, write_atomically
+from mage.runs.console import as_text
 from mage.runs.drawings import shown
-from mage.runs.store import RUN, refuse_used
+from mage.runs.store import RUN, fresh_path, refuse_used
 from mage.runs.sweep_plan import SCHEMA, SWEEP, PlannedRun, SweepPlan, read_plan
 from mage.training.changes import config_of
 from mage.training.checkpoint import checkpoints, load_checkpoint
@@ -37,9 +38,18 @@ from mage.training.loop import evaluate
 from mage.training.model_cache import ModelCache
 from mage.training.parts import Parts, build_parts
 from mage.training.run import check_start, create_run, train_run
-from mage.training.sweep_summary import RunEnd, RunState, SweepRun, SweepSummary, by_recipe, minutes_of, scores_of
+from mage.training.sweep_summary import (
+    RunEnd,
+    RunState,
+    SweepRun,
+    SweepSummary,
+    by_recipe,
+    minutes_of,
+    scores_of,
+    sweep_table,
+)
 
-ENDED, SUMMARY = "ended.jsonl", "summary.json"
+ENDED, SUMMARY, TABLE = "ended.jsonl", "summary.json", "summary.txt"
 
 
 class _Outcome(NamedTuple):
@@ -62,6 +72,16 @@ def plan_sweep(recipes: Sequence[tuple[str, Config]], num_seeds: int, max_minute
             own = config.model_copy(update={"seed": seed})
             runs.append(PlannedRun(f"{name}-seed{seed}", name, own.model_dump(mode="json")))
     return SweepPlan(SCHEMA, tuple(runs), max_minutes)
+
+
+def begin_sweep(
+    recipes: Sequence[tuple[str, Config]], num_seeds: int, folder: Path | None, max_minutes: float | None
+) -> Path:
+    """Plan a sweep and write the plan to a new directory, under `runs` where no folder is named; return it."""
+    plan = plan_sweep(recipes, num_seeds, max_minutes)
+    path = folder or fresh_path("sweep", "-".join(label_of(recipe) for recipe, _ in recipes))
+    make_sweep(path, plan)
+    return path
 
 
 def make_sweep(folder: Path, plan: SweepPlan) -> None:
@@ -94,7 +114,9 @@ def run_sweep(folder: Path, console: Console) -> SweepSummary:
             write_atomically(folder / SUMMARY, msgspec.json.format(msgspec.json.encode(summarise(folder)), indent=1))
             if outcome.is_interrupted:
                 break
-        return summarise(folder)
+        summary = summarise(folder)
+        write_atomically(folder / TABLE, as_text(sweep_table(summary)).encode())
+        return summary
 
 
 def summarise(folder: Path) -> SweepSummary:

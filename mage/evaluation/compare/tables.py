@@ -6,12 +6,17 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 
+from rich.console import Group, RenderableType
+from rich.text import Text
+
 from mage.evaluation.compare.columns import Column, columns
 from mage.evaluation.compare.comparison import Comparison, Costs, MethodRow, SplitTable
 from mage.evaluation.compare.cost import WINDOW, Level, Reached, levels
-from mage.evaluation.compare.markup import Cell, Sheet, amount, figure
+from mage.evaluation.compare.markup import Cell, Sheet, amount, figure, note, terminal
 from mage.evaluation.compare.significance import MOST_UNCORRECTED, Rank
+from mage.evaluation.compare.sources import ComparisonInputs
 from mage.evaluation.crossplay import CrossPlayReport
+from mage.evaluation.game_tables import cross_play_table
 from mage.evaluation.suite.report_tables import exact, setting
 from mage.stats import Estimate
 
@@ -76,6 +81,16 @@ def notes(comparison: Comparison) -> list[str]:
             f"evaluations, the mean training score of {WINDOW} steps. Seconds leave evaluations out."
         )
     return found
+
+
+def comparison_table(comparison: Comparison, inputs: ComparisonInputs, width: int) -> RenderableType:
+    """Scores, costs, cross-play and notes, for a terminal of `width` columns."""
+    parts: list[RenderableType] = []
+    for sheet in (*score_sheets(comparison), *cost_sheets(comparison)):
+        parts += [terminal(sheet, width), Text()]
+    parts += [part for report in inputs.crossplays for part in (cross_play_table(report), Text())]
+    told = notes(comparison) + [f"Not evaluated yet and left out: {path}." for path in inputs.left_out]
+    return Group(*parts, *(note(text) for text in told))
 
 
 def all_sheets(comparison: Comparison, crossplays: Sequence[CrossPlayReport]) -> list[Sheet]:

@@ -1,4 +1,4 @@
-"""What a command that plays may take: trials under way at once; the patience, the budget and the key for servers."""
+"""Limits of what an evaluation may use: trials at once, and the timeout and budget of remote models."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ USAGE = "usage.jsonl"
 
 @dataclass(frozen=True)
 class ResourceLimits:
-    """What may be taken. Nothing that comes out depends on it."""
+    """What an evaluation may use. Results do not depend on it."""
 
     concurrency: int | None = None
     """Trials under way at once; by default few where a remote model is among them, and many elsewhere."""
@@ -40,26 +40,26 @@ class ResourceLimits:
     """Of one remote call."""
 
     def eval_agent(self, agent: str, values: Mapping[str, object]) -> EvalAgent:
-        """Who is judged; a remote model is asked as often at once as trials are under way."""
+        """Load the agent; a remote model gets as many requests at once as trials are under way."""
         patience = RetryPolicy() if self.timeout_s is None else RetryPolicy(timeout_s=self.timeout_s)
         return subject_of(agent, values, patience=patience, concurrency=self.concurrency or REMOTE_CONCURRENCY)
 
     def spending(self) -> AbstractContextManager[None]:
-        """While it lasts, remote models are asked no more than this."""
+        """A context in which remote models are asked at most this often."""
         return use_budget(Budget(self.max_calls, self.max_tokens))
 
     def num_trials(self, agents: Iterable[str]) -> int:
-        """Trials under way at once, with these agents and opponents; a kill loses what remote ones were paid for."""
+        """Trials under way at once; fewer with remote models, because a kill loses the calls of unfinished trials."""
         return self.concurrency or (REMOTE_CONCURRENCY if any(map(_is_remote, agents)) else CONCURRENCY)
 
 
 @contextmanager
-def at_work(trial_log: TrialLog, means: ResourceLimits, go_on: Callable[[], str]) -> Iterator[Progress]:
-    """While it lasts, outcomes go to a journal, remote calls to a budget, and a bar shows how far it is.
+def at_work(trial_log: TrialLog, limits: ResourceLimits, go_on: Callable[[], str]) -> Iterator[Progress]:
+    """A context with the log open, the budget of remote calls in force and a progress bar.
 
-    Where it breaks off, what was played stays, and whoever looks is told by `go_on` how it goes on.
+    On an error or interrupt, what was played stays and the command of `go_on`, which resumes it, is printed.
     """
-    budget = Budget(means.max_calls, means.max_tokens)
+    budget = Budget(limits.max_calls, limits.max_tokens)
     try:
         with trial_log, progress_bar() as bar, use_budget(budget):
             yield bar
@@ -72,7 +72,7 @@ def at_work(trial_log: TrialLog, means: ResourceLimits, go_on: Callable[[], str]
 
 
 def say_where_the_key_goes(agents: Sequence[str]) -> None:
-    """A secret leaves this machine only with a word about it."""
+    """Print to which servers the API key is sent, where one is."""
     urls = {
         read_address(agent).url if agent.startswith(PREFIX) else url_of(parse_spec(agent))
         for agent in agents
@@ -89,7 +89,7 @@ def _is_remote(agent: str) -> bool:
 
 
 def _write_usage(path: Path, budget: Budget) -> None:
-    """What remote models were asked by this process, on a line of its own."""
+    """Append calls and tokens of remote models in this process to the usage log."""
     if budget.calls and path.is_dir():
         log = JsonLines(path / USAGE)
         log.append({"calls": budget.calls, "tokens": budget.tokens})

@@ -1,20 +1,29 @@
-"""`mage export`: what it does and what it prints."""
+"""`mage export`: a run as one HTML page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
-from rich.console import Console
+import typer
 
 from mage.errors import ConfigError, RecordError
 from mage.files import write_atomically
+from mage.runs.console import plain_console
 from mage.runs.drawings import shown
 from mage.view.export import MOST, Page, export_page
 
+_MOST = typer.Option(min=0, help="Most trials, chosen from all over the run; 20 by default.")
 
-def run_export_page(run: Path, out: Path, trials: str | None, most: int | None, console: Console) -> int:
-    """Write one page of a run to a new file. Returns the exit code."""
+
+def command(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run of any kind.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="A new file, such as page.html.")],
+    trials: Annotated[str | None, typer.Option(metavar="N,M", help="Numbers of the trials to show.")] = None,
+    most: Annotated[int | None, _MOST] = None,
+) -> None:
+    """Write one page to look at. A run's curves and some of its trials in a single HTML file; no weights."""
     if trials is not None and most is not None:
         raise ConfigError("--trials names the trials and --most counts them: give one of the two")
     if out.exists():
@@ -26,8 +35,7 @@ def run_export_page(run: Path, out: Path, trials: str | None, most: int | None, 
     except OSError as error:
         raise RecordError(f"cannot write {out}: {error.strerror or error}") from None
     for line in _said(page, out):
-        console.print(shown(line), soft_wrap=True)
-    return 0
+        plain_console().print(shown(line), soft_wrap=True)
 
 
 def trial_numbers(text: str) -> list[int]:

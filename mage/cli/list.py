@@ -1,0 +1,145 @@
+"""`mage list`: worlds, opponents, recipes, models and splits, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from itertools import product
+from typing import Annotated, NamedTuple
+
+import typer
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from mage.config.compose import RecipeKind, shipped_recipes
+from mage.engines.scripted import MODELS as SCRIPTED
+from mage.evaluation.splits import SplitKind, load_split, split_names
+from mage.models.load import MODELS
+from mage.opponents.registry import describe_opponents
+from mage.runs.console import plain_console
+from mage.runs.drawings import shown
+from mage.spec import show_parameters
+from mage.worlds.openspiel.game import WORDED, known_games
+
+_KINDS = {
+    "worlds": "game, population and splits; each runs as it is",
+    "models": "after a world",
+    "methods": "memory and credit; after a world or a tuned recipe",
+    "variants": "after a world or a tuned recipe",
+    "tuned": "combinations with numbers of their own; each runs as it is",
+}
+
+
+class Listing(StrEnum):
+    """What can be listed."""
+
+    WORLDS = "worlds"
+    OPPONENTS = "opponents"
+    RECIPES = "recipes"
+    MODELS = "models"
+    SPLITS = "splits"
+
+
+def command(
+    kind: Listing, everything: Annotated[bool, typer.Option("--all", help="Worlds: OpenSpiel's own too.")] = False
+) -> None:
+    """List worlds, opponents, recipes, models or splits."""
+    others = {"opponents": opponents, "recipes": recipes, "models": models, "splits": splits}
+    plain_console().print(worlds(everything) if kind is Listing.WORLDS else others[kind]())
+
+
+class ListEntry(NamedTuple):
+    """One thing that can be chosen by name."""
+
+    name: str
+    parameters: str
+    about: str
+
+
+def entries(title: str, listed: Sequence[ListEntry]) -> RenderableType:
+    """A heading, then two lines for each entry: how it is written, and what it is."""
+    lines: list[RenderableType] = [Text(title, "bold blue")]
+    for entry in listed:
+        lines.append(Text.assemble(shown(entry.name, "bold"), "  ", shown(entry.parameters, "dim")))
+        lines.append(Padding(shown(entry.about), (0, 0, 0, 4)))
+    return Group(*lines)
+
+
+def worlds(everything: bool) -> RenderableType:
+    """Games with words of their own; `everything` adds those that OpenSpiel's strings can tell."""
+    worded = [_game(name) for name in WORDED]
+    how = "Those that hide nothing and are played in turn also take opening=N: the first N moves are drawn at random."
+    table = Group(entries("Games with words of their own", worded), Text(), Text(how, "dim"))
+    others = [name for name in known_games() if name not in WORDED]
+    if not everything:
+        more = f"and {len(others)} more of OpenSpiel's, with generic words: mage list worlds --all"
+        return Group(table, Text(), Text(more, "dim"))
+    return Group(table, Text(), Text("OpenSpiel's games, with generic words", "bold blue"), Text(", ".join(others)))
+
+
+def opponents() -> RenderableType:
+    """Opponents by name, under the games they play."""
+    rows = [(f"For {o.games}", ListEntry(o.name, o.parameters, o.about)) for o in describe_opponents()]
+    return _grouped(rows, "Write name, name:value or name(key=value), as in mcts:100 or best-response:conservative.")
+
+
+def recipes() -> RenderableType:
+    """Shipped recipes by kind, with where they run and for how long where that was measured."""
+    rows = [
+        (f"{kind.capitalize()}: {_KINDS[kind]}", ListEntry(r.name, _where(r.device, r.minutes), r.description))
+        for kind, r in product(RecipeKind, shipped_recipes())
+        if r.kind is kind
+    ]
+    how = "Compose with +, where later ones win: mage train rps-base+mage. Minutes are those of training, as measured."
+    return _grouped(rows, how)
+
+
+def splits() -> RenderableType:
+    """Shipped splits by name, under what they ask of an agent."""
+    rows = [
+        (kind.value.capitalize(), ListEntry(s.name, f"{len(s.members)} in {s.world}", s.description))
+        for kind, s in product(SplitKind, map(load_split, split_names()))
+        if s.kind is kind
+    ]
+    return _grouped(rows, "All but those that are seen are held out: training against them is refused.")
+
+
+def _grouped(rows: Iterable[tuple[str, ListEntry]], how: str) -> RenderableType:
+    """Entries under their headings, and a last line."""
+    groups: dict[str, list[ListEntry]] = {}
+    for heading, entry in rows:
+        groups.setdefault(heading, []).append(entry)
+    parts = [part for heading, listed in groups.items() for part in (entries(heading, listed), Text())]
+    return Group(*parts, Text(how, "dim"))
+
+
+def _where(device: str, minutes: str) -> str:
+    """Where a recipe runs and how long.
+
+    >>> _where("CPU", "3 to 4"), _where("GPU", "")
+    ('CPU, 3 to 4 minutes', 'GPU')
+    """
+    return ", ".join(filter(None, (device, minutes and f"{minutes} minutes")))
+
+
+def _game(name: str) -> ListEntry:
+    """One game; of a plugin that cannot be loaded, why."""
+    trouble = WORDED.trouble(name)
+    if trouble is not None:
+        return ListEntry(name, "", trouble)
+    return ListEntry(name, show_parameters(WORDED[name], 0), _first_line(WORDED[name]))
+
+
+def models() -> RenderableType:
+    """Models by name; a directory in Hugging Face layout is a model too."""
+    ours = [ListEntry(name, show_parameters(make, 1), _first_line(make)) for name, make in sorted(MODELS.items())]
+    scripted = [ListEntry(f"scripted:{name}", "", _first_line(answer)) for name, answer in sorted(SCRIPTED.items())]
+    more = "and any causal language model in Hugging Face layout: the path of a directory, or a name on the hub"
+    return Group(
+        entries("Models that learn", ours), Text(more, "dim"), Text(), entries("Scripted, for mage trials", scripted)
+    )
+
+
+def _first_line(function: object) -> str:
+    return (function.__doc__ or "").split("\n")[0]

@@ -1,0 +1,86 @@
+"""`mage play`: a person's game in the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sys
+from contextlib import suppress
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console, Group
+from rich.text import Text
+
+from mage.cli.options import MaxTurns, Run
+from mage.cli.tables import new_run, say_saved
+from mage.evaluation.duel import filled
+from mage.opponents.person import Person
+from mage.opponents.registry import check_opponent
+from mage.rollout.group import play_trials
+from mage.runs.console import plain_console
+from mage.runs.drawings import shown
+from mage.runs.render import scores_table
+from mage.runs.store import RunWriter
+from mage.types import Failure, Task, Trial
+from mage.worlds.openspiel.game import load_game
+from mage.worlds.openspiel.world import OpenSpielWorld, other_seats
+
+_SEED = typer.Option(min=0, help="Fixes the deals and the opponent; random by default.")
+
+
+def command(
+    world: Annotated[str, typer.Argument(metavar="WORLD", help="A world spec, such as tic_tac_toe or rps(rounds=5).")],
+    against: Annotated[list[str], typer.Option(help="An opponent spec; several for games with more seats.")],
+    seat: Annotated[int, typer.Option(min=0, help="Your seat; 0 moves first.")] = 0,
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes against the same opponent.")] = 3,
+    replay_deal: Annotated[bool, typer.Option("--replay-deal", help="Deal the same cards in every episode.")] = False,
+    seed: Annotated[int | None, _SEED] = None,
+    max_turns: MaxTurns = 1000,
+    run: Run = None,
+) -> None:
+    """Play a game yourself, in this terminal. Any opponent may sit opposite."""
+    game = load_game(world)
+    others = filled(against, game.num_seats - 1, world)
+    drawn = secrets.randbits(32) if seed is None else seed
+    task = Task(game.spec, others, seat, drawn, episodes, replay_deal, early_stop=False, max_turns=max_turns)
+    for other, spec in zip(other_seats(task), others, strict=True):
+        check_opponent(spec, game, other)
+    writer = new_run(run, "play", task.world, msgspec.to_builtins(task), task.seed)
+    raise typer.Exit(play_in_terminal(task, writer, plain_console()))
+
+
+def play_in_terminal(task: Task, writer: RunWriter, console: Console) -> int:
+    """Let a person play one trial; finished episodes are saved. Returns the exit code."""
+    if sys.stdin.isatty():
+        with suppress(ImportError):
+            import readline  # noqa: F401, input() then edits lines
+    world = OpenSpielWorld()
+    person = Person(world.rules(task), task, input, console.print)
+    try:
+        with person.leaving_on_interrupt():
+            outcome = asyncio.run(_only_trial(world, task, person))
+        if isinstance(outcome, Failure) or outcome.episodes:
+            writer.append(outcome)
+    finally:
+        writer.discard_if_empty()
+    if isinstance(outcome, Failure):
+        console.print(shown(f"The game broke off: {outcome.error}: {outcome.message}", "red"))
+        return 1
+    if len(outcome.episodes) == task.episodes:
+        person.tell(outcome.episodes[-1].result.outcomes[task.seat])
+    if not outcome.episodes:
+        console.print(Text("No episode was finished, so nothing was saved.", "dim"))
+        return 0
+    console.print(Group(Text(), scores_table(outcome)))
+    say_saved(console, writer.path, " 0")
+    return 0
+
+
+async def _only_trial(world: OpenSpielWorld, task: Task, person: Person) -> Trial | Failure:
+    def seat_person(task: Task, sibling: int) -> Person:
+        return person
+
+    outcomes = [outcome async for outcome in play_trials(world, [(task, 0)], seat_person)]
+    return outcomes[0]

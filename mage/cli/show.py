@@ -1,0 +1,66 @@
+"""`mage show`: the trials of a run as a list, or one of them as a transcript."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from mage.cli.tables import plural, run_table
+from mage.errors import ConfigError
+from mage.evaluation.trial_log import arms_of
+from mage.runs.console import plain_console
+from mage.runs.credit import credit_of
+from mage.runs.drawings import shown
+from mage.runs.render import transcript
+from mage.runs.store import RunInfo, RunReader
+from mage.worlds.openspiel.world import OpenSpielWorld
+
+_NUMBER = typer.Argument(metavar="N", min=0, help="The number of a trial; all are listed without it.")
+
+
+def command(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    trial: Annotated[int | None, _NUMBER] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Most trials to list.")] = 40,
+) -> None:
+    """List the trials of a run, or read one of them."""
+    reader = RunReader(run)
+    for sentence in reader.damage:
+        print(f"mage: {run}: {sentence}", file=sys.stderr)
+    plain_console().print(listed_run(reader, limit) if trial is None else one_trial(reader, trial))
+
+
+def listed_run(reader: RunReader, limit: int) -> RenderableType:
+    """A run and a line for each of its trials."""
+    summaries = reader.summaries()
+    header = _header(str(reader.path), reader.info, len(summaries))
+    if not summaries:
+        return Group(header, Text("There are no trials in it.", "dim"))
+    arms = arms_of(reader.path)
+    has_splits = len({arm.split for arm in arms}) > 1
+    named = [f"{arm.split}: {arm.arm}" if has_splits else arm.arm for arm in arms]
+    return Group(header, run_table(summaries, limit, named))
+
+
+def one_trial(reader: RunReader, number: int) -> RenderableType:
+    """The transcript of one trial, with its credit, and with the rules where its world is still known."""
+    outcome = reader.trial(number)
+    try:
+        rules = OpenSpielWorld().rules(outcome.task)
+    except ConfigError:
+        rules = None
+    return transcript(outcome, f"Trial {number} of {reader.path}", rules, credit_of(reader.path, number))
+
+
+def _header(path: str, info: RunInfo, num: int) -> RenderableType:
+    """What a run is, in two lines."""
+    versions = ", ".join(f"{name} {version}" for name, version in info.versions.items())
+    return Group(
+        shown(f"{path}: {info.kind}, {num} {plural('trial', num)}, seed {info.seed}", "bold"),
+        shown(f"created {info.created} with {versions}", "dim"),
+    )

@@ -1,0 +1,164 @@
+"""Cross-play and NashConv of agents in a world: run in a directory, with one report each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from rich.progress import Progress
+
+from mage.aio import run_sync
+from mage.errors import ConfigError
+from mage.evaluation.crossplay import CrossPlayReport, check_meeting, cross_play
+from mage.evaluation.eval_agent import BAYES, EvalAgent, OpponentEvalAgent
+from mage.evaluation.exploitability.nashconv import Named, NashConvReport, nash_conv_of
+from mage.evaluation.exploitability.responders import LowerBound, lower_bound
+from mage.evaluation.resource_limits import ResourceLimits, at_work, say_where_the_key_goes
+from mage.evaluation.suite.report import CROSS_PLAY, GameReport, game_report, to_json
+from mage.evaluation.trial_log import LoggedPlay, TrialLog
+from mage.files import write_atomically
+from mage.opponents.registry import MODEL_OPPONENTS, OPPONENTS, check_opponent
+from mage.runs.store import RUN, fresh_path, read_info, refuse_used
+from mage.spec import parse_spec
+from mage.worlds.openspiel.game import Game, load_game
+from mage.worlds.openspiel.world import OpenSpielWorld
+
+_CROSS_PLAY, _NASH_CONV = "cross-play", "nashconv"
+"""Kinds of runs, as names of directories have them."""
+_EXACT, _BOUND = "nashconv.json", "lower-bound.json"
+
+
+class CrossPlay(msgspec.Struct, frozen=True):
+    """Which agents meet, and how often."""
+
+    agents: tuple[str, ...]
+    world: str
+    episodes: int
+    trials: int
+    seed: int = 0
+    max_turns: int = 1000
+    values: Mapping[str, object] = {}
+    """Settings of all models among the agents, by their dotted keys."""
+
+
+class NashConv(msgspec.Struct, frozen=True):
+    """Which agent is read, in which world and after what."""
+
+    agent: str
+    world: str
+    after: str | None = None
+    """The opponent in the episodes before the last; None reads the first episode only."""
+    episodes: int = 3
+    trials: int = 100
+    samples: int = 64
+    """Answers that are drawn at each information state where the probabilities are not exact."""
+    responders: tuple[str, ...] = ()
+    """Agents that try to exploit the agent by play; with these a lower bound is found instead."""
+    learn: int = 0
+    """Episodes in each seat from which one more responder learns."""
+    seed: int = 0
+    values: Mapping[str, object] = {}
+
+
+def run_cross_play(
+    plan: CrossPlay, out: Path | None, limits: ResourceLimits
+) -> tuple[Path, GameReport[CrossPlayReport]]:
+    """The directory and the report; the same plan in the same directory goes on where it was stopped."""
+    game = load_game(plan.world)
+    eval_agents = _eval_agents_of(plan.agents, plan.values, game, limits)
+    agents = _named(plan.agents, eval_agents)
+    check_meeting(game, [name for name, _ in agents])
+    pinned = msgspec.structs.replace(plan, agents=tuple(eval_agent.agent for eval_agent in eval_agents))
+    trial_log = _trial_log(out or fresh_path(_CROSS_PLAY, parse_spec(plan.world).name), pinned)
+
+    async def everything(bar: Progress) -> CrossPlayReport:
+        for eval_agent in eval_agents:
+            await eval_agent.refresh()
+        return await cross_play(
+            OpenSpielWorld(),
+            agents,
+            plan.world,
+            episodes=plan.episodes,
+            trials=plan.trials,
+            seed=plan.seed,
+            max_turns=plan.max_turns,
+            play=LoggedPlay(trial_log, game.spec, concurrency=limits.num_trials(pinned.agents), bar=bar),
+        )
+
+    with at_work(trial_log, limits, lambda: f"the same command and  -o {trial_log.path}") as bar:
+        found = run_sync(everything(bar))
+    report = game_report(found, [eval_agent.describe() for eval_agent in eval_agents], plan.seed)
+    write_atomically(trial_log.path / CROSS_PLAY, to_json(report))
+    return trial_log.path, report
+
+
+def run_nash_conv(
+    plan: NashConv, out: Path | None, limits: ResourceLimits
+) -> tuple[Path, GameReport[NashConvReport | LowerBound]]:
+    """The directory of the report, and the report."""
+    is_bound = bool(plan.responders or plan.learn)
+    if is_bound and plan.after is not None:
+        raise ConfigError("a lower bound is found in the first episode; it goes without an opponent before")
+    if out is not None:
+        refuse_used(out)
+    texts = (plan.agent, *((plan.after,) if plan.after is not None else ()), *plan.responders)
+    eval_agents = _eval_agents_of(texts, plan.values, load_game(plan.world), limits)
+    agent, *others = _named(texts, eval_agents)
+
+    async def find() -> NashConvReport | LowerBound:
+        for eval_agent in eval_agents:
+            await eval_agent.refresh()
+        world, size = OpenSpielWorld(), {"episodes": plan.episodes, "trials": plan.trials, "seed": plan.seed}
+        if is_bound:
+            return await lower_bound(world, agent, plan.world, others, learn=plan.learn, **size)
+        after = others[0] if others else None
+        return await nash_conv_of(world, agent, plan.world, after=after, num_samples=plan.samples, **size)
+
+    with limits.spending():
+        report = game_report(run_sync(find()), [eval_agent.describe() for eval_agent in eval_agents], plan.seed)
+    path = out or fresh_path(_NASH_CONV, eval_agents[0].file_name)
+    path.mkdir(parents=True, exist_ok=True)
+    write_atomically(path / (_BOUND if is_bound else _EXACT), to_json(report))
+    return path, report
+
+
+def _eval_agents_of(
+    agents: Sequence[str], values: Mapping[str, object], game: Game, limits: ResourceLimits
+) -> list[EvalAgent]:
+    """Load the named agents and check them against the game; settings of models do not go to other players."""
+    say_where_the_key_goes(agents)
+    eval_agents = []
+    for agent in agents:
+        own = {key: v for key, v in values.items() if not (_is_player(agent) and key.startswith("agent."))}
+        eval_agent = limits.eval_agent(agent, own)
+        if isinstance(eval_agent, OpponentEvalAgent):
+            for seat in range(game.num_seats):
+                check_opponent(eval_agent.name, game, seat)
+        eval_agents.append(eval_agent)
+    return eval_agents
+
+
+def _named(texts: Sequence[str], eval_agents: Sequence[EvalAgent]) -> list[Named]:
+    """Agents by their names, or as they were given where two have the same."""
+    world = OpenSpielWorld()
+    names = [eval_agent.name for eval_agent in eval_agents]
+    shown_names = [t if names.count(name) > 1 else name for t, name in zip(texts, names, strict=True)]
+    return [(name, eval_agent.make_agent(world)) for name, eval_agent in zip(shown_names, eval_agents, strict=True)]
+
+
+def _is_player(agent: str) -> bool:
+    """Whether it is a player without a model, as far as its name says."""
+    names = {BAYES, *OPPONENTS} - set(MODEL_OPPONENTS)
+    return any(agent == name or agent.startswith((f"{name}:", f"{name}(")) for name in names)
+
+
+def _trial_log(path: Path, plan: CrossPlay) -> TrialLog:
+    """A new log, or the one in a directory where the same was begun."""
+    as_written = msgspec.json.decode(msgspec.json.encode(plan))
+    if not (path / RUN).is_file():
+        return TrialLog.create(path, as_written, plan.seed, _CROSS_PLAY)
+    info = read_info(path)
+    if info.kind != _CROSS_PLAY or info.config != as_written:
+        raise ConfigError(f"{path} holds something else; only the same cross-play goes on there")
+    return TrialLog.reopen(path)

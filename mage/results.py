@@ -1,0 +1,162 @@
+"""What the verbs of `mage` return: runs, reports, sweeps and comparisons as values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from mage.config.schema import Config
+from mage.evaluation.compare.comparison import Comparison
+from mage.evaluation.compare.plots import figures as plots_of
+from mage.evaluation.compare.sources import ComparisonInputs
+from mage.evaluation.compare.tables import comparison_table
+from mage.evaluation.compare.write import write_comparison
+from mage.evaluation.suite.evaluate import SplitReport
+from mage.evaluation.suite.report_tables import evaluation_table
+from mage.extras import require
+from mage.files import read_lines
+from mage.plot_style import check_matplotlib, styled
+from mage.runs.console import WIDTH, as_text, plain_console
+from mage.runs.store import RUN, RunReader
+from mage.training.sweep_summary import SweepSummary, sweep_table
+from mage.types import Failure, Trial
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training run: its directory, and its state when it was opened."""
+
+    path: Path
+    config: Config
+    step: int
+    """Training steps of its newest checkpoint."""
+    num_tokens: int = 0
+    """Tokens that the learner has processed for it."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all steps are done, or all the tokens of training."""
+        return self.config.is_over(self.step, self.num_tokens)
+
+    def metrics(self) -> list[dict[str, float]]:
+        """The lines of `metrics.jsonl`; `docs/metrics.md` defines every key."""
+        return list(read_lines(self.path / "metrics.jsonl"))
+
+    def trials(self) -> Iterator[Trial | Failure]:
+        """The trials that were kept, one at a time."""
+        return RunReader(self.path).trials()
+
+    def resume(
+        self,
+        overrides: Mapping[str, object] | None = None,
+        *,
+        max_minutes: float | None = None,
+        quiet: bool = False,
+    ) -> Run:
+        """Train the steps that are left and return the run with them.
+
+        `overrides` change some settings from here on: more steps, the learning rate, evaluation and logging.
+        """
+        from mage.training.run import train_run
+
+        train_run(self.path, plain_console(quiet=quiet), max_minutes, values=overrides)
+        return open_run(self.path)
+
+
+@dataclass(frozen=True)
+class Report:
+    """An evaluation: one entry for each split. It prints as a table."""
+
+    step: int
+    """Training steps of the weights."""
+    splits: Mapping[str, SplitReport]
+
+    def __str__(self) -> str:
+        return as_text(evaluation_table(list(self.splits.values())))
+
+
+@dataclass(frozen=True)
+class SavedReport(Generic[T]):
+    """A report about agents in a world, and the directory it is saved in. It prints as a table."""
+
+    path: Path
+    report: T
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep: its directory, and its state when it was opened. It prints as a table."""
+
+    path: Path
+    summary: SweepSummary
+
+    @property
+    def runs(self) -> dict[str, Run]:
+        """The runs that have begun, by name."""
+        paths = [self.path / run.name for run in self.summary.runs]
+        return {path.name: open_run(path) for path in paths if (path / RUN).exists()}
+
+    def resume(self, *, quiet: bool = False) -> Sweep:
+        """Make the runs that are left and return the sweep with them."""
+        from mage.training.sweep import run_sweep
+
+        return Sweep(self.path, run_sweep(self.path, plain_console(quiet=quiet)))
+
+    def __str__(self) -> str:
+        return as_text(sweep_table(self.summary))
+
+
+@dataclass(frozen=True)
+class ComparisonResult:
+    """Methods side by side. It prints as a table; `comparison` has the metrics."""
+
+    comparison: Comparison
+    inputs: ComparisonInputs
+
+    def figures(self) -> dict[str, Figure]:
+        """All plots as matplotlib figures, by name."""
+        check_matplotlib()
+        with styled():
+            return dict(plots_of(self.comparison, self.inputs.crossplays))
+
+    def write(self, folder: str | Path, *, plots: bool = True) -> Path:
+        """Write tables, plots and sources to a directory and return it."""
+        write_comparison(self.comparison, self.inputs, Path(folder), plots=plots)
+        return Path(folder)
+
+    def __str__(self) -> str:
+        return as_text(comparison_table(self.comparison, self.inputs, WIDTH))
+
+
+def open_run(folder: str | Path) -> Run:
+    """Open a training run by its directory."""
+    require("train", "training needs")
+    from mage.training.changes import config_of
+    from mage.training.checkpoint import checkpoints, read_state
+
+    path = Path(folder)
+    config = config_of(path)
+    saved = checkpoints(path / "checkpoints")
+    if not saved:
+        return Run(path, config, 0)
+    state = read_state(saved[-1])
+    return Run(path, config, state.step, int(state.learner.get("num_tokens", 0)))
+
+
+def open_sweep(folder: str | Path) -> Sweep:
+    """Open a sweep by its directory."""
+    require("train", "training needs")
+    from mage.training.sweep import summarise
+
+    return Sweep(Path(folder), summarise(Path(folder)))
