@@ -14,7 +14,7 @@ from mage.errors import RecordError
 from mage.extras import require
 from mage.files import read_lines
 from mage.runs.console import WIDTH, as_text, plain_console
-from mage.runs.store import RUN, RunReader, fresh_path
+from mage.runs.store import RUN, RunReader, new_run_path
 from mage.types import Failure, Trial
 
 if TYPE_CHECKING:
@@ -132,12 +132,12 @@ class ComparisonResult:
 
     def metrics(self) -> dict[str, Figure]:
         """All plots as matplotlib figures, by name."""
-        from mage.evaluation.compare.plots import metrics
-        from mage.plot_style import check_matplotlib, styled
+        from mage.evaluation.compare.plots import comparison_figures
+        from mage.plot_style import check_matplotlib, style_context
 
         check_matplotlib()
-        with styled():
-            return dict(metrics(self.comparison, self.inputs.crossplays))
+        with style_context():
+            return dict(comparison_figures(self.comparison, self.inputs.crossplays))
 
     def write(self, folder: str | Path, *, plots: bool = True) -> Path:
         """Write tables, plots and sources to a directory, which comes back."""
@@ -191,12 +191,12 @@ def evaluate(
     """Judge a run's newest weights, or anybody whom `mage evaluate` takes; all that was played is saved too."""
     from mage.cli.evaluate import begun, scores
     from mage.cli.resource_limits import ResourceLimits
-    from mage.evaluation.eval_agent import subject_of
+    from mage.evaluation.eval_agent import load_eval_agent
     from mage.evaluation.plan import make_plan
 
     if isinstance(agent, Path) and not agent.exists():
         raise RecordError(f"{agent} does not exist, so there is nobody to judge")
-    eval_agent = subject_of(_named(agent), overrides)
+    eval_agent = load_eval_agent(_named(agent), overrides)
     plan = make_plan(eval_agent, world=world, opponents=opponents, trials=trials, values=overrides)
     found = scores(
         eval_agent, plan, begun(eval_agent, plan, None if folder is None else Path(folder)), ResourceLimits()
@@ -277,7 +277,7 @@ def sweep(
     from mage.training.sweep import make_sweep, plan_sweep
 
     plan = plan_sweep([(recipe, config_with(recipe, overrides)) for recipe in recipes], seeds, max_minutes)
-    path = fresh_path("sweep", "-".join(map(label_of, recipes))) if folder is None else Path(folder)
+    path = new_run_path("sweep", "-".join(map(label_of, recipes))) if folder is None else Path(folder)
     make_sweep(path, plan)
     return open_sweep(path).resume(quiet=quiet)
 

@@ -61,7 +61,7 @@ class Line(NamedTuple):
     """The same without memory."""
 
 
-def styled() -> AbstractContextManager[None]:
+def style_context() -> AbstractContextManager[None]:
     """Draw and save in our style, whatever the user's is."""
     import matplotlib
 
@@ -75,7 +75,7 @@ def check_matplotlib(otherwise: str = "; --no-plots leaves them out") -> None:
     require("plot", "plots need", otherwise)
 
 
-def blank(width: float = WIDTH, height: float = HEIGHT) -> Figure:
+def new_figure(width: float = WIDTH, height: float = HEIGHT) -> Figure:
     """An empty picture whose parts make room for each other."""
     from matplotlib.figure import Figure
 
@@ -96,19 +96,19 @@ def line_figure(
     `labels` are those of the two axes. `dashed` says what the dashed lines are; it is empty where there are none.
     `widest` is how far bands may widen the range of values, as a share of what the lines need.
     """
-    figure = (_together if len(lines) <= MOST_TOGETHER else _apart)(lines, title, labels, bounds, dashed)
+    figure = (_shared_panel if len(lines) <= MOST_TOGETHER else _panel_per_line)(lines, title, labels, bounds, dashed)
     for panel in figure.axes:
         panel.set_ylim(*_range(lines, list(bounds.values()), widest))
     return figure
 
 
-def _together(
+def _shared_panel(
     lines: Sequence[Line], title: str, labels: tuple[str, str], bounds: Mapping[str, float], dashed: str
 ) -> Figure:
     """One panel, with the names of the lines below it and those of the bounds beside it."""
     from matplotlib.lines import Line2D
 
-    figure = blank(height=HEIGHT + 0.17 * ceil((len(lines) + bool(dashed)) / 2))
+    figure = new_figure(height=HEIGHT + 0.17 * ceil((len(lines) + bool(dashed)) / 2))
     panel = figure.subplots()
     for number, line in enumerate(lines):
         _draw(panel, line, number)
@@ -124,12 +124,12 @@ def _together(
     return figure
 
 
-def _apart(
+def _panel_per_line(
     lines: Sequence[Line], title: str, labels: tuple[str, str], bounds: Mapping[str, float], dashed: str
 ) -> Figure:
     """A panel for each line, all others in grey behind it; the title says what the other lines are."""
     num_rows = ceil(len(lines) / 2)
-    figure = blank(height=num_rows * _SMALL_HEIGHT + 0.5)
+    figure = new_figure(height=num_rows * _SMALL_HEIGHT + 0.5)
     panels: list[Axes] = list(figure.subplots(num_rows, 2, sharex=True, sharey=True, squeeze=False).flat)
     for unused in panels[len(lines) :]:
         unused.remove()

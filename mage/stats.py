@@ -79,10 +79,10 @@ def mean(values: Sequence[float]) -> Estimate:
     return _mean(values, Z95)
 
 
-def mean_of_few(values: Sequence[float]) -> Estimate:
+def student_mean(values: Sequence[float]) -> Estimate:
     """The mean of a few independent values, such as training seeds, with Student's interval.
 
-    >>> [round(x, 3) for x in msgspec.structs.astuple(mean_of_few([1.0, 2.0, 3.0]))]
+    >>> [round(x, 3) for x in msgspec.structs.astuple(student_mean([1.0, 2.0, 3.0]))]
     [2.0, -0.484, 4.484]
     """
     from scipy.special import stdtrit  # type: ignore[import-untyped]  # slow to import, needed here alone
@@ -134,17 +134,17 @@ def paired_difference(a: Sequence[float], b: Sequence[float]) -> Difference:
     return Difference(mean(gaps), _p_value(gaps, lambda errors: erfc(errors / sqrt(2))))
 
 
-def paired_difference_of_few(a: Sequence[float], b: Sequence[float]) -> Difference:
+def student_paired_difference(a: Sequence[float], b: Sequence[float]) -> Difference:
     """The mean of a - b over a few pairs, such as training seeds, with Student's interval and p-value.
 
-    >>> found = paired_difference_of_few([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
+    >>> found = student_paired_difference([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
     >>> round(found.p_value, 4), found.is_tie
     (0.0742, True)
     """
     from scipy.special import stdtr  # slow to import, needed here alone
 
     gaps = _gaps(a, b)
-    return Difference(mean_of_few(gaps), _p_value(gaps, lambda errors: 2 * float(stdtr(len(gaps) - 1, -errors))))
+    return Difference(student_mean(gaps), _p_value(gaps, lambda errors: 2 * float(stdtr(len(gaps) - 1, -errors))))
 
 
 def holm(p_values: Sequence[float], level: float = 0.05) -> list[bool]:

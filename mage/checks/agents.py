@@ -21,10 +21,10 @@ def check_agent(make_agent: AgentFactory, tasks: Sequence[Task], world: World | 
     """
     for task in tasks:
         first, again = (asyncio.run(_checked(make_agent, task, world or OpenSpielWorld())) for _ in range(2))
-        assert _played(first) == _played(again), "the same task and sibling give another trial"
+        assert _comparable(first) == _comparable(again), "the same task and sibling give another trial"
 
 
-def _played(trial: Trial) -> tuple[object, ...]:
+def _comparable(trial: Trial) -> tuple[object, ...]:
     """All of a trial but log-probabilities, which may differ by rounding where an engine keeps what it has read."""
     turns = [turn for episode in trial.episodes for turn in episode.turns] + list(trial.reflections)
     said = [(turn.phase, turn.observation, turn.action, turn.text, turn.reward) for turn in turns]
@@ -32,10 +32,10 @@ def _played(trial: Trial) -> tuple[object, ...]:
 
 
 async def _checked(make_agent: AgentFactory, task: Task, world: World) -> Trial:
-    watched: list[_Watched] = []
+    watched: list[_RecordingAgent] = []
 
     def seat(task: Task, sibling: int) -> Agent:
-        watched.append(_Watched(make_agent(task, sibling)))
+        watched.append(_RecordingAgent(make_agent(task, sibling)))
         return watched[-1]
 
     trial = await play_trial(world, task, 0, seat)
@@ -63,7 +63,7 @@ def _check_calls(streams: Sequence[tuple[int, ...]], calls: Sequence[Call]) -> N
     assert sorted(ends) == list(range(len(streams))), "nothing was sampled in a stream"
 
 
-class _Watched:
+class _RecordingAgent:
     """An agent under observation: what it answers is checked, and what it remembers is kept."""
 
     def __init__(self, agent: Agent) -> None:

@@ -14,7 +14,7 @@ _ERRORS = 5
 """How many standard errors what is drawn may be from what was foretold."""
 
 
-def check_open_agent(
+def check_inspectable_agent(
     make: Callable[[], InspectableAgent],
     observations: Sequence[Observation],
     num_samples: int = 200,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from mage.cli.resource_limits import ResourceLimits, say_where_the_key_goes
 from mage.evaluation.eval_agent import BAYES, EvalAgent, OpponentEvalAgent
-from mage.evaluation.exploitability.nashconv import Named
+from mage.evaluation.exploitability.nashconv import NamedAgent
 from mage.opponents.registry import OPPONENTS, TALKERS, check_opponent
 from mage.worlds.openspiel.game import Game
 from mage.worlds.openspiel.world import OpenSpielWorld
@@ -28,7 +28,7 @@ def subjects_of(
     return eval_agents
 
 
-def named(texts: Sequence[str], eval_agents: Sequence[EvalAgent]) -> list[Named]:
+def named(texts: Sequence[str], eval_agents: Sequence[EvalAgent]) -> list[NamedAgent]:
     """Agents by their names, or as they were given where two have the same."""
     world = OpenSpielWorld()
     names = [eval_agent.name for eval_agent in eval_agents]

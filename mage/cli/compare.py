@@ -12,11 +12,11 @@ from rich.text import Text
 from mage.cli.crossplay import cross_play_table
 from mage.errors import RecordError
 from mage.evaluation.compare.comparison import Comparison, compare
-from mage.evaluation.compare.markup import Sheet, latex, markdown, note, plain_markdown, terminal
+from mage.evaluation.compare.markup import MarkedTable, escape_markdown, latex, markdown, note, terminal_tables
 from mage.evaluation.compare.plots import write_figures
 from mage.evaluation.compare.sources import ComparisonInputs, Source, read_inputs
-from mage.evaluation.compare.tables import all_sheets, as_csv, cost_sheets, notes, score_sheets
-from mage.evaluation.suite.report import command_line, machine_name, versions_now
+from mage.evaluation.compare.tables import all_tables, as_csv, cost_tables, notes, score_tables
+from mage.evaluation.suite.report import command_line, installed_versions, machine_name
 from mage.files import write_atomically
 from mage.plot_style import check_matplotlib
 from mage.runs.drawings import shown
@@ -51,8 +51,8 @@ def run_comparison(arguments: Sequence[str], folder: Path | None, console: Conso
 def comparison_table(comparison: Comparison, inputs: ComparisonInputs, width: int) -> RenderableType:
     """Scores, what they cost, who meets whom, and what has to be known to read it."""
     parts: list[RenderableType] = []
-    for sheet in (*score_sheets(comparison), *cost_sheets(comparison)):
-        parts += [terminal(sheet, width), Text()]
+    for sheet in (*score_tables(comparison), *cost_tables(comparison)):
+        parts += [terminal_tables(sheet, width), Text()]
     parts += [part for report in inputs.crossplays for part in (cross_play_table(report), Text())]
     told = notes(comparison) + [f"Not judged yet and left out: {path}." for path in inputs.left_out]
     return Group(*parts, *(note(text) for text in told))
@@ -63,7 +63,7 @@ def write_comparison(comparison: Comparison, inputs: ComparisonInputs, folder: P
     if plots:
         check_matplotlib()
     told = _described(inputs)
-    sheets = all_sheets(comparison, inputs.crossplays)
+    sheets = all_tables(comparison, inputs.crossplays)
     try:
         _clear(folder)
         (folder / PLOTS).mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ def _clear(folder: Path) -> None:
 
 
 def _described(inputs: ComparisonInputs) -> Sources:
-    return Sources(command_line(), versions_now(), machine_name(), inputs.sources, inputs.left_out, ())
+    return Sources(command_line(), installed_versions(), machine_name(), inputs.sources, inputs.left_out, ())
 
 
 def _lines(told: Sources) -> list[str]:
@@ -111,13 +111,13 @@ def _lines(told: Sources) -> list[str]:
     return lines
 
 
-def _as_markdown(sheets: Sequence[Sheet], remarks: Sequence[str], told: Sources) -> str:
+def _as_markdown(sheets: Sequence[MarkedTable], remarks: Sequence[str], told: Sources) -> str:
     def listed(lines: Sequence[str]) -> str:
-        return "".join(f"- {plain_markdown(line)}\n" for line in lines)
+        return "".join(f"- {escape_markdown(line)}\n" for line in lines)
 
     return "\n".join(["# Comparison\n", *map(markdown, sheets), listed(remarks), "## Sources\n", listed(_lines(told))])
 
 
-def _as_latex(sheets: Sequence[Sheet], remarks: Sequence[str], told: Sources) -> str:
+def _as_latex(sheets: Sequence[MarkedTable], remarks: Sequence[str], told: Sources) -> str:
     comments = ["\\usepackage{booktabs}", *remarks, *_lines(told)]
     return "\n".join(["".join(f"% {' '.join(line.split())}\n" for line in comments), *map(latex, sheets)])

@@ -18,13 +18,13 @@ from mage.cli.resource_limits import ResourceLimits, at_work
 from mage.cli.tables import metrics_table
 from mage.cli.terminal import say_saved
 from mage.errors import ConfigError
-from mage.evaluation.crossplay import CrossPlayReport, check_meeting, cross_play
-from mage.evaluation.suite.report import CROSS_PLAY, GameReport, game_report, to_json
+from mage.evaluation.crossplay import CrossPlayReport, check_cross_play, cross_play
+from mage.evaluation.suite.report import CROSS_PLAY, WorldReport, to_json, world_report
 from mage.evaluation.suite.report_tables import interval
 from mage.evaluation.trial_log import LoggedPlay, TrialLog
 from mage.files import write_atomically
 from mage.runs.drawings import shown
-from mage.runs.store import RUN, fresh_path, read_info
+from mage.runs.store import RUN, new_run_path, read_info
 from mage.spec import parse_spec
 from mage.stats import Estimate
 from mage.worlds.openspiel.game import load_game
@@ -59,14 +59,14 @@ def run_cross_play(plan: CrossPlay, out: Path | None, means: ResourceLimits, con
     return 0
 
 
-def played(plan: CrossPlay, out: Path | None, means: ResourceLimits) -> tuple[Path, GameReport[CrossPlayReport]]:
+def played(plan: CrossPlay, out: Path | None, means: ResourceLimits) -> tuple[Path, WorldReport[CrossPlayReport]]:
     """Where the trials are, and the report that is written beside them."""
     game = load_game(plan.world)
     eval_agents = subjects_of(plan.agents, plan.values, game, means)
     agents = named(plan.agents, eval_agents)
-    check_meeting(game, [name for name, _ in agents])
+    check_cross_play(game, [name for name, _ in agents])
     pinned = msgspec.structs.replace(plan, agents=tuple(eval_agent.agent for eval_agent in eval_agents))
-    trial_log = _trial_log(out or fresh_path(KIND, parse_spec(plan.world).name), pinned)
+    trial_log = _trial_log(out or new_run_path(KIND, parse_spec(plan.world).name), pinned)
 
     async def everything(bar: Progress) -> CrossPlayReport:
         for eval_agent in eval_agents:
@@ -84,7 +84,7 @@ def played(plan: CrossPlay, out: Path | None, means: ResourceLimits) -> tuple[Pa
 
     with at_work(trial_log, means, lambda: f"the same command and  -o {trial_log.path}") as bar:
         found = run_sync(everything(bar))
-    report = game_report(found, [eval_agent.describe() for eval_agent in eval_agents], plan.seed)
+    report = world_report(found, [eval_agent.describe() for eval_agent in eval_agents], plan.seed)
     write_atomically(trial_log.path / CROSS_PLAY, to_json(report))
     return trial_log.path, report
 

@@ -23,11 +23,11 @@ from mage.evaluation.splits import Split
 from mage.evaluation.suite.evaluate import Play, SplitReport, evaluate_split
 from mage.evaluation.suite.reflections import ReflectionReport, evaluate_reflections
 from mage.evaluation.suite.report import REFLECTIONS, REPORT, EvaluationReport, evaluation_report, to_json
-from mage.evaluation.suite.report_tables import evaluation_table, reflections_table, setting
+from mage.evaluation.suite.report_tables import evaluation_table, reflections_table, setup_text
 from mage.evaluation.trial_log import LoggedPlay, TrialLog
 from mage.files import write_atomically
 from mage.runs.drawings import shown
-from mage.runs.store import TOKENIZER, fresh_path
+from mage.runs.store import TOKENIZER, new_run_path
 from mage.types import Memory
 from mage.worlds.openspiel.world import OpenSpielWorld
 
@@ -93,8 +93,8 @@ def scores(
 
 def _fresh(eval_agent: EvalAgent) -> Path:
     if eval_agent.run is not None:
-        return fresh_path("evaluate", f"step-{eval_agent.step:06d}", eval_agent.run / "evaluations")
-    return fresh_path("evaluate", eval_agent.file_name)
+        return new_run_path("evaluate", f"step-{eval_agent.step:06d}", eval_agent.run / "evaluations")
+    return new_run_path("evaluate", eval_agent.file_name)
 
 
 def _evaluate_and_print(
@@ -119,7 +119,7 @@ def _headlines(eval_agent: EvalAgent, plan: EvaluationPlan) -> Iterator[Text]:
         num = len(split.members)
         whom = ", ".join(split.members) if num <= _MOST_NAMES else f"{num} opponents"
         episodes = plan.tasks(eval_agent, split)[0].episodes
-        yield shown(f"{split.name}: {whom}; {setting(split.world, episodes, plan.seats(eval_agent, split))}", "dim")
+        yield shown(f"{split.name}: {whom}; {setup_text(split.world, episodes, plan.seats(eval_agent, split))}", "dim")
 
 
 def _evaluated(

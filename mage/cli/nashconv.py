@@ -14,13 +14,13 @@ from mage.cli.agents import named, subjects_of
 from mage.cli.resource_limits import ResourceLimits
 from mage.cli.tables import metrics_table
 from mage.errors import ConfigError
-from mage.evaluation.exploitability.nashconv import Exploitability, NashConvReport, nash_conv_of
+from mage.evaluation.exploitability.nashconv import Exploitability, NashConvReport, measure_nash_conv
 from mage.evaluation.exploitability.responders import LowerBound, lower_bound
-from mage.evaluation.suite.report import GameReport, game_report, to_json
+from mage.evaluation.suite.report import WorldReport, to_json, world_report
 from mage.evaluation.suite.report_tables import interval
 from mage.files import write_atomically
 from mage.runs.drawings import shown
-from mage.runs.store import fresh_path, refuse_used
+from mage.runs.store import check_empty, new_run_path
 from mage.stats import Estimate
 from mage.worlds.openspiel.game import load_game
 from mage.worlds.openspiel.world import OpenSpielWorld
@@ -62,13 +62,13 @@ def run_nash_conv(plan: NashConv, out: Path | None, means: ResourceLimits, conso
 
 def found(
     plan: NashConv, out: Path | None, means: ResourceLimits
-) -> tuple[Path, GameReport[NashConvReport | LowerBound]]:
+) -> tuple[Path, WorldReport[NashConvReport | LowerBound]]:
     """Where the report is, and the report."""
     is_bound = bool(plan.responders or plan.learn)
     if is_bound and plan.after is not None:
         raise ConfigError("a lower bound is found in the first episode; it goes without an opponent before")
     if out is not None:
-        refuse_used(out)
+        check_empty(out)
     texts = (plan.agent, *((plan.after,) if plan.after is not None else ()), *plan.responders)
     eval_agents = subjects_of(texts, plan.values, load_game(plan.world), means)
     agent, *others = named(texts, eval_agents)
@@ -80,11 +80,11 @@ def found(
         if is_bound:
             return await lower_bound(world, agent, plan.world, others, learn=plan.learn, **size)
         after = others[0] if others else None
-        return await nash_conv_of(world, agent, plan.world, after=after, num_samples=plan.samples, **size)
+        return await measure_nash_conv(world, agent, plan.world, after=after, num_samples=plan.samples, **size)
 
     with means.spending():
-        report = game_report(run_sync(find()), [eval_agent.describe() for eval_agent in eval_agents], plan.seed)
-    path = out or fresh_path(KIND, eval_agents[0].file_name)
+        report = world_report(run_sync(find()), [eval_agent.describe() for eval_agent in eval_agents], plan.seed)
+    path = out or new_run_path(KIND, eval_agents[0].file_name)
     path.mkdir(parents=True, exist_ok=True)
     write_atomically(path / (BOUND if is_bound else EXACT), to_json(report))
     return path, report

@@ -15,7 +15,7 @@ from mage.evaluation.suite.report_tables import interval
 from mage.files import write_atomically
 from mage.runs.console import as_text
 from mage.runs.drawings import shown
-from mage.runs.store import fresh_path
+from mage.runs.store import new_run_path
 from mage.stats import Estimate
 from mage.training.sweep import make_sweep, plan_sweep, run_sweep
 from mage.training.sweep_summary import RecipeSummary, RunState, SweepRun, SweepSummary
@@ -34,7 +34,7 @@ def new_sweep(
     recipes = [argument for argument in arguments if "=" not in argument]
     overrides = [argument for argument in arguments if "=" in argument]
     plan = plan_sweep([(recipe, load_config(recipe, overrides)) for recipe in recipes], num_seeds, max_minutes)
-    path = fresh_path("sweep", "-".join(map(label_of, recipes))) if folder is None else folder
+    path = new_run_path("sweep", "-".join(map(label_of, recipes))) if folder is None else folder
     make_sweep(path, plan)
     return resume_sweep(path, console)
 

@@ -16,15 +16,15 @@ from rich.text import Text
 from mage.cli.duel import Duel, DuelCounter, check, filled, num_tasks, play
 from mage.cli.tables import duel_table, run_header, run_table
 from mage.errors import ConfigError
-from mage.evaluation.trial_log import arms_of
+from mage.evaluation.trial_log import read_arms
 from mage.opponents.person import Person
 from mage.opponents.registry import check_opponent
 from mage.rollout.group import play_trials
 from mage.runs.console import progress_bar
-from mage.runs.credit import credit_of
+from mage.runs.credit import read_credit
 from mage.runs.drawings import shown
 from mage.runs.render import scores_table, transcript
-from mage.runs.store import RunReader, RunWriter, fresh_path
+from mage.runs.store import RunReader, RunWriter, new_run_path
 from mage.spec import parse_spec
 from mage.types import Failure, Task, Trial
 from mage.worlds.openspiel.game import load_game
@@ -101,7 +101,7 @@ def listed_run(reader: RunReader, limit: int) -> RenderableType:
     header = run_header(str(reader.path), reader.info, len(summaries))
     if not summaries:
         return Group(header, Text("There are no trials in it.", "dim"))
-    arms = arms_of(reader.path)
+    arms = read_arms(reader.path)
     has_splits = len({arm.split for arm in arms}) > 1
     named = [f"{arm.split}: {arm.arm}" if has_splits else arm.arm for arm in arms]
     return Group(header, run_table(summaries, limit, named))
@@ -114,7 +114,7 @@ def one_trial(reader: RunReader, number: int) -> RenderableType:
         rules = OpenSpielWorld().rules(outcome.task)
     except ConfigError:
         rules = None
-    return transcript(outcome, f"Trial {number} of {reader.path}", rules, credit_of(reader.path, number))
+    return transcript(outcome, f"Trial {number} of {reader.path}", rules, read_credit(reader.path, number))
 
 
 async def _only_trial(world: OpenSpielWorld, task: Task, person: Person) -> Trial | Failure:
@@ -146,7 +146,7 @@ async def _play_duel(duel: Duel, writer: RunWriter, tally: DuelCounter) -> Failu
 
 
 def new_run(run: Path | None, kind: str, game: str, config: dict[str, object], seed: int) -> RunWriter:
-    path = fresh_path(kind, parse_spec(game).name) if run is None else run
+    path = new_run_path(kind, parse_spec(game).name) if run is None else run
     return RunWriter.create(path, kind=kind, config=config, seed=seed)
 
 

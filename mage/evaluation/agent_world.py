@@ -34,7 +34,7 @@ class AgentWorld:
         return pick("agent", self._seatings, name)(msgspec.structs.replace(task, seat=seat), 0)
 
 
-def announced(make_agent: AgentFactory, episodes: int) -> AgentFactory:
+def with_announced_episodes(make_agent: AgentFactory, episodes: int) -> AgentFactory:
     """Seats agents for trials of `episodes` episodes, however many are then played."""
 
     def seat(task: Task, sibling: int) -> Agent:

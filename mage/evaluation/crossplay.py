@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mage.errors import ConfigError, PlayError
 from mage.evaluation.agent_world import AgentWorld
-from mage.evaluation.exploitability.nashconv import Named
+from mage.evaluation.exploitability.nashconv import NamedAgent
 from mage.evaluation.ratings import NO_ALPHA_RANK, Matrix, alpha_rank, can_alpha_rank, elo, nash_average
 from mage.evaluation.suite.evaluate import Play, play_all
 from mage.protocols import World
@@ -117,12 +117,12 @@ class _Results:
 
     def payoffs(self) -> Matrix:
         """The row's score by trial, row and column, both seats weighing the same."""
-        return np.asarray(_mean(self.scores_TNNSK, 4).mean(axis=3))
+        return np.asarray(_nan_mean(self.scores_TNNSK, 4).mean(axis=3))
 
 
 async def cross_play(
     world: World,
-    agents: Sequence[Named],
+    agents: Sequence[NamedAgent],
     game: str,
     *,
     episodes: int,
@@ -134,7 +134,7 @@ async def cross_play(
     """Let every agent meet every other in both seats, `trials` times each; trials of one number are dealt alike."""
     loaded = load_game(game)
     names = tuple(name for name, _ in agents)
-    check_meeting(loaded, names)
+    check_cross_play(loaded, names)
     whole("trials", trials, 1)
     whole("episodes", episodes, 1)
     results = _Results(trials, len(agents), episodes)
@@ -153,7 +153,7 @@ async def cross_play(
     return _report(loaded, names, results, seed)
 
 
-def check_meeting(game: Game, names: Sequence[str]) -> None:
+def check_cross_play(game: Game, names: Sequence[str]) -> None:
     """Fail now, with one line, where these agents cannot meet."""
     if game.num_seats != _SEATS:
         raise ConfigError(f"cross-play is for games with two seats; {game.spec} has {game.num_seats}")
@@ -191,8 +191,8 @@ def _cell(names: Sequence[str], results: _Results, i: int, j: int) -> PairResult
     return PairResult(
         row=names[i],
         column=names[j],
-        score=_estimate(_mean(scores_TSK, 2).mean(axis=1)),
-        by_seat=tuple(_estimate(_mean(scores_TSK[:, seat], 1)) for seat in range(_SEATS)),
+        score=_estimate(_nan_mean(scores_TSK, 2).mean(axis=1)),
+        by_seat=tuple(_estimate(_nan_mean(scores_TSK[:, seat], 1)) for seat in range(_SEATS)),
         by_episode=tuple(_estimate(of_episode_TS.mean(axis=1)) for of_episode_TS in np.moveaxis(scores_TSK, 2, 0)),
         wins=wins,
         draws=draws,
@@ -231,7 +231,7 @@ def _ratings(
     wins_TNN, draws_TNN = results.won_TNNSK.sum(axis=(3, 4)), results.drew_TNNSK.sum(axis=(3, 4))
 
     def payoffs(drawn: Sequence[int]) -> Matrix:
-        found_NN = _mean(payoffs_TNN[drawn], 0)
+        found_NN = _nan_mean(payoffs_TNN[drawn], 0)
         return (found_NN - found_NN.T) / 2 if game.zero_sum else found_NN
 
     if game.zero_sum:
@@ -244,16 +244,20 @@ def _ratings(
     rng = stream(seed, "resample")
     again = [rng.choices(everything, k=len(everything)) for _ in range(_RESAMPLES if len(everything) > 1 else 0)]
     drawn = [everything, *(some for some in again if not np.isnan(payoffs(some)).any())]
-    found = {"elo": _scattered([elo(_count(wins_TNN[some]), _count(draws_TNN[some])) for some in drawn])}
+    found = {
+        "elo": _bootstrap_estimates(
+            [elo(_pair_counts(wins_TNN[some]), _pair_counts(draws_TNN[some])) for some in drawn]
+        )
+    }
     missing = {}
     if game.zero_sum:
         averages = {found_NN.tobytes(): nash_average(found_NN) for found_NN in _distinct(map(payoffs, drawn))}
         shares, scores = zip(*(averages[payoffs(some).tobytes()] for some in drawn), strict=True)
-        found |= {"nash_share": _scattered(shares), "nash_score": _scattered(scores)}
+        found |= {"nash_share": _bootstrap_estimates(shares), "nash_score": _bootstrap_estimates(scores)}
     else:
         missing["nash"] = "Nash averaging is for games in which what one wins the other loses"
     if can_alpha_rank():
-        found["alpha_rank"] = _scattered([alpha_rank(payoffs(some)) for some in drawn])
+        found["alpha_rank"] = _bootstrap_estimates([alpha_rank(payoffs(some)) for some in drawn])
     else:
         missing["alpha_rank"] = NO_ALPHA_RANK
     return found, missing
@@ -264,7 +268,7 @@ def _distinct(matrices: Iterable[Matrix]) -> list[Matrix]:
     return list({matrix.tobytes(): matrix for matrix in matrices}.values())
 
 
-def _scattered(found: Sequence[Matrix]) -> list[Estimate]:
+def _bootstrap_estimates(found: Sequence[Matrix]) -> list[Estimate]:
     """Figures with their bootstrap intervals: found first for all trials, then for trials drawn anew from those."""
     values, *again = found
     if not again:
@@ -273,14 +277,14 @@ def _scattered(found: Sequence[Matrix]) -> list[Estimate]:
     return [Estimate(*map(float, three)) for three in zip(values, low, high, strict=True)]
 
 
-def _count(some_TNN: NDArray[np.int64]) -> NDArray[np.int64]:
+def _pair_counts(some_TNN: NDArray[np.int64]) -> NDArray[np.int64]:
     """Of all trials, but for those of an agent with itself."""
     counts = some_TNN.sum(axis=0)
     np.fill_diagonal(counts, 0)
     return np.asarray(counts)
 
 
-def _mean(values: Matrix, axis: int) -> Matrix:
+def _nan_mean(values: Matrix, axis: int) -> Matrix:
     """The mean of what is there; not a number where nothing is."""
     there = ~np.isnan(values)
     num = there.sum(axis=axis)

@@ -43,7 +43,7 @@ from mage.types import Memory, ReplyMode, Task
 from mage.worlds.openspiel.world import opponent
 
 BAYES = "bayes-optimal"
-_OURS = ("nano", "smollm2")
+_SHIPPED_MODELS = ("nano", "smollm2")
 _NAME_LENGTH = 60
 _PLAIN = "plain"
 """The method that takes every memory."""
@@ -53,7 +53,7 @@ _KNOWN = (
 )
 
 
-async def _nothing() -> None:
+async def _no_reset() -> None:
     """There is nothing to forget."""
 
 
@@ -70,7 +70,7 @@ class EvalAgent(ABC):
     """run, model, scripted, remote or player."""
     engine: Engine | None = None
     chat_format: ChatFormat | None = None
-    refresh: Callable[[], Awaitable[None]] = _nothing
+    refresh: Callable[[], Awaitable[None]] = _no_reset
     """Begin anew: what follows does not depend on what was played before."""
     run: Path | None = None
     """The train run that it comes from."""
@@ -164,7 +164,7 @@ class BayesEvalAgent(EvalAgent):
         return {**super().describe(), "objective": self.objective.value, "pool": self.pool}
 
 
-def subject_of(
+def load_eval_agent(
     text: str,
     overrides: Mapping[str, object] | None = None,
     *,
@@ -178,18 +178,18 @@ def subject_of(
     given = dict(overrides or {})
     path, word = Path(text), re.split(r"[(:]", text.strip(), maxsplit=1)[0]
     if (path / RUN).is_file():
-        return _of_run(path, None, given)
+        return _from_run(path, None, given)
     if (path / "state.json").is_file() and (path.parent.parent / RUN).is_file():
-        return _of_run(path.parent.parent, path, given)
+        return _from_run(path.parent.parent, path, given)
     if text.startswith("scripted:"):
         engine, chat_format = scripted_engine(text)
         return ModelEvalAgent(text, text, _config(text, given), "scripted", engine, chat_format)
     if text.startswith(PREFIX) or word in TALKERS:
-        return _of_remote(text, given, patience, concurrency)
-    if (path / "config.json").is_file() or word in _OURS or _is_on_hub(text):
-        return _of_model(text, given)
+        return _from_remote(text, given, patience, concurrency)
+    if (path / "config.json").is_file() or word in _SHIPPED_MODELS or _is_on_hub(text):
+        return _from_model(text, given)
     if word == BAYES or word in OPPONENTS:
-        return _of_player(text, given)
+        return _from_player(text, given)
     if (path / "adapter_config.json").is_file():
         raise ConfigError(
             f"{text!r} holds an adapter and no model; judge its run, or what mage export-model --merge wrote"
@@ -199,7 +199,7 @@ def subject_of(
     raise ConfigError(f"{text!r} is nobody who can be judged; name {_KNOWN}")
 
 
-def _of_run(folder: Path, checkpoint: Path | None, given: Mapping[str, object]) -> EvalAgent:
+def _from_run(folder: Path, checkpoint: Path | None, given: Mapping[str, object]) -> EvalAgent:
     require("train", f"{str(folder)!r} needs")
     from mage.training.checkpoint import checkpoint_path
     from mage.training.parts import played_by
@@ -218,7 +218,7 @@ def _of_run(folder: Path, checkpoint: Path | None, given: Mapping[str, object]) 
     return ModelEvalAgent(name, pinned, config, "run", engine, chat_format, publish, folder, step, keep)
 
 
-def _of_model(text: str, given: Mapping[str, object]) -> EvalAgent:
+def _from_model(text: str, given: Mapping[str, object]) -> EvalAgent:
     require("train", f"{text!r} needs")
     from mage.training.model_cache import served
 
@@ -236,7 +236,7 @@ def _of_model(text: str, given: Mapping[str, object]) -> EvalAgent:
     return ModelEvalAgent(text, text, config, "model", engine, loaded.chat_format, reset, keep_tokenizer=keep)
 
 
-def _of_remote(text: str, given: Mapping[str, object], patience: RetryPolicy | None, concurrency: int) -> EvalAgent:
+def _from_remote(text: str, given: Mapping[str, object], patience: RetryPolicy | None, concurrency: int) -> EvalAgent:
     address = read_address(text)
     sizes = {"max_tokens": MAX_TOKENS, "reflection_tokens": REFLECTION_TOKENS, "context": CONTEXT}
     usual = {"agent.reply": ReplyMode.TEXT.value, **{f"agent.{key}": size for key, size in sizes.items()}}
@@ -247,7 +247,7 @@ def _of_remote(text: str, given: Mapping[str, object], patience: RetryPolicy | N
     return ModelEvalAgent(str(address), str(address), config, "remote", engine, ByteFormat())
 
 
-def _of_player(text: str, given: Mapping[str, object]) -> EvalAgent:
+def _from_player(text: str, given: Mapping[str, object]) -> EvalAgent:
     spec = parse_spec(text)
     for key in given:
         if key.startswith("agent."):

@@ -27,7 +27,7 @@ from mage.worlds.openspiel.game import load_game
 GIVEN = "given"
 """What the name of a set of opponents begins with that was given on the spot."""
 EPISODES, SEATS = "trial.episodes", "trial.seats"
-_HEARD = (EPISODES, SEATS, "evaluation.seed", "device", "dtype", "threads")
+_ALLOWED_KEYS = (EPISODES, SEATS, "evaluation.seed", "device", "dtype", "threads")
 """Settings that an evaluation heeds, besides those of the agent: episodes are dealt afresh and never stop early."""
 
 
@@ -95,8 +95,8 @@ def make_plan(
 ) -> EvaluationPlan:
     """The plan to judge somebody, checked: whatever is wrong shows before anything is played."""
     for key in values or {}:
-        if key not in _HEARD and not key.startswith("agent."):
-            raise ConfigError(f"{key}: an evaluation does not heed it; it heeds agent.…, {', '.join(_HEARD)}")
+        if key not in _ALLOWED_KEYS and not key.startswith("agent."):
+            raise ConfigError(f"{key}: an evaluation does not heed it; it heeds agent.…, {', '.join(_ALLOWED_KEYS)}")
     if reflections:
         _check_reflections(eval_agent)
     plan = EvaluationPlan(
@@ -155,7 +155,7 @@ def _splits(eval_agent: EvalAgent, game: str | None, opponents: Sequence[str]) -
         played = game or (eval_agent.config.world if eval_agent.run is not None else None)
         if played is None:
             raise ConfigError(f"which game is played against {specs[0]}? name it with --world")
-        splits.append(given_split(played, specs))
+        splits.append(split_of_opponents(played, specs))
     if len({split.name for split in splits}) < len(splits):
         raise ConfigError(f"name each split once, not {', '.join(named)}")
     return splits
@@ -172,7 +172,7 @@ def _own_splits(eval_agent: EvalAgent, game: str | None) -> list[Split]:
     return [load_split(name) for name in names]
 
 
-def given_split(game: str, members: Sequence[str]) -> Split:
+def split_of_opponents(game: str, members: Sequence[str]) -> Split:
     """A set of opponents without a file, called by its hash; each of them counts the same."""
     split = make_split(GIVEN, "opponents that were given", game, tuple(members), held_out=False)
     name = f"{GIVEN}-{split.sha256[:8]}"

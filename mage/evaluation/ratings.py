@@ -48,10 +48,10 @@ def nash_average(payoffs_NN: Matrix) -> tuple[Matrix, Matrix]:
     if not np.allclose(payoffs_NN, -payoffs_NN.T, atol=1e-9):
         raise ConfigError("Nash averaging needs a matrix in which what one agent wins the other loses")
     scaled = payoffs_NN / max(1e-12, float(np.abs(payoffs_NN).max()))
-    corners = _corners(scaled)
+    corners = _extreme_equilibria(scaled)
     used = np.flatnonzero(corners.max(axis=0) > _TOLERANCE)
     shares = np.zeros(len(payoffs_NN))
-    shares[used] = _most_even(scaled[:, used], corners[:, used].mean(axis=0))
+    shares[used] = _max_entropy_equilibrium(scaled[:, used], corners[:, used].mean(axis=0))
     return shares, payoffs_NN @ shares
 
 
@@ -74,7 +74,7 @@ def can_alpha_rank() -> bool:
     return find_spec("matplotlib") is not None and find_spec("networkx") is not None
 
 
-def _corners(payoffs_NN: Matrix) -> Matrix:
+def _extreme_equilibria(payoffs_NN: Matrix) -> Matrix:
     """For each agent an equilibrium in which it has the largest share that it has in any."""
     from scipy.optimize import linprog  # type: ignore[import-untyped]
 
@@ -95,7 +95,7 @@ def _corners(payoffs_NN: Matrix) -> Matrix:
     return np.array(found)
 
 
-def _most_even(payoffs_NK: Matrix, start_K: Matrix) -> Matrix:
+def _max_entropy_equilibrium(payoffs_NK: Matrix, start_K: Matrix) -> Matrix:
     """The equilibrium of highest entropy among K agents, all of which have a share at `start_K`."""
     from scipy.optimize import minimize
 
@@ -104,7 +104,7 @@ def _most_even(payoffs_NK: Matrix, start_K: Matrix) -> Matrix:
     total: dict[str, Any] = {"type": "eq", "fun": lambda p: p.sum() - 1, "jac": lambda p: np.ones_like(p)}
     most: dict[str, Any] = {"type": "ineq", "fun": lambda p: _PRECISION - payoffs_NK @ p, "jac": lambda _: -payoffs_NK}
     solved = minimize(
-        _certainty,
+        _negative_entropy,
         start_K,
         jac=lambda p: np.log(p) + 1,
         bounds=[(1e-12, 1.0)] * len(start_K),
@@ -114,9 +114,9 @@ def _most_even(payoffs_NK: Matrix, start_K: Matrix) -> Matrix:
     )
     even_K = np.asarray(solved.x / solved.x.sum(), np.float64)
     is_equilibrium = float((payoffs_NK @ even_K).max()) < _TOLERANCE
-    return even_K if is_equilibrium and _certainty(even_K) < _certainty(start_K) else start_K
+    return even_K if is_equilibrium and _negative_entropy(even_K) < _negative_entropy(start_K) else start_K
 
 
-def _certainty(shares: Matrix) -> float:
+def _negative_entropy(shares: Matrix) -> float:
     """Negative entropy."""
     return float(np.sum(shares * np.log(np.maximum(shares, _PRECISION))))

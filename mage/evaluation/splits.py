@@ -116,7 +116,7 @@ def is_path(name: str) -> bool:
 
 def load_split(name: str) -> Split:
     """A shipped split by its name or a user's own by its path, checked against its hash."""
-    return _own(Path(name)) if is_path(name) else shipped_split(name)
+    return _load_file(Path(name)) if is_path(name) else shipped_split(name)
 
 
 @cache
@@ -124,7 +124,7 @@ def shipped_split(name: str) -> Split:
     """A shipped split, checked against its hash."""
     if name not in split_names():
         raise ConfigError(f"unknown split {name!r}; known: {listing(split_names())}; or a path{_ENDING}")
-    return _decoded((resources.files("mage") / "splits" / f"{name}{_ENDING}").read_bytes(), name)
+    return _decode((resources.files("mage") / "splits" / f"{name}{_ENDING}").read_bytes(), name)
 
 
 def pool_of(split: Split) -> Split:
@@ -156,7 +156,7 @@ def write_split(
         kind=_kind(kind) if kind else None,
         episodes=None if episodes is None else whole("episodes", episodes, 1),
     )
-    check_split(_located(split, path), range(load_game(split.world).num_seats))
+    check_split(_with_pool_path(split, path), range(load_game(split.world).num_seats))
     content = to_json(split)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -173,7 +173,7 @@ def to_json(split: Split) -> bytes:
     return msgspec.json.format(msgspec.json.encode(split), indent=1) + b"\n"
 
 
-def files_of(names: Iterable[str]) -> dict[str, bytes]:
+def split_files(names: Iterable[str]) -> dict[str, bytes]:
     """What the files of a user's own splits, and of their pools, hold, by file name."""
     found: dict[str, bytes] = {}
     for name in filter(is_path, names):
@@ -204,7 +204,7 @@ def refuse_held_out(game: str, members: tuple[str, ...], named: Sequence[Split] 
 
     Asked are the shipped splits and those that a recipe has `named`; files that it does not name are not known.
     """
-    training = {str(spec) for member in members for spec in _everyone(parse_spec(member))}
+    training = {str(spec) for member in members for spec in _with_inner_specs(parse_spec(member))}
     for split in (*map(load_split, split_names()), *named):
         if not split.held_out or parse_spec(split.world).name != parse_spec(game).name:
             continue
@@ -221,11 +221,11 @@ def refuse_held_out(game: str, members: tuple[str, ...], named: Sequence[Split] 
             )
 
 
-def _everyone(spec: Spec) -> list[Spec]:
+def _with_inner_specs(spec: Spec) -> list[Spec]:
     """A member, and who is met on the way: a switch is each of its members for whole episodes, as a mixture may be."""
     is_whole = spec.name == "mixture" and str(spec.named.get("each", MixtureScope.MOVE)) != MixtureScope.MOVE
     inner = spec.args if spec.name == "switch" or is_whole else ()
-    return [spec, *(other for member in inner if isinstance(member, Spec) for other in _everyone(member))]
+    return [spec, *(other for member in inner if isinstance(member, Spec) for other in _with_inner_specs(member))]
 
 
 def _wording(game: str) -> object:
@@ -242,19 +242,19 @@ def _kind(word: str) -> SplitKind:
     return SplitKind(word)
 
 
-def _own(path: Path) -> Split:
+def _load_file(path: Path) -> Split:
     """Read anew each time: a file may change while a process lives."""
     _check_name(path)
     try:
-        split = _decoded(path.read_bytes(), str(path))
+        split = _decode(path.read_bytes(), str(path))
     except OSError as error:
         raise ConfigError(f"the split {str(path)!r} cannot be read: {error.strerror or error}") from None
     if split.name != path.stem:
         raise ConfigError(f"the split in {path} is called {split.name!r}; a file is called as its split is")
-    return _located(split, path)
+    return _with_pool_path(split, path)
 
 
-def _located(split: Split, path: Path) -> Split:
+def _with_pool_path(split: Split, path: Path) -> Split:
     """A split whose pool can be loaded from anywhere: one beside its file goes by its path."""
     beside = path.with_name(f"{split.pool}{_ENDING}")
     is_beside = split.pool != split.name and beside.is_file()
@@ -269,7 +269,7 @@ def _check_name(path: Path) -> None:
         )
 
 
-def _decoded(content: bytes, name: str) -> Split:
+def _decode(content: bytes, name: str) -> Split:
     try:
         split = msgspec.json.decode(content, type=Split)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

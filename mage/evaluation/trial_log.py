@@ -43,7 +43,7 @@ class Arm(msgspec.Struct, frozen=True):
     """By the clock, since the outcome before it, or since the process that played it began with this arm."""
 
 
-def arms_of(path: Path) -> list[Arm]:
+def read_arms(path: Path) -> list[Arm]:
     """What each trial of an evaluation was played for, in their order; nothing where a run is of another kind."""
     try:
         return [msgspec.convert(line, Arm) for line in read_lines(path / ARMS)]
@@ -77,7 +77,7 @@ class TrialLog:
         num_whole = min(count_lines(path / TRIALS), count_lines(path / ARMS))
         cut_lines(path / ARMS, num_whole, "superseded")
         writer.cut_back(num_whole)
-        arms = arms_of(path)
+        arms = read_arms(path)
         reader = RunReader(path)
         known: dict[_Key, Trial | Failure] = {}
         for summary, outcome in zip(reader.summaries(), reader.trials(), strict=True):
@@ -149,7 +149,7 @@ class LoggedPlay:
             nonlocal latest
             for job in source:
                 async for outcome in play_trials(world, [job], make_agent):
-                    _stop_when_nothing_works(outcome)
+                    _raise_if_unavailable(outcome)
                     before, latest = latest, perf_counter()
                     self._trial_log.append(Arm(self._split, arm, latest - before), outcome)
                     self._bar.advance(shown)
@@ -164,7 +164,7 @@ class LoggedPlay:
         return [outcome for outcome in found if outcome is not None]
 
 
-def _stop_when_nothing_works(outcome: Trial | Failure) -> None:
+def _raise_if_unavailable(outcome: Trial | Failure) -> None:
     """What would go wrong with every other trial too is an error here: nothing is written down about this one."""
     if isinstance(outcome, Failure) and outcome.error == ServiceUnavailableError.__name__:
         raise EngineError(outcome.message)

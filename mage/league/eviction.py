@@ -11,7 +11,7 @@ from mage.league.members import Member
 from mage.league.state import League
 
 
-def to_evict(league: League, most: int) -> list[tuple[str, str]]:
+def choose_evictions(league: League, most: int) -> list[tuple[str, str]]:
     """Snapshots to retire so that at most `most` stay, in the order of leaving, each with a one-line reason.
 
     Again and again the two whose pay-off columns are nearest are found, the earliest born first among equals, and the

@@ -11,7 +11,7 @@ import msgspec
 from mage.errors import ConfigError, pick
 from mage.league.state import League
 from mage.seeds import derive, uniform
-from mage.stats import ROUNDING, Z95, holm, paired_difference_of_few
+from mage.stats import ROUNDING, Z95, holm, student_paired_difference
 
 LEAST_PAIRS = 2
 """Opponents that both must have met: one alone says nothing about how differences scatter."""
@@ -80,7 +80,7 @@ class LearnerGap(NamedTuple):
         return f"{self.behind:.3f} behind over {self.num_pairs} opponents ({low:.3f} to {high:.3f})"
 
 
-def perturbed(
+def perturb(
     values: Mapping[str, float], seed: int, factor: float, bounds: Mapping[str, Perturbation] = BOUNDS
 ) -> dict[str, float]:
     """Each value times `factor` or 1 / `factor`, drawn from the seed and its key (Jaderberg et al. 2017).
@@ -98,7 +98,7 @@ def perturbed(
     return found
 
 
-def compared(league: League, better: str, worse: str) -> LearnerGap | None:
+def compare_learners(league: League, better: str, worse: str) -> LearnerGap | None:
     """How far `worse` is behind `better`; None where they have met fewer than two others in common.
 
     Each common opponent is one pair and counts the same, however often it was drawn, so a learner that was sent to the
@@ -113,7 +113,7 @@ def compared(league: League, better: str, worse: str) -> LearnerGap | None:
     if len(common) < LEAST_PAIRS:
         return None
     pooled = league.payoffs.pooled_variance()
-    pairs = paired_difference_of_few([ours[name].mean for name in common], [theirs[name].mean for name in common])
+    pairs = student_paired_difference([ours[name].mean for name in common], [theirs[name].mean for name in common])
     behind, high = pairs.estimate.value, pairs.estimate.high
     errors = [row[name].error(pooled) for row in (ours, theirs) for name in common]
     error = sqrt(fsum(e * e for e in errors)) / len(common)
@@ -122,13 +122,13 @@ def compared(league: League, better: str, worse: str) -> LearnerGap | None:
     return LearnerGap(behind, max(Z95 * error, scatter), len(common), max(p_cells, pairs.p_value))
 
 
-def decisions(league: League, step: int, seed: int, keys: Sequence[str], factor: float) -> list[Event]:
+def choose_copies(league: League, step: int, seed: int, keys: Sequence[str], factor: float) -> list[Event]:
     """Which learners copy the leader now, in their order: those clearly worse, Holm-corrected over all others.
 
     A copy takes all of the leader's hyper-parameters, those in `keys` perturbed.
     """
     leader = league.leader().id
-    found = [(m.id, compared(league, leader, m.id)) for m in league.learners if m.id != leader]
+    found = [(m.id, compare_learners(league, leader, m.id)) for m in league.learners if m.id != leader]
     known = [(name, comparison) for name, comparison in found if comparison is not None]
     stands = holm([comparison.p_value for _, comparison in known])
     clear = [pair for pair, is_clear in zip(known, stands, strict=True) if is_clear and pair[1].behind > 0]
@@ -142,7 +142,7 @@ def decisions(league: League, step: int, seed: int, keys: Sequence[str], factor:
 
 def _explored(values: Mapping[str, float], seed: int, keys: Sequence[str], factor: float) -> dict[str, float]:
     own = {key: pick("hyper-parameter of the leader", values, key) for key in keys}
-    return {**values, **perturbed(own, seed, factor)}
+    return {**values, **perturb(own, seed, factor)}
 
 
 def _changes(name: str, old: Mapping[str, float], new: Mapping[str, float]) -> dict[str, tuple[float, float]]:

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mage.evaluation.compare.plots import DPI, temperature
+from mage.evaluation.compare.plots import DPI, heat_map
 from mage.files import read_lines
 from mage.league.members import MemberKind
 from mage.league.report import LeagueReport
-from mage.plot_style import Line, blank, line_figure, styled
+from mage.plot_style import Line, line_figure, new_figure, style_context
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +28,7 @@ def write_league_figures(run: Path, report: LeagueReport, folder: Path, command:
     """Write all pictures as PNG; the files say by which command they were made."""
     rows = [row for row in read_lines(run / "metrics.jsonl") if isinstance(row, dict)]
     written: list[Path] = []
-    with styled():
+    with style_context():
         for name, figure in league_figures(report, rows):
             path = folder / f"{name}.png"
             figure.savefig(path, dpi=DPI, metadata={"Description": command, "Software": None})
@@ -57,8 +57,8 @@ def payoffs_figure(report: LeagueReport) -> Figure:
     scores = [[known.get((learner, member)) for learner in learners] for member in members]
     values = [[0.0 if score is None else score.value for score in row] for row in scores]
     most = max(abs(value) for row in values for value in row) or 1.0
-    figure = blank(height=1.0 + 0.3 * len(members))
-    temperature(figure.subplots(), values, members, learners, ("PuOr", -most, most), scores)
+    figure = new_figure(height=1.0 + 0.3 * len(members))
+    heat_map(figure.subplots(), values, members, learners, ("PuOr", -most, most), scores)
     figure.suptitle(f"score of the column against the row, step {report.step}", fontsize=8)
     return figure
 

@@ -20,7 +20,7 @@ from mage.stats import Z95, Estimate
 LEAGUE, EVENTS = "league.json", "events.jsonl"
 
 
-class Saved(msgspec.Struct, frozen=True):
+class SavedLeague(msgspec.Struct, frozen=True):
     """What a run has on file."""
 
     step: int
@@ -102,7 +102,7 @@ def read_league(path: Path) -> LeagueReport:
             _standing(league, member, ratings.get(member.id), results[member.id]) for member in league.members
         ),
         payoffs=tuple(
-            Payoff(row, column, _spread(cell.mean, cell.half_width(pooled)), cell.count, cell.updated)
+            Payoff(row, column, _estimate(cell.mean, cell.half_width(pooled)), cell.count, cell.updated)
             for row, column, cell in _cells(league)
         ),
         hyper=league.hyper,
@@ -111,9 +111,9 @@ def read_league(path: Path) -> LeagueReport:
     )
 
 
-def _read(path: Path) -> Saved:
+def _read(path: Path) -> SavedLeague:
     try:
-        saved = msgspec.json.decode((path / LEAGUE).read_bytes(), type=Saved)
+        saved = msgspec.json.decode((path / LEAGUE).read_bytes(), type=SavedLeague)
     except FileNotFoundError:
         raise RecordError(
             f"{path} has no league; a train run with league.learners over 0 writes its own at the first checkpoint"
@@ -184,9 +184,9 @@ def _ratings(league: League) -> dict[str, Estimate]:
     errors_C = np.array([cell.error(pooled) for _, _, cell in cells])
     with np.errstate(invalid="ignore"):  # errors that nobody knows are infinite, and some count for nothing
         errors_N = np.sqrt((np.linalg.pinv(met_CN) ** 2) @ errors_C**2)
-    return {name: _spread(values[name], Z95 * float(errors_N[place[name]])) for name in values if name in met}
+    return {name: _estimate(values[name], Z95 * float(errors_N[place[name]])) for name in values if name in met}
 
 
-def _spread(value: float, half: float) -> Estimate:
+def _estimate(value: float, half: float) -> Estimate:
     """Without an interval where nobody knows how wide it is."""
     return Estimate(value, value - half, value + half) if isfinite(half) else Estimate(value, None, None)

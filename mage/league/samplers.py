@@ -17,14 +17,14 @@ from mage.seeds import pick_index
 
 S = TypeVar("S", bound=msgspec.Struct)
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-ActionProbs = dict[str, float]
+MemberProbs = dict[str, float]
 """By member id: not negative, and 1 in all."""
 
 
 class Sampler(Protocol):
     """Says how often a learner meets each of its opponents."""
 
-    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> ActionProbs:
+    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> MemberProbs:
         """The odds of all `opponents`, in their order."""
         ...
 
@@ -36,7 +36,7 @@ class Uniform(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     snapshots dilutes it: after n of them the newest is met once in n.
     """
 
-    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> ActionProbs:
+    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> MemberProbs:
         return _shares([(m.id, 1.0) for m in opponents], learner)
 
 
@@ -47,7 +47,7 @@ class Weighted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     of the practice.
     """
 
-    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> ActionProbs:
+    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> MemberProbs:
         return _shares([(m.id, m.weight) for m in opponents], learner)
 
 
@@ -87,7 +87,7 @@ class Prioritised(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def __post_init__(self) -> None:
         _refuse_range(self.lowest, self.highest)
 
-    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> ActionProbs:
+    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> MemberProbs:
         wanted = {m.id: self._priority(self.won(league, learner, m.id)) for m in opponents}
         if not any(wanted.values()):
             wanted = dict.fromkeys(wanted, 1.0)
@@ -130,7 +130,7 @@ class Psro(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def __post_init__(self) -> None:
         _refuse_range(self.lowest, self.highest)
 
-    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> ActionProbs:
+    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> MemberProbs:
         evenly = Uniform().odds(league, learner, opponents)
         columns = {m.id: self._column(league, m.id) for m in opponents}
         known = {name: column for name, column in columns.items() if None not in column}
@@ -159,7 +159,7 @@ class Anchored(msgspec.Struct, frozen=True):
     share: Share
     inner: Sampler
 
-    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> ActionProbs:
+    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> MemberProbs:
         anchors = [m for m in opponents if m.kind is MemberKind.ANCHOR]
         others = [m for m in opponents if m.kind is not MemberKind.ANCHOR]
         if not others:
@@ -267,7 +267,7 @@ def _refuse_range(lowest: float, highest: float) -> None:
         raise ConfigError(f"scores from {lowest} to {highest}: the lowest must be under the highest")
 
 
-def _shares(weights: Sequence[tuple[str, float]], learner: str) -> ActionProbs:
+def _shares(weights: Sequence[tuple[str, float]], learner: str) -> MemberProbs:
     """Weights divided by their sum, or one line that says why nobody can be drawn."""
     total = fsum(weight for _, weight in weights)
     if not total > 0:
@@ -275,6 +275,6 @@ def _shares(weights: Sequence[tuple[str, float]], learner: str) -> ActionProbs:
     return {name: weight / total for name, weight in weights}
 
 
-def _mixed(odds: Mapping[str, float], floor: float) -> ActionProbs:
+def _mixed(odds: Mapping[str, float], floor: float) -> MemberProbs:
     """Odds of which a share is spread evenly."""
     return {name: (1.0 - floor) * odd + floor / len(odds) for name, odd in odds.items()}

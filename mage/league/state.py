@@ -137,10 +137,10 @@ class League(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, members=members, payoffs=self.payoffs.without(ids))
 
 
-def found(anchors: Sequence[Member], hyper: Sequence[Mapping[str, float]]) -> League:
+def new_league(anchors: Sequence[Member], hyper: Sequence[Mapping[str, float]]) -> League:
     """A new league: the anchors, and a learner for each set of hyper-parameters.
 
-    >>> [m.id for m in found([], [{"learner.lr": 1e-3}, {"learner.lr": 3e-3}]).learners]
+    >>> [m.id for m in new_league([], [{"learner.lr": 1e-3}, {"learner.lr": 3e-3}]).learners]
     ['learner-0', 'learner-1']
     """
     learners = [learner(i) for i in range(len(hyper))]

@@ -59,7 +59,7 @@ class EpisodeCredit(msgspec.Struct, frozen=True):
     reflections: tuple[TurnCredit, ...]
 
 
-def credit_of(run: Path, number: int) -> Credit | None:
+def read_credit(run: Path, number: int) -> Credit | None:
     """The credit of a trial, or None where the run has none of it; only a few lines of the file are read."""
     path = run / CREDIT
     if not path.is_file():

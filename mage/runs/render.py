@@ -15,7 +15,7 @@ from mage.stats import Verdict, verdict
 from mage.worlds.openspiel.words.base import signed
 from mage.runs.credit import Credit, EpisodeCredit, TurnCredit, by_episode
 from mage.runs.drawings import Drawing, drawing_of, seat_style, shown
-from mage.runs.wording import carried, seat_names
+from mage.runs.wording import carried_memory, seat_names
 from mage.types import Call, Ending, Episode, Failure, Task, Trial, Turn
 
 _VERDICT_STYLES = {Verdict.WIN: "green", Verdict.DRAW: "yellow", Verdict.LOSS: "red"}
@@ -82,7 +82,7 @@ def _header(task: Task, sibling: int, names: tuple[str, ...], trial: Trial | Non
     if trial and trial.agent.method not in (None, "plain"):
         grid.add_row("method", shown(trial.agent.method))
     if trial and trial.agent.memory:
-        grid.add_row("memory", f"{trial.agent.memory}: to the next episode crosses {carried(trial.agent)}")
+        grid.add_row("memory", f"{trial.agent.memory}: to the next episode crosses {carried_memory(trial.agent)}")
     if trial and trial.agent.reply:
         grid.add_row("replies", trial.agent.reply)
     if rules:
@@ -139,7 +139,7 @@ def _between(trial: Trial, index: int, credits: Sequence[TurnCredit]) -> Rendera
         _add_reply(grid, note)
         grid.add_row("writes", shown(note.action or "(nothing)", "bold"))
         _add_credit(grid, next(earned, None))
-    grid.add_row("crosses", carried(trial.agent))
+    grid.add_row("crosses", carried_memory(trial.agent))
     for line in _stream_lines(trial, index):
         grid.add_row("tokens", line)
     return Group(Text(), _rule(f"between episodes {index + 1} and {index + 2}", "dim"), _indented(grid))

@@ -87,7 +87,7 @@ class RunWriter:
         info = RunInfo(SCHEMA, kind, config, seed, versions, datetime.now(UTC).isoformat(timespec="seconds"))
         try:
             path.mkdir(parents=True, exist_ok=True)
-            refuse_used(path)
+            check_empty(path)
             (path / TRIALS).touch(exist_ok=False)
             (path / INDEX).touch(exist_ok=False)
             write_info(path, info)
@@ -268,13 +268,13 @@ def write_info(path: Path, info: RunInfo) -> None:
     write_atomically(path / RUN, msgspec.json.format(msgspec.json.encode(info), indent=2) + b"\n")
 
 
-def refuse_used(path: Path) -> None:
+def check_empty(path: Path) -> None:
     """Fail on a directory that holds something: a new run needs one that is empty or does not exist yet."""
     if path.is_dir() and any(path.iterdir()):
         raise RecordError(f"{path} is not empty; name a new directory for the run")
 
 
-def fresh_path(kind: str, eval_agent: str, base: Path = Path("runs")) -> Path:
+def new_run_path(kind: str, eval_agent: str, base: Path = Path("runs")) -> Path:
     """A new, empty directory such as `runs/20260131-235959-duel-kuhn_poker`, unique even among runs started at once."""
     stem = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{kind}-{re.sub(r'[^A-Za-z0-9_.+-]+', '_', eval_agent)}"
     for n in count(1):

@@ -20,7 +20,7 @@ _METHODS_CARRY: Mapping[str, str] = {
 """What crosses where a method has a memory of its own."""
 
 
-def carried(agent: AgentInfo) -> str:
+def carried_memory(agent: AgentInfo) -> str:
     """What an agent takes from one episode to the next."""
     if agent.memory is None:
         return "nothing: this player keeps no notes"

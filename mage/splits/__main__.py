@@ -19,7 +19,7 @@ _SWITCHING_EPISODES = 6
 
 def definitions() -> list[Split]:
     """Every shipped split."""
-    return [*_rps(), *_rps_new(), *_kuhn(), *_tictactoe()]
+    return [*_rps(), *_rps_unseen(), *_kuhn(), *_tictactoe()]
 
 
 def _rps() -> list[Split]:
@@ -36,7 +36,7 @@ def _rps() -> list[Split]:
     ]
 
 
-def _rps_new() -> list[Split]:
+def _rps_unseen() -> list[Split]:
     """What no memory-one player is."""
     _, trained = _memory_one()
     automata = tuple(f"automaton(states=3,noise=0.1,seed={seed})" for seed in range(900, 916))

@@ -18,7 +18,7 @@ from mage.config.load import replaced
 from mage.config.schema import Config
 from mage.errors import RecordError
 from mage.models.device import placed
-from mage.runs.store import TOKENIZER, RunWriter, fresh_path, refuse_used
+from mage.runs.store import TOKENIZER, RunWriter, check_empty, new_run_path
 from mage.runs.tracker import check_trackers
 from mage.training.build import check, check_splits
 from mage.training.changes import adopt, changed, config_of, keep_splits
@@ -60,9 +60,9 @@ def begin(
     """Make a new run, under `runs` where no folder is named; the directory comes last, so a failure leaves none."""
     check_start(config)
     if folder is not None:
-        refuse_used(folder)
+        check_empty(folder)
     parts = build_parts(config, model_cache)
-    path = fresh_path("train", eval_agent) if folder is None else folder
+    path = new_run_path("train", eval_agent) if folder is None else folder
     _make(config, path)
     parts.loaded.tokenizer.save_pretrained(path / TOKENIZER)  # whoever looks at the run can read its tokens at once
     return path, parts

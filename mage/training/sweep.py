@@ -29,7 +29,7 @@ from mage.errors import ConfigError, MageError, RecordError
 from mage.evaluation.suite.report import evaluation_report, to_json
 from mage.files import JsonLines, read_lines, take, write_atomically
 from mage.runs.drawings import shown
-from mage.runs.store import RUN, refuse_used
+from mage.runs.store import RUN, check_empty
 from mage.runs.sweep_plan import SCHEMA, SWEEP, PlannedRun, SweepPlan, read_plan
 from mage.training.changes import config_of
 from mage.training.checkpoint import checkpoints, load_checkpoint
@@ -66,7 +66,7 @@ def plan_sweep(recipes: Sequence[tuple[str, Config]], num_seeds: int, max_minute
 
 def make_sweep(folder: Path, plan: SweepPlan) -> None:
     """Write a plan to a directory that does not exist yet or is empty."""
-    refuse_used(folder)
+    check_empty(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / SWEEP, msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n")

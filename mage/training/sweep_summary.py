@@ -11,7 +11,7 @@ import msgspec
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.report import read_report
 from mage.files import read_lines
-from mage.stats import Estimate, mean_of_few
+from mage.stats import Estimate, student_mean
 
 
 class RunState(StrEnum):
@@ -102,4 +102,4 @@ def _over_seeds(scores: Sequence[tuple[Estimate, ...]]) -> tuple[Estimate, ...]:
     """The scores of one seed alone keep their intervals over trials."""
     if len(scores) == 1:
         return scores[0]
-    return tuple(mean_of_few([estimate.value for estimate in episode]) for episode in zip(*scores, strict=True))
+    return tuple(student_mean([estimate.value for estimate in episode]) for episode in zip(*scores, strict=True))

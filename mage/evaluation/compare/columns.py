@@ -43,7 +43,7 @@ def columns(episodes: int) -> list[Column]:
         Column("adaptation", "adaptation", lambda r: r.agent.adaptation, _gains, is_printed=False),
         Column("over_control", "over control", lambda r: r.over_control, _gains_over_control),
         # The limit of a task is the same for every method: differences of regret are differences of scores.
-        Column("regret", "regret", lambda r: r.regret, _losses, is_low_best=True),
+        Column("regret", "regret", lambda r: r.regret, _negated_last_scores, is_low_best=True),
     ]
 
 
@@ -80,5 +80,5 @@ def _controls(report: SplitReport) -> list[float]:
     return [scores[-1] for scores in report.control.scores_by_trial]
 
 
-def _losses(report: SplitReport) -> list[float]:
+def _negated_last_scores(report: SplitReport) -> list[float]:
     return [-scores[-1] for scores in report.agent.scores_by_trial]

@@ -12,11 +12,11 @@ import msgspec
 
 from mage.errors import ConfigError, RecordError
 from mage.evaluation.compare.columns import Column, columns
-from mage.evaluation.compare.cost import History, Level, Reached, levels, reached
-from mage.evaluation.compare.significance import Mark, MetricSample, Rank, standings
+from mage.evaluation.compare.cost import History, Level, Reached, cost_to_reach, levels
+from mage.evaluation.compare.significance import Mark, MetricSample, Rank, rank_metrics
 from mage.evaluation.suite.evaluate import SplitReport
-from mage.evaluation.suite.regret import over_seats
-from mage.stats import ROUNDING, Estimate, mean_of_few
+from mage.evaluation.suite.regret import mean_over_seats
+from mage.stats import ROUNDING, Estimate, student_mean
 
 
 class EvaluatedSplit(msgspec.Struct, frozen=True):
@@ -115,13 +115,13 @@ class Comparison(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(entry.method for entry in self.entries))
 
 
-_Way = tuple[str, int, tuple[int, ...]]
+_Setup = tuple[str, int, tuple[int, ...]]
 """Split, episodes and seats: what is judged alike can be compared."""
 
 
 def compare(entries: Sequence[MethodRun]) -> Comparison:
     """One table for each way of judging; what is called alike and is not the same is refused."""
-    ways: dict[_Way, list[tuple[MethodRun, EvaluatedSplit]]] = {}
+    ways: dict[_Setup, list[tuple[MethodRun, EvaluatedSplit]]] = {}
     hashes: dict[str, EvaluatedSplit] = {}
     for entry in entries:
         for evaluated in entry.evaluated:
@@ -143,14 +143,14 @@ def _described(table: SplitTable) -> str:
     return f"{table.split} ({table.episodes} episodes, seats {', '.join(map(str, table.seats))})"
 
 
-def _table(way: _Way, found: Sequence[tuple[MethodRun, EvaluatedSplit]], ways: Sequence[_Way]) -> SplitTable:
+def _table(way: _Setup, found: Sequence[tuple[MethodRun, EvaluatedSplit]], ways: Sequence[_Setup]) -> SplitTable:
     split, episodes, seats = way
     methods: dict[str, list[tuple[MethodRun, EvaluatedSplit]]] = {}
     for entry, evaluated in found:
         _add(methods.setdefault(entry.method, []), entry, evaluated)
     report = found[0][1].report
-    memoryless, limit = (_agreed(name, found) for name in ("memoryless", "bayes_last"))
-    rows = _marked([_row(name, mine) for name, mine in methods.items()], list(methods.values()), columns(episodes))
+    memoryless, limit = (_shared_reference(name, found) for name in ("memoryless", "bayes_last"))
+    rows = _ranked_rows([_row(name, mine) for name, mine in methods.items()], list(methods.values()), columns(episodes))
     costs = (_costs(name, mine, way, levels(memoryless, limit)) for name, mine in methods.items())
     return SplitTable(
         name=_name(way, ways),
@@ -166,7 +166,7 @@ def _table(way: _Way, found: Sequence[tuple[MethodRun, EvaluatedSplit]], ways: S
     )
 
 
-def _name(way: _Way, ways: Sequence[_Way]) -> str:
+def _name(way: _Setup, ways: Sequence[_Setup]) -> str:
     split, episodes, seats = way
     alike = [other for other in ways if other[0] == split and other != way]
     name = f"{split}, {episodes} episodes" if any(other[1] != episodes for other in alike) else split
@@ -189,12 +189,12 @@ def _add(mine: list[tuple[MethodRun, EvaluatedSplit]], entry: MethodRun, evaluat
     mine.append((entry, evaluated))
 
 
-def _agreed(name: str, found: Sequence[tuple[MethodRun, EvaluatedSplit]]) -> float | None:
+def _shared_reference(name: str, found: Sequence[tuple[MethodRun, EvaluatedSplit]]) -> float | None:
     """An exact figure averaged over the seats; reports that know it must agree."""
     known = [
         (value, evaluated)
         for _, evaluated in found
-        if (value := over_seats(evaluated.report.references, name)) is not None
+        if (value := mean_over_seats(evaluated.report.references, name)) is not None
     ]
     for value, evaluated in known:
         first, theirs = known[0]
@@ -215,7 +215,9 @@ def _row(method: str, mine: Sequence[tuple[MethodRun, EvaluatedSplit]]) -> Metho
         seeds=tuple(sorted(entry.seed for entry, _ in mine if entry.seed is not None)),
         num_trials=sum(report.num_trials for report in reports),
         metrics={},
-        controls=tuple(_pooled(list(scores)) for scores in zip(*(r.control.scores for r in reports), strict=True)),
+        controls=tuple(
+            _mean_over_seeds(list(scores)) for scores in zip(*(r.control.scores for r in reports), strict=True)
+        ),
         ranges=tuple((min(scores), max(scores)) for scores in by_episode),
         exploitation={member: _mean([found.get(member) for found in opponents]) for member in opponents[0]},
         tokens=sum(report.agent.tokens_read / report.num_trials for report in reports) / len(reports),
@@ -223,14 +225,14 @@ def _row(method: str, mine: Sequence[tuple[MethodRun, EvaluatedSplit]]) -> Metho
     )
 
 
-def _marked(
+def _ranked_rows(
     rows: Sequence[MethodRow], found: Sequence[Sequence[tuple[MethodRun, EvaluatedSplit]]], cols: Sequence[Column]
 ) -> list[MethodRow]:
     """Rows with their figures, each with its standing in its column."""
     metrics: list[dict[str, ComparedMetric]] = [{} for _ in rows]
     for column in cols:
         samples = {place: sample for place, mine in enumerate(found) if (sample := _sample(column, mine)) is not None}
-        known = standings(list(samples.values()), is_low_best=column.is_low_best) if column.is_marked else []
+        known = rank_metrics(list(samples.values()), is_low_best=column.is_low_best) if column.is_marked else []
         for number, (place, sample) in enumerate(samples.items()):
             standing = known[number] if known else Rank(Mark.NONE)
             metrics[place][column.key] = ComparedMetric(sample.estimate, standing)
@@ -244,15 +246,15 @@ def _sample(column: Column, mine: Sequence[tuple[MethodRun, EvaluatedSplit]]) ->
         return None
     if len(mine) > 1:
         by_seed = {str(entry.seed): estimate.value for (entry, _), estimate in zip(mine, known, strict=True)}
-        return MetricSample(_pooled(known), by_seed=by_seed)
+        return MetricSample(_mean_over_seeds(known), by_seed=by_seed)
     report, task_seed = mine[0][1].report, mine[0][1].task_seed
     tasks = ((task_seed, *task) for task in report.tasks)
     return MetricSample(known[0], by_task=dict(zip(tasks, column.by_trial(report), strict=True)))
 
 
-def _pooled(estimates: Sequence[Estimate]) -> Estimate:
+def _mean_over_seeds(estimates: Sequence[Estimate]) -> Estimate:
     """The mean over seeds; one alone keeps its interval over trials."""
-    return estimates[0] if len(estimates) == 1 else mean_of_few([estimate.value for estimate in estimates])
+    return estimates[0] if len(estimates) == 1 else student_mean([estimate.value for estimate in estimates])
 
 
 def _mean(estimates: Sequence[Estimate | None]) -> float | None:
@@ -261,7 +263,7 @@ def _mean(estimates: Sequence[Estimate | None]) -> float | None:
 
 
 def _costs(
-    method: str, mine: Sequence[tuple[MethodRun, EvaluatedSplit]], way: _Way, targets: Mapping[Level, float]
+    method: str, mine: Sequence[tuple[MethodRun, EvaluatedSplit]], way: _Setup, targets: Mapping[Level, float]
 ) -> Costs | None:
     histories = [entry.history for entry, _ in mine if entry.history is not None]
     if not histories:
@@ -271,7 +273,7 @@ def _costs(
     return Costs(
         method=method,
         num_seeds=len(histories),
-        tokens=mean_of_few([history.tokens for history in histories]),
-        seconds=mean_of_few([history.seconds for history in histories]),
-        reached={level: reached(curves, target) for level, target in targets.items()},
+        tokens=student_mean([history.tokens for history in histories]),
+        seconds=student_mean([history.seconds for history in histories]),
+        reached={level: cost_to_reach(curves, target) for level, target in targets.items()},
     )

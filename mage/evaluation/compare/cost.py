@@ -21,7 +21,7 @@ import msgspec
 
 from mage.errors import RecordError
 from mage.files import read_lines
-from mage.stats import Estimate, mean_of_few
+from mage.stats import Estimate, student_mean
 
 WINDOW = 10
 """Steps over which training scores are averaged."""
@@ -101,15 +101,16 @@ def read_history(folder: Path, *, trained_on: str, pool: str) -> History:
         trained_on=trained_on,
         pool=pool,
         curves={
-            key: tuple(points if key[0] != TRAINING else smoothed(points, WINDOW)) for key, points in curves.items()
+            key: tuple(points if key[0] != TRAINING else moving_average(points, WINDOW))
+            for key, points in curves.items()
         },
     )
 
 
-def smoothed(points: Sequence[Point], window: int) -> list[Point]:
+def moving_average(points: Sequence[Point], window: int) -> list[Point]:
     """Each score averaged with the `window - 1` before it, or with all before it where there are fewer.
 
-    >>> [point.score for point in smoothed([Point(k, 0, 0, score) for k, score in enumerate((1, 3, 5))], 2)]
+    >>> [point.score for point in moving_average([Point(k, 0, 0, score) for k, score in enumerate((1, 3, 5))], 2)]
     [1.0, 2.0, 4.0]
     """
     means = []
@@ -143,14 +144,14 @@ def levels(memoryless: float | None, limit: float | None) -> dict[Level, float]:
     return found if limit is None else found | {Level.MOST: memoryless + SHARE * (limit - memoryless)}
 
 
-def reached(curves: Sequence[Sequence[Point]], level: float) -> Reached:
+def cost_to_reach(curves: Sequence[Sequence[Point]], level: float) -> Reached:
     """What it cost to reach a level: means over the seeds that did, with Student's interval over them."""
     followed = [curve for curve in curves if curve]
     points = [point for curve in followed if (point := first_reached(curve, level)) is not None]
     if not points:
         return Reached(0, len(followed), None, None, None)
     costs = ([float(p.step) for p in points], [p.tokens for p in points], [p.seconds for p in points])
-    steps, tokens, seconds = map(mean_of_few, costs)
+    steps, tokens, seconds = map(student_mean, costs)
     return Reached(len(points), len(followed), steps, tokens, seconds)
 
 

@@ -44,7 +44,7 @@ class Cell(msgspec.Struct, frozen=True):
     mark: Mark = Mark.NONE
 
 
-class Sheet(msgspec.Struct, frozen=True):
+class MarkedTable(msgspec.Struct, frozen=True):
     """One table: what it is about, the names of its columns, and rows that begin with a name."""
 
     name: str
@@ -56,7 +56,7 @@ class Sheet(msgspec.Struct, frozen=True):
     """Rows at the end that are bounds to compare with, not methods."""
 
 
-def terminal(sheet: Sheet, width: int) -> RenderableType:
+def terminal_tables(sheet: MarkedTable, width: int) -> RenderableType:
     """As many tables as the columns need to fit; each begins with the names of the rows."""
     parts: list[RenderableType] = [shown(sheet.title, "bold")]
     widths = [_GAP + max(len(_signed(row[k])) for row in (_head(sheet), *sheet.rows)) for k in range(len(sheet.head))]
@@ -71,38 +71,38 @@ def terminal(sheet: Sheet, width: int) -> RenderableType:
     return Group(*parts)
 
 
-def markdown(sheet: Sheet) -> str:
+def markdown(sheet: MarkedTable) -> str:
     """A heading and a table; the best of a column is bold, what is tied with it has an equals sign."""
 
     def line(cells: Sequence[str]) -> str:
         return f"| {' | '.join(cells)} |"
 
     wrap = {Mark.NONE: "{}", Mark.BEST: "**{}**", Mark.TIED: "{} ="}
-    lines = [f"## {plain_markdown(sheet.title)}", "", line([plain_markdown(name) for name in sheet.head])]
+    lines = [f"## {escape_markdown(sheet.title)}", "", line([escape_markdown(name) for name in sheet.head])]
     lines.append(line(["---", *("---:" for _ in sheet.head[1:])]))
-    lines += [line([wrap[cell.mark].format(plain_markdown(cell.text)) for cell in row]) for row in sheet.rows]
+    lines += [line([wrap[cell.mark].format(escape_markdown(cell.text)) for cell in row]) for row in sheet.rows]
     return "\n".join(lines) + "\n"
 
 
-def latex(sheet: Sheet) -> str:
+def latex(sheet: MarkedTable) -> str:
     """A table for the package booktabs; the best of a column is bold, what is tied with it has an equals sign."""
 
     def line(cells: Sequence[str]) -> str:
         return f"{' & '.join(cells)} \\\\"
 
     wrap = {Mark.NONE: "%s", Mark.BEST: r"\textbf{%s}", Mark.TIED: r"%s$^{=}$"}
-    rows = [line([wrap[cell.mark] % escaped(cell.text) for cell in row]) for row in sheet.rows]
+    rows = [line([wrap[cell.mark] % escape_latex(cell.text) for cell in row]) for row in sheet.rows]
     if sheet.num_references:
         rows.insert(len(rows) - sheet.num_references, r"\midrule")
     return "\n".join(
         [
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{{escaped(sheet.title)}}}",
+            rf"\caption{{{escape_latex(sheet.title)}}}",
             rf"\label{{tab:{re.sub(r'[^A-Za-z0-9-]+', '-', sheet.name)}}}",
             rf"\begin{{tabular}}{{l{'r' * (len(sheet.head) - 1)}}}",
             r"\toprule",
-            line([escaped(name) for name in sheet.head]),
+            line([escape_latex(name) for name in sheet.head]),
             r"\midrule",
             *rows,
             r"\bottomrule",
@@ -113,17 +113,17 @@ def latex(sheet: Sheet) -> str:
     )
 
 
-def escaped(text: str) -> str:
+def escape_latex(text: str) -> str:
     """Text as LaTeX prints it; a hyphen before a number is a minus.
 
-    >>> escaped("50_% of {a&b} ±1, -0.5")
+    >>> escape_latex("50_% of {a&b} ±1, -0.5")
     '50\\\\_\\\\% of \\\\{a\\\\&b\\\\} $\\\\pm$1, $-$0.5'
     """
     plain = "".join(_LATEX.get(char, char) for char in " ".join(text.split()))
     return re.sub(r"(?<![\w)])-(?=\d)", "$-$", plain)
 
 
-def figure(estimate: Estimate | None, mark: Mark = Mark.NONE) -> Cell:
+def metric_cell(estimate: Estimate | None, mark: Mark = Mark.NONE) -> Cell:
     """A figure with its interval, or a dash, and how it stands."""
     return Cell(interval(estimate), mark)
 
@@ -144,7 +144,7 @@ def _three(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:#.3g}" if value else "0"
 
 
-def _part(sheet: Sheet, columns: Sequence[int]) -> Table:
+def _part(sheet: MarkedTable, columns: Sequence[int]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
     for place in columns:
         table.add_column(shown(sheet.head[place]), justify="right" if place else "left", no_wrap=True)
@@ -160,14 +160,14 @@ def _signed(cell: Cell) -> str:
     return cell.text + (_SIGNS[cell.mark] or (" " if "±" in cell.text else ""))
 
 
-def _head(sheet: Sheet) -> tuple[Cell, ...]:
+def _head(sheet: MarkedTable) -> tuple[Cell, ...]:
     return tuple(Cell(name) for name in sheet.head)
 
 
-def plain_markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Text as Markdown shows it.
 
-    >>> plain_markdown("a|b *c*")
+    >>> escape_markdown("a|b *c*")
     'a\\\\|b \\\\*c\\\\*'
     """
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mage.evaluation.compare.comparison import Comparison, MethodRow, SplitTable
 from mage.evaluation.compare.cost import TRAINING, WINDOW, Point
-from mage.plot_style import BOUND, COLOURS, GREY, LIMIT, Line, blank, check_matplotlib, line_figure, styled
+from mage.plot_style import BOUND, COLOURS, GREY, LIMIT, Line, check_matplotlib, line_figure, new_figure, style_context
 from mage.stats import Estimate
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ def write_figures(
     """Write all pictures as PNG and SVG; the files say by which command they were made, and carry no date."""
     check_matplotlib()
     written: list[Path] = []
-    with styled():
-        for name, figure in metrics(comparison, crossplays):
+    with style_context():
+        for name, figure in comparison_figures(comparison, crossplays):
             for ending, told in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": "mage"})):
                 path = folder / f"{name}.{ending}"
                 figure.savefig(path, dpi=DPI, metadata={"Description": command, **told})
@@ -60,7 +60,9 @@ def write_figures(
     return written
 
 
-def metrics(comparison: Comparison, crossplays: Sequence[CrossPlayReport] = ()) -> Iterator[tuple[str, Figure]]:
+def comparison_figures(
+    comparison: Comparison, crossplays: Sequence[CrossPlayReport] = ()
+) -> Iterator[tuple[str, Figure]]:
     """All pictures, each with a name for its file."""
     for table in comparison.tables:
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", table.name)
@@ -115,7 +117,7 @@ def evaluated_lines(comparison: Comparison, table: SplitTable, axis: Axis) -> li
     for entry in comparison.entries:
         if entry.history is not None and (curve := entry.history.curve(table.split, table.episodes)):
             found.setdefault(entry.method, []).append(curve)
-    return _averaged(found, axis)
+    return _mean_lines(found, axis)
 
 
 def training_lines(comparison: Comparison, pool: str, episodes: int, axis: Axis) -> list[Line]:
@@ -125,7 +127,7 @@ def training_lines(comparison: Comparison, pool: str, episodes: int, axis: Axis)
         history = entry.history
         if history is not None and history.pool == pool and (TRAINING, episodes) in history.curves:
             found.setdefault(entry.method, []).append(history.curves[TRAINING, episodes])
-    return _averaged(found, axis)
+    return _mean_lines(found, axis)
 
 
 def exploitation_figure(table: SplitTable) -> Figure:
@@ -134,10 +136,10 @@ def exploitation_figure(table: SplitTable) -> Figure:
     if len(opponents) > MOST_ROWS or max(map(len, opponents)) > MOST_LETTERS:
         return _spread_figure(table, opponents)
     values = [[row.exploitation[name] or 0.0 for row in table.rows] for name in opponents]
-    figure = blank(height=0.9 + 0.17 * len(opponents) + 0.1 * max(len(row.method) for row in table.rows))
+    figure = new_figure(height=0.9 + 0.17 * len(opponents) + 0.1 * max(len(row.method) for row in table.rows))
     panel = figure.subplots()
     low = min(0.0, *(value for row in values for value in row))
-    temperature(panel, values, opponents, [row.method for row in table.rows], ("cividis", low, 1.0))
+    heat_map(panel, values, opponents, [row.method for row in table.rows], ("cividis", low, 1.0))
     figure.suptitle(f"{table.name}: share of the possible gain", fontsize=8)
     return figure
 
@@ -148,9 +150,9 @@ def payoff_figure(report: CrossPlayReport) -> Figure:
     scores = [[known.get((row, column)) for column in report.agents] for row in report.agents]
     values = [[0.0 if score is None else score.value for score in row] for row in scores]
     most = max(abs(value) for row in values for value in row) or 1.0
-    figure = blank(height=1.0 + 0.3 * len(report.agents) + 0.06 * max(map(len, report.agents)))
+    figure = new_figure(height=1.0 + 0.3 * len(report.agents) + 0.06 * max(map(len, report.agents)))
     panel = figure.subplots()
-    temperature(panel, values, report.agents, report.agents, ("PuOr", -most, most), scores)
+    heat_map(panel, values, report.agents, report.agents, ("PuOr", -most, most), scores)
     figure.suptitle(f"{report.world}: score of the row against the column", fontsize=8)
     return figure
 
@@ -159,7 +161,7 @@ def _spread_figure(table: SplitTable, opponents: Sequence[str]) -> Figure:
     """One dot for each opponent, and the middle of them."""
     from statistics import median
 
-    figure = blank(height=0.8 + 0.3 * len(table.rows))
+    figure = new_figure(height=0.8 + 0.3 * len(table.rows))
     panel = figure.subplots()
     for number, row in enumerate(table.rows):
         values = sorted(row.exploitation[name] or 0.0 for name in opponents)
@@ -175,7 +177,7 @@ def _spread_figure(table: SplitTable, opponents: Sequence[str]) -> Figure:
     return figure
 
 
-def temperature(
+def heat_map(
     panel: Axes,
     values: Sequence[Sequence[float]],
     rows: Sequence[str],
@@ -226,7 +228,7 @@ def _ends(estimate: Estimate) -> tuple[float, float]:
     return estimate.low, estimate.high
 
 
-def _averaged(curves: Mapping[str, Sequence[Sequence[Point]]], axis: Axis) -> list[Line]:
+def _mean_lines(curves: Mapping[str, Sequence[Sequence[Point]]], axis: Axis) -> list[Line]:
     """The mean of seeds at the steps that all of them have, in scores and in what was spent, and the scores' range."""
     lines: list[Line] = []
     for method, mine in curves.items():

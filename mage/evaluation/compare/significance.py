@@ -21,7 +21,7 @@ from mage.stats import (
     Estimate,
     holm,
     paired_difference,
-    paired_difference_of_few,
+    student_paired_difference,
 )
 
 LEVEL = 0.05
@@ -68,7 +68,7 @@ class Rank(msgspec.Struct, frozen=True):
     pairing: Pairing = Pairing.NONE
 
 
-def standings(samples: Sequence[MetricSample], *, is_low_best: bool = False) -> list[Rank]:
+def rank_metrics(samples: Sequence[MetricSample], *, is_low_best: bool = False) -> list[Rank]:
     """Mark the best figure and all that are not significantly worse; one figure alone has no mark."""
     if len(samples) < 2:
         return [Rank(Mark.NONE)] * len(samples)
@@ -93,7 +93,7 @@ def difference(a: MetricSample, b: MetricSample) -> tuple[Difference, Pairing]:
     seeds = sorted(a.by_seed)
     if len(seeds) > 1 and seeds == sorted(b.by_seed):
         values = ([sample.by_seed[seed] for seed in seeds] for sample in (a, b))
-        return paired_difference_of_few(*values), Pairing.SEED
+        return student_paired_difference(*values), Pairing.SEED
     return _unpaired(a, b), Pairing.NONE
 
 

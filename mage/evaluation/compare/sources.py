@@ -16,7 +16,14 @@ from mage.evaluation.compare.comparison import EvaluatedSplit, MethodRun
 from mage.evaluation.compare.cost import read_history
 from mage.evaluation.crossplay import CrossPlayReport
 from mage.evaluation.suite.evaluate import SplitReport
-from mage.evaluation.suite.report import CROSS_PLAY, REPORT, EvaluationReport, GameReport, read_game_report, read_report
+from mage.evaluation.suite.report import (
+    CROSS_PLAY,
+    REPORT,
+    EvaluationReport,
+    WorldReport,
+    read_report,
+    read_world_report,
+)
 from mage.runs.store import RUN, RunInfo, read_info
 from mage.runs.sweep_plan import SWEEP, read_plan
 
@@ -24,8 +31,8 @@ _EVALUATIONS = "evaluations"
 _LABELLED = re.compile(r"([^=/]+)=(.+)", re.DOTALL)
 _STAMP = re.compile(r"^\d{8}-\d{6}-(?:train|evaluate)-")
 _SEED = re.compile(r"-seed\d+(?=/|$)")
-_FREE = {"seed", "description", "world", "trial", "evaluation", "checkpoint", "alarms", "trackers"}
-_FREE |= {"threads", "device", "dtype"}
+_IGNORED_KEYS = {"seed", "description", "world", "trial", "evaluation", "checkpoint", "alarms", "trackers"}
+_IGNORED_KEYS |= {"threads", "device", "dtype"}
 """Keys of a config that may differ within one method: what it is judged on, how it is kept and watched, and where."""
 
 
@@ -58,7 +65,7 @@ class ComparisonInputs(msgspec.Struct, frozen=True):
     """Runs of sweeps that nobody has judged yet."""
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _NamedRun(msgspec.Struct, frozen=True):
     entry: MethodRun
     sources: tuple[Source, ...]
     is_named: bool
@@ -72,10 +79,10 @@ def read_inputs(arguments: Sequence[str]) -> ComparisonInputs:
     left_out: list[str] = []
     crossplays: list[CrossPlayReport] = []
     sources: list[Source] = []
-    found: list[_Found] = []
+    found: list[_NamedRun] = []
     for label, path in map(_labelled, arguments):
         if (file := _cross_play_file(path)) is not None:
-            report = read_game_report(file, CrossPlayReport)
+            report = read_world_report(file, CrossPlayReport)
             crossplays.append(report.found)
             sources.append(_source(file, report, ", ".join(report.found.agents), None))
         else:
@@ -109,21 +116,21 @@ def _labelled(argument: str) -> tuple[str, Path]:
     return match[1].strip(), Path(match[2])
 
 
-def _read(label: str, path: Path, left_out: list[str]) -> Iterator[_Found]:
+def _read(label: str, path: Path, left_out: list[str]) -> Iterator[_NamedRun]:
     if (path / SWEEP).is_file():
-        yield from _of_sweep(label, path, left_out)
+        yield from _from_sweep(label, path, left_out)
     elif (path / RUN).is_file():
         info = read_info(path)
         if info.kind == "train":
-            yield _of_run(label or method_name(path.resolve().name), path, info, is_named=bool(label))
+            yield _from_run(label or method_name(path.resolve().name), path, info, is_named=bool(label))
         elif (path / REPORT).is_file():
-            yield _of_report(label, path / REPORT)
+            yield _from_report(label, path / REPORT)
         else:
             raise RecordError(
                 f"{path} is a {info.kind} run without a {REPORT}; train runs and evaluations are compared"
             )
     elif path.is_file():
-        yield _of_report(label, path)
+        yield _from_report(label, path)
     else:
         what = "is no train run, sweep, evaluation or report" if path.exists() else "does not exist"
         raise RecordError(f"{path} {what}")
@@ -141,7 +148,7 @@ def _cross_play_file(path: Path) -> Path | None:
     return file if isinstance(content, dict) and "found" in content else None
 
 
-def _of_sweep(label: str, folder: Path, left_out: list[str]) -> Iterator[_Found]:
+def _from_sweep(label: str, folder: Path, left_out: list[str]) -> Iterator[_NamedRun]:
     """All runs that were judged, by recipe; one name for a sweep of several recipes stands before theirs."""
     plan = read_plan(folder)
     is_one = len({planned.recipe for planned in plan.runs}) == 1
@@ -149,12 +156,12 @@ def _of_sweep(label: str, folder: Path, left_out: list[str]) -> Iterator[_Found]
         path = folder / planned.name
         if any((path / _EVALUATIONS).glob("*.json")):
             method = label if label and is_one else f"{label} {planned.recipe}".strip()
-            yield _of_run(method, path, read_info(path), is_named=True)
+            yield _from_run(method, path, read_info(path), is_named=True)
         else:
             left_out.append(str(path))
 
 
-def _of_run(method: str, folder: Path, info: RunInfo, *, is_named: bool) -> _Found:
+def _from_run(method: str, folder: Path, info: RunInfo, *, is_named: bool) -> _NamedRun:
     """A train run: the evaluations of its newest weights as it plays itself, and how it went while it trained."""
     recipe = _recipe(info.config)
     reports = [(path, _read_checked(path)) for path in _report_files(folder)]
@@ -172,7 +179,7 @@ def _of_run(method: str, folder: Path, info: RunInfo, *, is_named: bool) -> _Fou
     sources = [_source(path, report, method, info.seed) for path, report in own if str(path) in kept]
     history = read_history(folder, trained_on=_trained_on(info.config), pool=_pool(info.config))
     entry = MethodRun(method, info.seed, (None, recipe), tuple(best.values()), history)
-    return _Found(entry, tuple(sources), is_named)
+    return _NamedRun(entry, tuple(sources), is_named)
 
 
 def _report_files(folder: Path) -> list[Path]:
@@ -182,16 +189,16 @@ def _report_files(folder: Path) -> list[Path]:
     return sorted([*own, *(folder / _EVALUATIONS).glob(f"*/{REPORT}")])
 
 
-def _of_report(label: str, path: Path) -> _Found:
+def _from_report(label: str, path: Path) -> _NamedRun:
     report = _read_checked(path)
     kind, name = report.eval_agent.get("kind"), str(report.eval_agent["name"])
     is_trained = kind in (None, "run")  # a run does not describe itself
     seed = int(report.config["seed"]) if is_trained else None
-    method = label or _called(path, report)
+    method = label or _method_label(path, report)
     checkpoint = name.partition("/")[2] if kind == "run" else ""
     who = checkpoint or (None if is_trained else name)  # a checkpoint is somebody else than its run
     entry = MethodRun(method, seed, (who, _recipe(report.config)), tuple(_evaluated(path, report)), None)
-    return _Found(entry, (_source(path, report, method, seed),), bool(label))
+    return _NamedRun(entry, (_source(path, report, method, seed),), bool(label))
 
 
 def _read_checked(path: Path) -> EvaluationReport[SplitReport]:
@@ -210,7 +217,7 @@ def _read_checked(path: Path) -> EvaluationReport[SplitReport]:
     return report
 
 
-def _called(path: Path, report: EvaluationReport[SplitReport]) -> str:
+def _method_label(path: Path, report: EvaluationReport[SplitReport]) -> str:
     """What whoever was judged is called: a run by its directory, a model with how it was prompted."""
     eval_agent = report.eval_agent
     run = path.resolve().parent.parent
@@ -230,7 +237,7 @@ def _evaluated(path: Path, report: EvaluationReport[SplitReport]) -> list[Evalua
 
 
 def _source(
-    path: Path, report: EvaluationReport[SplitReport] | GameReport[CrossPlayReport], method: str, seed: int | None
+    path: Path, report: EvaluationReport[SplitReport] | WorldReport[CrossPlayReport], method: str, seed: int | None
 ) -> Source:
     step, reports = (report.step, report.reports) if isinstance(report, EvaluationReport) else (0, ())
     return Source(
@@ -251,7 +258,7 @@ def _recipe(config: Mapping[str, Any]) -> str:
     """Equal for configs that differ only where one method may; what a version did not know is what it is by default."""
     usual = Config().model_dump(mode="json")
     sections = {key: {**value, **config.get(key, {})} for key, value in usual.items() if isinstance(value, dict)}
-    kept = {key: value for key, value in {**usual, **config, **sections}.items() if key not in _FREE}
+    kept = {key: value for key, value in {**usual, **config, **sections}.items() if key not in _IGNORED_KEYS}
     kept["population"]["split"] = _trained_split(config)
     del kept["agent"]["slots"]  # how it is run, not who it is
     return msgspec.json.encode(kept, order="sorted").decode()

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from mage.evaluation.compare.columns import Column, columns
 from mage.evaluation.compare.comparison import Comparison, Costs, MethodRow, SplitTable
 from mage.evaluation.compare.cost import WINDOW, Level, Reached, levels
-from mage.evaluation.compare.markup import Cell, Sheet, amount, figure
+from mage.evaluation.compare.markup import Cell, MarkedTable, amount, metric_cell
 from mage.evaluation.compare.significance import MOST_UNCORRECTED, Rank
 from mage.evaluation.crossplay import CrossPlayReport
-from mage.evaluation.suite.report_tables import exact, setting
+from mage.evaluation.suite.report_tables import exact, setup_text
 from mage.stats import Estimate
 
 FIELDS = (
@@ -34,19 +34,19 @@ FIELDS = (
 """The columns of the CSV: one line for each figure of each method on each split."""
 
 
-def score_sheets(comparison: Comparison) -> list[Sheet]:
+def score_tables(comparison: Comparison) -> list[MarkedTable]:
     """How the methods scored: one table for each split."""
-    return [_score_sheet(table) for table in comparison.tables]
+    return [_score_table(table) for table in comparison.tables]
 
 
-def cost_sheets(comparison: Comparison) -> list[Sheet]:
+def cost_tables(comparison: Comparison) -> list[MarkedTable]:
     """What it cost to get there: one table for each split that methods were followed on while they trained."""
-    return [_cost_sheet(table) for table in comparison.tables if table.costs]
+    return [_cost_table(table) for table in comparison.tables if table.costs]
 
 
-def payoff_sheets(crossplays: Sequence[CrossPlayReport]) -> list[Sheet]:
+def payoff_tables(crossplays: Sequence[CrossPlayReport]) -> list[MarkedTable]:
     """Who scores how much against whom: one table for each meeting."""
-    return [_payoff_sheet(number, report) for number, report in enumerate(crossplays, start=1)]
+    return [_payoff_table(number, report) for number, report in enumerate(crossplays, start=1)]
 
 
 def notes(comparison: Comparison) -> list[str]:
@@ -78,9 +78,9 @@ def notes(comparison: Comparison) -> list[str]:
     return found
 
 
-def all_sheets(comparison: Comparison, crossplays: Sequence[CrossPlayReport]) -> list[Sheet]:
+def all_tables(comparison: Comparison, crossplays: Sequence[CrossPlayReport]) -> list[MarkedTable]:
     """Everything in tables."""
-    return [*score_sheets(comparison), *cost_sheets(comparison), *payoff_sheets(crossplays)]
+    return [*score_tables(comparison), *cost_tables(comparison), *payoff_tables(crossplays)]
 
 
 def as_csv(comparison: Comparison, crossplays: Sequence[CrossPlayReport]) -> str:
@@ -99,7 +99,7 @@ def as_csv(comparison: Comparison, crossplays: Sequence[CrossPlayReport]) -> str
     return out.getvalue()
 
 
-def _score_sheet(table: SplitTable) -> Sheet:
+def _score_table(table: SplitTable) -> MarkedTable:
     printed = [column for column in columns(table.episodes) if column.is_printed]
     is_timed = any(row.seconds is not None for row in table.rows)
     costs = ("tokens", "seconds") if is_timed else ("tokens",)
@@ -110,13 +110,13 @@ def _score_sheet(table: SplitTable) -> Sheet:
         for name, value in (("best memoryless", table.memoryless), ("limit", table.limit))
         if value is not None
     ]
-    title = f"{table.name}: {setting(table.world, table.episodes, table.seats)}"
-    return Sheet(f"scores-{table.name}", title, head, (*rows, *references), len(references))
+    title = f"{table.name}: {setup_text(table.world, table.episodes, table.seats)}"
+    return MarkedTable(f"scores-{table.name}", title, head, (*rows, *references), len(references))
 
 
 def _score_row(row: MethodRow, printed: Sequence[Column]) -> tuple[Cell, ...]:
     found = [row.metrics.get(column.key) for column in printed]
-    cells = [figure(None) if f is None else figure(f.estimate, f.standing.mark) for f in found]
+    cells = [metric_cell(None) if f is None else metric_cell(f.estimate, f.standing.mark) for f in found]
     seconds = "–" if row.seconds is None else amount(row.seconds)
     return (Cell(row.method), Cell(_seeds(row)), *cells, Cell(amount(row.tokens)), Cell(seconds))
 
@@ -129,20 +129,20 @@ def _reference_row(name: str, value: float, table: SplitTable, printed: Sequence
     return (Cell(name), Cell(), *(Cell(texts.get(column.key, "")) for column in printed), Cell(), Cell())
 
 
-def _cost_sheet(table: SplitTable) -> Sheet:
+def _cost_table(table: SplitTable) -> MarkedTable:
     targets = levels(table.memoryless, table.limit)
     head = ("method", "seeds", "in all", *(f"to {level} ({value:.3f})" for level, value in targets.items()))
     rows = [
         (
             Cell(cost.method),
             Cell(str(cost.num_seeds)),
-            Cell(_price(cost.tokens, cost.seconds)),
+            Cell(_cost_text(cost.tokens, cost.seconds)),
             *(Cell(_reached(cost.reached[level])) for level in targets),
         )
         for cost in table.costs
     ]
     title = f"{table.name}: tokens and seconds of training to reach a level"
-    return Sheet(f"cost-{table.name}", title, head, tuple(rows))
+    return MarkedTable(f"cost-{table.name}", title, head, tuple(rows))
 
 
 def _reached(found: Reached) -> str:
@@ -151,21 +151,21 @@ def _reached(found: Reached) -> str:
     if found.tokens is None or found.seconds is None:
         return "not reached"
     some = "" if found.num == found.of else f" ({found.num} of {found.of} seeds)"
-    return _price(found.tokens, found.seconds) + some
+    return _cost_text(found.tokens, found.seconds) + some
 
 
-def _payoff_sheet(number: int, report: CrossPlayReport) -> Sheet:
+def _payoff_table(number: int, report: CrossPlayReport) -> MarkedTable:
     scores = {(cell.row, cell.column): cell.score for cell in report.cells}
-    rows = [(Cell(row), *(figure(scores.get((row, column))) for column in report.agents)) for row in report.agents]
+    rows = [(Cell(row), *(metric_cell(scores.get((row, column))) for column in report.agents)) for row in report.agents]
     title = f"{report.world}, {report.episodes} episodes: score of the row against the column"
-    return Sheet(f"payoffs-{number}", title, ("", *report.agents), tuple(rows))
+    return MarkedTable(f"payoffs-{number}", title, ("", *report.agents), tuple(rows))
 
 
-def _price(tokens: Estimate, seconds: Estimate) -> str:
-    return f"{_spent(tokens)}, {_spent(seconds)} s"
+def _cost_text(tokens: Estimate, seconds: Estimate) -> str:
+    return f"{_amount_text(tokens)}, {_amount_text(seconds)} s"
 
 
-def _spent(estimate: Estimate) -> str:
+def _amount_text(estimate: Estimate) -> str:
     """A cost with its reach to either side, which one seed alone does not have."""
     if estimate.low is None or estimate.high is None:
         return amount(estimate.value)

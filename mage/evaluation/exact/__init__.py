@@ -10,8 +10,8 @@ from mage.evaluation.exact.references import (
     bayes_optimal,
     best_memoryless,
     best_response,
+    fraction_text,
     references,
-    shown,
 )
 from mage.evaluation.exact.security import security_value
 
@@ -25,7 +25,7 @@ __all__ = [
     "bayes_optimal",
     "best_memoryless",
     "best_response",
+    "fraction_text",
     "references",
     "security_value",
-    "shown",
 ]

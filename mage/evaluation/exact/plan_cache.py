@@ -25,18 +25,18 @@ def fingerprint(*parts: object) -> str:
     return hashlib.sha256(repr((VERSION, *parts)).encode()).hexdigest()[:32]
 
 
-def numbers(tree: Tree) -> tuple[object, ...]:
+def tree_numbers(tree: Tree) -> tuple[object, ...]:
     """All of a tree that planning depends on; words do not matter."""
-    return tuple(_numbers(node) for node in tree.values())
+    return tuple(_node_numbers(node) for node in tree.values())
 
 
-def _numbers(node: Node) -> object:
+def _node_numbers(node: Node) -> object:
     if isinstance(node, Leaf):
         return sorted(node.reach.items()), sorted(node.gain.items())
-    return node.ids, tuple(numbers(branch) for branch in node.branches)
+    return node.ids, tuple(tree_numbers(branch) for branch in node.branches)
 
 
-def remembered(name: str, length: int, compute: Callable[[], tuple[float, ...]]) -> tuple[float, ...]:
+def load_or_compute(name: str, length: int, compute: Callable[[], tuple[float, ...]]) -> tuple[float, ...]:
     """The `length` values stored under `name`, or computed and stored; an unreadable entry is written anew."""
     path = cache_directory() / "exact" / f"{name}.json"
     with suppress(OSError, msgspec.DecodeError):

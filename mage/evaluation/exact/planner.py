@@ -21,9 +21,9 @@ MAX_FRAMES = 700
 
 Belief: TypeAlias = Mapping[int, float]
 """Probability by member; members ruled out are left out."""
-ActionProbs: TypeAlias = tuple[tuple[int, float], ...]
+BeliefKey: TypeAlias = tuple[tuple[int, float], ...]
 """A belief as a key: rounded, so that different ways to the same posterior meet."""
-Split: TypeAlias = tuple[float, ...]
+EpisodeScores: TypeAlias = tuple[float, ...]
 """Expected score by episode, from the one at hand to the last."""
 
 
@@ -53,39 +53,39 @@ class Planner:
     def __init__(self, trees: Sequence[Tree], prior: Belief, objective: Sequence[float]) -> None:
         self._trees = trees
         self._objective = tuple(objective)
-        self._values: dict[tuple[int, ActionProbs], Split] = {}
-        self._choices: dict[tuple[int, ActionProbs, int], int] = {}
+        self._values: dict[tuple[int, BeliefKey], EpisodeScores] = {}
+        self._choices: dict[tuple[int, BeliefKey, int], int] = {}
         self._work = 0
         self.prior = normalised(prior)
         if len(objective) * (4 * max(map(_depth, trees)) + 1) > MAX_FRAMES:
             raise InexactError(f"{len(objective)} episodes of this length are too long a trial to plan exactly")
 
-    def start(self) -> Split:
+    def start(self) -> EpisodeScores:
         """Expected scores of a whole trial."""
         return self.value(0, self.prior)
 
-    def value(self, episode: int, belief: Belief) -> Split:
+    def value(self, episode: int, belief: Belief) -> EpisodeScores:
         """Expected scores from the start of `episode` on, under optimal play."""
         if episode == len(self._objective):
             return ()
-        key = (episode, _odds(belief))
+        key = (episode, _belief_key(belief))
         if key not in self._values:
             self._values[key] = self._sum(episode, self._trees[episode], belief)
         return self._values[key]
 
     def choose(self, episode: int, node: Decision, belief: Belief) -> int:
         """The place, among the legal actions of a decision, of the best one."""
-        key = (episode, _odds(belief), id(node))  # nodes live as long as the trees, so their ids are their own
+        key = (episode, _belief_key(belief), id(node))  # nodes live as long as the trees, so their ids are their own
         if key not in self._choices:
             ranks = [self._rank(episode, self._sum(episode, seen, belief)) for seen in node.branches]
             self._choices[key] = ranks.index(max(ranks))
         return self._choices[key]
 
-    def _sum(self, episode: int, branches: Tree, belief: Belief) -> Split:
+    def _sum(self, episode: int, branches: Tree, belief: Belief) -> EpisodeScores:
         splits = [self._look(episode, node, belief) for node in branches.values()]
         return tuple([sum(values) for values in zip(*splits, strict=True)])
 
-    def _look(self, episode: int, node: Node, belief: Belief) -> Split:
+    def _look(self, episode: int, node: Node, belief: Belief) -> EpisodeScores:
         """Scores from `node` on, times the probability of coming here under `belief`."""
         if isinstance(node, Leaf):
             return self._end(episode, node, belief)
@@ -96,7 +96,7 @@ class Planner:
             (self._sum(episode, seen, within) for seen in node.branches), key=lambda split: self._rank(episode, split)
         )
 
-    def _end(self, episode: int, leaf: Leaf, belief: Belief) -> Split:
+    def _end(self, episode: int, leaf: Leaf, belief: Belief) -> EpisodeScores:
         self._work += len(belief)
         if self._work > MAX_WORK:
             raise InexactError(f"planning {len(self._objective)} episodes against this pool takes too long")
@@ -108,7 +108,7 @@ class Planner:
         rest = self.value(episode + 1, normalised(after))
         return (score, *[mass * later for later in rest])
 
-    def _rank(self, episode: int, split: Split) -> tuple[float, float]:
+    def _rank(self, episode: int, split: EpisodeScores) -> tuple[float, float]:
         weighted = sum([w * s for w, s in zip(self._objective[episode:], split, strict=True)])
         return round(weighted, 10), round(sum(split), 10)
 
@@ -129,7 +129,7 @@ def normalised(belief: Belief) -> Belief:
     return {m: p / total for m, p in belief.items()}
 
 
-def _odds(belief: Belief) -> ActionProbs:
+def _belief_key(belief: Belief) -> BeliefKey:
     return tuple([(m, round(belief[m], 12)) for m in sorted(belief)])
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from mage.errors import ConfigError, PlayError
 from mage.evaluation.exact.planner import Belief, Planner, PlanObjective, normalised, posterior
-from mage.evaluation.exact.pool import checked, load_pool
+from mage.evaluation.exact.pool import load_pool, normalise_opponents
 from mage.evaluation.exact.tree import Decision, Leaf, Node, Tree
 from mage.types import AgentInfo, Observation, Reply, Task
 
@@ -88,7 +88,7 @@ class BayesAgentFactory:
         return BayesPlayer(*self._plans[key], f"bayes-{self._objective}")
 
     def _plan(self, game: str, seat: int, episodes: int) -> tuple[Planner, tuple[Tree, ...]]:
-        pool = load_pool(game, checked(game, self._opponents, seat, episodes), seat)
+        pool = load_pool(game, normalise_opponents(game, self._opponents, seat, episodes), seat)
         trees = pool.trees(episodes)
         return Planner(trees, pool.prior, self._objective.weights(episodes)), trees
 
@@ -103,7 +103,9 @@ class MemorylessAgentFactory:
     def __call__(self, task: Task, sibling: int) -> MemorylessPlayer:
         key = (task.world, task.seat, task.episodes)
         if key not in self._plans:
-            pool = load_pool(task.world, checked(task.world, self._opponents, task.seat, task.episodes), task.seat)
+            pool = load_pool(
+                task.world, normalise_opponents(task.world, self._opponents, task.seat, task.episodes), task.seat
+            )
             trees = pool.trees(task.episodes)
             self._plans[key] = tuple(Planner([tree], pool.prior, [1.0]) for tree in trees), trees
         return MemorylessPlayer(*self._plans[key], "best-memoryless")

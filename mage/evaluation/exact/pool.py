@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import fsum, isfinite
 
 from mage.errors import ConfigError
-from mage.evaluation.exact.enumerate import realisations
+from mage.evaluation.exact.enumerate import enumerate_policies
 from mage.evaluation.exact.tree import Tree, check_countable, episode_tree
 from mage.opponents.policy import Policy
 from mage.spec import parse_spec
@@ -17,7 +17,7 @@ Opponents = tuple[tuple[str, float], ...]
 """Specs with their weights."""
 
 
-def checked(game: str, opponents: Sequence[tuple[str, float]], seat: int, episodes: int) -> Opponents:
+def normalise_opponents(game: str, opponents: Sequence[tuple[str, float]], seat: int, episodes: int) -> Opponents:
     """Opponents in canonical spelling with weights that add up to one, or an error that says what is wrong."""
     num_seats = load_game(game).num_seats
     if not 0 <= seat < num_seats:
@@ -44,7 +44,9 @@ class Pool:
         check_countable(self._game)
         self._seat = seat
         self._trees: dict[int, Tree] = {}
-        found = [(w * p, policy) for spec, w in opponents for p, policy in realisations(spec, self._game, 1 - seat)]
+        found = [
+            (w * p, policy) for spec, w in opponents for p, policy in enumerate_policies(spec, self._game, 1 - seat)
+        ]
         self._policies: list[Policy] = [policy for _, policy in found]
         self.prior = {member: weight for member, (weight, _) in enumerate(found)}
         """Probability by realised member."""

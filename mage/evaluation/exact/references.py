@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import msgspec
 
-from mage.evaluation.exact.plan_cache import fingerprint, numbers, remembered
-from mage.evaluation.exact.planner import Planner, PlanObjective, Split, best_value
-from mage.evaluation.exact.pool import Opponents, checked, load_pool
+from mage.evaluation.exact.plan_cache import fingerprint, load_or_compute, tree_numbers
+from mage.evaluation.exact.planner import EpisodeScores, Planner, PlanObjective, best_value
+from mage.evaluation.exact.pool import Opponents, load_pool, normalise_opponents
 from mage.evaluation.exact.security import security_value
 from mage.opponents.draws import InexactError
 
@@ -57,7 +57,7 @@ def references(game: str, opponents: Sequence[tuple[str, float]], seat: int, epi
     Specs that cannot be read are errors; figures that are too large to compute, or opponents drawn from a
     continuum, leave their fields None with a reason.
     """
-    return _references(game, checked(game, opponents, seat, episodes), seat, episodes)
+    return _references(game, normalise_opponents(game, opponents, seat, episodes), seat, episodes)
 
 
 @lru_cache(maxsize=64)
@@ -97,31 +97,31 @@ def _references(game: str, opponents: Opponents, seat: int, episodes: int) -> Re
 
 def best_response(game: str, opponent: str, seat: int, episodes: int) -> float:
     """The best reply in the last episode to the realised opponent, averaged over its realisations."""
-    pool = load_pool(game, checked(game, [(opponent, 1.0)], seat, episodes), seat)
+    pool = load_pool(game, normalise_opponents(game, [(opponent, 1.0)], seat, episodes), seat)
     tree = pool.tree(episodes - 1)
     return sum(p * best_value(tree, {member: 1.0}) for member, p in pool.prior.items())
 
 
 def best_memoryless(game: str, opponents: Sequence[tuple[str, float]], seat: int, episodes: int) -> float:
     """The best play in the last episode for who knows the pool and has seen no other episode."""
-    pool = load_pool(game, checked(game, opponents, seat, episodes), seat)
+    pool = load_pool(game, normalise_opponents(game, opponents, seat, episodes), seat)
     return best_value(pool.tree(episodes - 1), pool.prior)
 
 
 def bayes_optimal(
     game: str, opponents: Sequence[tuple[str, float]], seat: int, episodes: int, objective: PlanObjective
-) -> Split:
+) -> EpisodeScores:
     """Expected score by episode of one play that is optimal for `objective` over a trial; cached on disk."""
-    pool = load_pool(game, checked(game, opponents, seat, episodes), seat)
+    pool = load_pool(game, normalise_opponents(game, opponents, seat, episodes), seat)
     trees, weights = pool.trees(episodes), objective.weights(episodes)
-    name = fingerprint([numbers(tree) for tree in trees], pool.prior, weights)
-    return remembered(name, episodes, lambda: Planner(trees, pool.prior, weights).start())
+    name = fingerprint([tree_numbers(tree) for tree in trees], pool.prior, weights)
+    return load_or_compute(name, episodes, lambda: Planner(trees, pool.prior, weights).start())
 
 
-def shown(value: float) -> str:
+def fraction_text(value: float) -> str:
     """An exact value as people read it: a fraction where it is one, else four decimals.
 
-    >>> shown(22 / 63), shown(-0.05555555555555558), shown(1.0), shown(0.123456789)
+    >>> fraction_text(22 / 63), fraction_text(-0.05555555555555558), fraction_text(1.0), fraction_text(0.123456789)
     ('22/63', '-1/18', '1', '0.1235')
     """
     fraction = Fraction(value).limit_denominator(5000)

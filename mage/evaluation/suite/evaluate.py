@@ -10,7 +10,7 @@ import msgspec
 from mage.errors import PlayError
 from mage.evaluation.exact import References, references
 from mage.evaluation.splits import Split, SplitKind, pool_of
-from mage.evaluation.suite.metrics import TrialMetrics, gained, mean_scores, metrics
+from mage.evaluation.suite.metrics import TrialMetrics, mean_scores, score_gain, trial_metrics
 from mage.evaluation.suite.regret import exploitation, regret
 from mage.protocols import AgentFactory, World
 from mage.rollout.group import Job, play_trials
@@ -105,10 +105,10 @@ async def evaluate_split(
     """Play the tasks twice, with memory and without, and report both; the arms are `agent` and `control`."""
     jobs = [(task, 0) for task in tasks]
     with_memory = await play("agent", world, jobs, agent)
-    trials, controls = complete(with_memory, await play("control", world, jobs, control))
+    trials, controls = paired_trials(with_memory, await play("control", world, jobs, control))
     seats = tuple(sorted({task.seat for task in tasks}))
-    exact = references_of(split, seats, tasks[0].episodes)
-    by_member = [(member, found) for member in split.members if (found := against(member, trials))]
+    exact = split_references(split, seats, tasks[0].episodes)
+    by_member = [(member, found) for member in split.members if (found := trials_against(member, trials))]
     return SplitReport(
         split=split.name,
         kind=split.kind,
@@ -118,11 +118,11 @@ async def evaluate_split(
         episodes=tasks[0].episodes,
         seats=seats,
         num_trials=len(trials),
-        tasks=keys(split, tasks, trials),
+        tasks=task_keys(split, tasks, trials),
         failures=len(tasks) - len(trials),
-        agent=metrics(trials),
-        control=metrics(controls),
-        over_control=mean([gained(t) - gained(c) for t, c in zip(trials, controls, strict=True)]),
+        agent=trial_metrics(trials),
+        control=trial_metrics(controls),
+        over_control=mean([score_gain(t) - score_gain(c) for t, c in zip(trials, controls, strict=True)]),
         by_member=tuple((member, mean_scores(found)) for member, found in by_member),
         exploitation=exploitation(trials, dict(exact)),
         exploitation_by_member=tuple((member, exploitation(found, dict(exact))) for member, found in by_member),
@@ -131,7 +131,7 @@ async def evaluate_split(
     )
 
 
-def complete(*arms: Sequence[Trial | Failure]) -> list[list[Trial]]:
+def paired_trials(*arms: Sequence[Trial | Failure]) -> list[list[Trial]]:
     """The trials of each arm, without the tasks that failed in any: what is left is paired."""
     failures = [o for arm in arms for o in arm if isinstance(o, Failure)]
     rows = [row for row in zip(*arms, strict=True) if not any(isinstance(o, Failure) for o in row)]
@@ -141,7 +141,7 @@ def complete(*arms: Sequence[Trial | Failure]) -> list[list[Trial]]:
     return [[o for o in arm if isinstance(o, Trial)] for arm in zip(*rows, strict=True)]
 
 
-def keys(split: Split, tasks: Sequence[Task], trials: Sequence[Trial]) -> tuple[tuple[int, int, int], ...]:
+def task_keys(split: Split, tasks: Sequence[Task], trials: Sequence[Trial]) -> tuple[tuple[int, int, int], ...]:
     """By trial: the place of its opponent among the members, its seat, and its number among the tasks with both."""
     places = {member: place for place, member in enumerate(split.members)}
     numbers: dict[tuple[int, int], int] = {}
@@ -153,12 +153,12 @@ def keys(split: Split, tasks: Sequence[Task], trials: Sequence[Trial]) -> tuple[
     return tuple(found[trial.task] for trial in trials)
 
 
-def against(member: str, trials: Sequence[Trial]) -> list[Trial]:
+def trials_against(member: str, trials: Sequence[Trial]) -> list[Trial]:
     """The trials in which a member sat opposite."""
     return [t for t in trials if member in t.task.opponents]
 
 
-def references_of(split: Split, seats: Sequence[int], episodes: int) -> tuple[tuple[int, References], ...]:
+def split_references(split: Split, seats: Sequence[int], episodes: int) -> tuple[tuple[int, References], ...]:
     """The exact values for each seat against whom a player may expect in this split."""
     members = pool_of(split).members
     pool = [(member, 1.0 / len(members)) for member in members]

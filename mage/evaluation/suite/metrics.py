@@ -8,7 +8,7 @@ from math import comb
 import msgspec
 
 from mage.credit.steps import agent_turns
-from mage.evaluation.suite.recovery import Recovery, recovery
+from mage.evaluation.suite.recovery import Recovery, measure_recovery
 from mage.stats import Estimate, Verdict, mean, proportion, verdict
 from mage.types import Ending, Trial
 
@@ -60,16 +60,16 @@ class TrialMetrics(msgspec.Struct, frozen=True):
     """Length of all token streams: what was read at least once."""
 
 
-def metrics(trials: Sequence[Trial]) -> TrialMetrics:
+def trial_metrics(trials: Sequence[Trial]) -> TrialMetrics:
     """Everything that is measured on a set of trials."""
     calls = [c for t in trials for turn in agent_turns(t) for c in turn.calls]
     return TrialMetrics(
         scores=mean_scores(trials),
         scores_by_trial=tuple(t.scores for t in trials),
-        adaptation=mean([gained(t) for t in trials]),
-        rates=rates(trials),
-        passes=passes(trials),
-        recovery=recovery(trials),
+        adaptation=mean([score_gain(t) for t in trials]),
+        rates=outcome_rates(trials),
+        passes=pass_at_k(trials),
+        recovery=measure_recovery(trials),
         replies=len(calls),
         invalid=sum(c.problem is not None for c in calls),
         truncated=sum(c.completion.truncated for c in calls),
@@ -85,7 +85,7 @@ def mean_scores(trials: Sequence[Trial]) -> tuple[Estimate, ...]:
     return tuple(mean(scores) for scores in zip(*(t.scores for t in trials), strict=True))
 
 
-def gained(trial: Trial) -> float:
+def score_gain(trial: Trial) -> float:
     """Adaptation in one trial: the last score minus the first."""
     return trial.scores[-1] - trial.scores[0]
 
@@ -95,7 +95,7 @@ def verdicts(trial: Trial) -> tuple[Verdict, ...]:
     return tuple(verdict(episode.result.returns, trial.task.seat) for episode in trial.episodes)
 
 
-def rates(trials: Sequence[Trial]) -> tuple[OutcomeRates, ...]:
+def outcome_rates(trials: Sequence[Trial]) -> tuple[OutcomeRates, ...]:
     """Shares of wins, draws and losses in every episode."""
 
     def share(of: Verdict, ended: Sequence[Verdict]) -> Estimate:
@@ -107,7 +107,7 @@ def rates(trials: Sequence[Trial]) -> tuple[OutcomeRates, ...]:
     )
 
 
-def passes(trials: Sequence[Trial]) -> tuple[PassAtK, ...]:
+def pass_at_k(trials: Sequence[Trial]) -> tuple[PassAtK, ...]:
     """pass@k for every k, beside its value if every episode were an independent repetition of the first.
 
     Repetition is taken member by member and seat by seat, then averaged over the trials: against some opponents the
@@ -127,22 +127,24 @@ def passes(trials: Sequence[Trial]) -> tuple[PassAtK, ...]:
             continue
         repeated = [0.0] * len(trials)
         for places in by_cell.values():
-            for place, value in zip(places, in_k_draws([wins[place][0] for place in places], k), strict=True):
+            for place, value in zip(
+                places, independent_pass_at_k([wins[place][0] for place in places], k), strict=True
+            ):
                 repeated[place] = value
         over = mean([a - b for a, b in zip(solved, repeated, strict=True)])
         found.append(PassAtK(estimate, _share(mean(repeated)), over))
     return tuple(found)
 
 
-def in_k_draws(wins: Sequence[bool], k: int) -> list[float]:
+def independent_pass_at_k(wins: Sequence[bool], k: int) -> list[float]:
     """Per trial a value; their mean is the chance of a win in k independent draws, their scatter that of the mean.
 
     The mean is the unbiased estimate of Chen et al. (2021), the share of the sets of k trials that hold a win; putting
     the observed rate into 1 - (1 - p)^k would be too low. Each value is its first-order (Hájek) projection.
 
-    >>> in_k_draws([True, True, False, False], 1)
+    >>> independent_pass_at_k([True, True, False, False], 1)
     [1.0, 1.0, 0.0, 0.0]
-    >>> [round(value, 4) for value in in_k_draws([True, True, False, False], 2)]
+    >>> [round(value, 4) for value in independent_pass_at_k([True, True, False, False], 2)]
     [1.1667, 1.1667, 0.5, 0.5]
     """
     num, num_lost = len(wins), len(wins) - sum(wins)

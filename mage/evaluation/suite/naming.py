@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import msgspec
 
-from mage.evaluation.exact.enumerate import present
+from mage.evaluation.exact.enumerate import active_spec
 from mage.spec import parse_spec
 from mage.stats import Estimate, clustered_proportion, mean
 from mage.types import Task, Trial
@@ -75,16 +75,16 @@ class Naming(msgspec.Struct, frozen=True):
     """The difference, paired by trial."""
 
 
-def names(text: str, family: str) -> bool:
+def names_family(text: str, family: str) -> bool:
     """Whether a text has one of a family's phrases.
 
-    >>> names("They ALWAYS play rock.", "always"), names("They copied me.", "cycle")
+    >>> names_family("They ALWAYS play rock.", "always"), names_family("They copied me.", "cycle")
     (True, False)
     """
     return _pattern(family).search(" ".join(text.lower().split())) is not None
 
 
-def family_of(task: Task, episode: int) -> str | None:
+def opponent_family(task: Task, episode: int) -> str | None:
     """The family of the opponent in an episode, as it is named; None where it has no phrases or there are several."""
     if len(task.opponents) != 1:
         return None
@@ -92,18 +92,18 @@ def family_of(task: Task, episode: int) -> str | None:
     return name if name in PHRASES else None
 
 
-def naming(trials: Sequence[Trial]) -> Naming | None:
+def measure_naming(trials: Sequence[Trial]) -> Naming | None:
     """How often reflections name the true family; None where fewer than two trials have one that can be named."""
     shares: list[tuple[float, float]] = []
     num_reflections = 0
     counts: dict[int, Counter[str]] = {}
     for episode in range(max((len(t.reflections) for t in trials), default=0)):
-        counts[episode] = Counter(f for t in trials if (f := family_of(t.task, episode)) is not None)
+        counts[episode] = Counter(f for t in trials if (f := opponent_family(t.task, episode)) is not None)
     for trial in trials:
         pairs = [
-            _matched(turn.action or "", family, counts[episode])
+            _match_rates(turn.action or "", family, counts[episode])
             for episode, turn in enumerate(trial.reflections)
-            if (family := family_of(trial.task, episode)) is not None and counts[episode].total() > 1
+            if (family := opponent_family(trial.task, episode)) is not None and counts[episode].total() > 1
         ]
         if pairs:
             num_reflections += len(pairs)
@@ -118,16 +118,16 @@ def naming(trials: Sequence[Trial]) -> Naming | None:
     )
 
 
-def _matched(text: str, family: str, counts: Counter[str]) -> tuple[float, float]:
+def _match_rates(text: str, family: str, counts: Counter[str]) -> tuple[float, float]:
     """Whether a text names its own family, and the share of the other trials whose family it names."""
-    own = float(names(text, family))
-    everyone = sum(count for other, count in counts.items() if names(text, other))
+    own = float(names_family(text, family))
+    everyone = sum(count for other, count in counts.items() if names_family(text, other))
     return own, (everyone - own) / (counts.total() - 1)
 
 
 @lru_cache(maxsize=4096)
 def _name(spec: str, episode: int) -> str:
-    return present(parse_spec(spec), episode).name
+    return active_spec(parse_spec(spec), episode).name
 
 
 @lru_cache(maxsize=64)

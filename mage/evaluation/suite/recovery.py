@@ -7,7 +7,7 @@ from math import copysign
 
 import msgspec
 
-from mage.evaluation.exact.enumerate import switches
+from mage.evaluation.exact.enumerate import switch_episodes
 from mage.stats import ROUNDING, Estimate, mean
 from mage.types import Trial
 
@@ -35,9 +35,9 @@ class Recovery(msgspec.Struct, frozen=True):
     """The same where the interval leaves no doubt."""
 
 
-def recovery(trials: Sequence[Trial]) -> Recovery | None:
+def measure_recovery(trials: Sequence[Trial]) -> Recovery | None:
     """Scores around the switch in the trials whose opponent changes; None where there are none."""
-    rows = [row for trial in trials if (row := _around(trial)) is not None]
+    rows = [row for trial in trials if (row := _scores_around_switch(trial)) is not None]
     if not rows:
         return None
     num_after = min(len(after) for _, after in rows)
@@ -48,15 +48,15 @@ def recovery(trials: Sequence[Trial]) -> Recovery | None:
         before=before,
         after=tuple(mean([after[k] for _, after in rows]) for k in range(num_after)),
         recovered=_first([gap.value >= -ROUNDING for gap in gaps]),
-        recovered_earliest=_first([_end(gap.high, gap) >= -ROUNDING for gap in gaps]),
-        recovered_latest=_first([_end(gap.low, gap) >= -ROUNDING for gap in gaps]),
+        recovered_earliest=_first([_bound_or_value(gap.high, gap) >= -ROUNDING for gap in gaps]),
+        recovered_latest=_first([_bound_or_value(gap.low, gap) >= -ROUNDING for gap in gaps]),
     )
 
 
-def _around(trial: Trial) -> tuple[float, tuple[float, ...]] | None:
+def _scores_around_switch(trial: Trial) -> tuple[float, tuple[float, ...]] | None:
     """The score before the first switch of a trial, and those from it to the next; None where there is no switch."""
     num = len(trial.scores)
-    changes = sorted({episode for spec in trial.task.opponents for episode in switches(spec, num)})
+    changes = sorted({episode for spec in trial.task.opponents for episode in switch_episodes(spec, num)})
     if not changes:
         return None
     start, stop = (*changes, num)[:2]
@@ -67,6 +67,6 @@ def _first(reached: Sequence[bool]) -> int | None:
     return reached.index(True) if True in reached else None
 
 
-def _end(end: float | None, gap: Estimate) -> float:
+def _bound_or_value(end: float | None, gap: Estimate) -> float:
     """One end of an interval; one trial alone has none and is taken as it is."""
     return gap.value if end is None else end

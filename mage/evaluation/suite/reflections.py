@@ -15,15 +15,15 @@ from mage.agents.language import Rewrite, as_written
 from mage.errors import ConfigError
 from mage.evaluation.exact import References
 from mage.evaluation.splits import Split, SplitKind
-from mage.evaluation.suite.evaluate import Play, complete, play_all, references_of
+from mage.evaluation.suite.evaluate import Play, paired_trials, play_all, split_references
 from mage.evaluation.suite.metrics import mean_scores
-from mage.evaluation.suite.naming import Naming, naming
+from mage.evaluation.suite.naming import Naming, measure_naming
 from mage.protocols import AgentFactory, World
 from mage.seeds import uniform
 from mage.stats import Estimate, mean
 from mage.types import Failure, Observation, Reply, Task, Trial, Turn
 
-Seats = Callable[[Rewrite], AgentFactory]
+FactoryWithRewrite = Callable[[Rewrite], AgentFactory]
 """Seats the agent that is judged, with its reflections rewritten."""
 
 
@@ -67,7 +67,13 @@ class ReflectionReport(msgspec.Struct, frozen=True):
 
 
 async def evaluate_reflections(
-    world: World, seated: Seats, history: AgentFactory, split: Split, tasks: Sequence[Task], *, play: Play = play_all
+    world: World,
+    seated: FactoryWithRewrite,
+    history: AgentFactory,
+    split: Split,
+    tasks: Sequence[Task],
+    *,
+    play: Play = play_all,
 ) -> ReflectionReport:
     """Play the tasks four times and report what the reflections were worth.
 
@@ -78,15 +84,15 @@ async def evaluate_reflections(
         return await play(arm, world, [(task, 0) for task in some], make_agent)
 
     check_swaps(tasks)
-    (own,) = complete(await played("kept", tasks, seated(as_written)))
+    (own,) = paired_trials(await played("kept", tasks, seated(as_written)))
     if any(len(t.reflections) < t.task.episodes - 1 for t in own):
         raise ConfigError("there are no reflections to judge; they need agent.memory=reflections or both")
     again = [trial.task for trial in own]
-    lent = {task: own[place].reflections for task, place in zip(again, partners(again), strict=True)}
-    kept, removed, swapped, told = complete(
+    lent = {task: own[place].reflections for task, place in zip(again, swap_partners(again), strict=True)}
+    kept, removed, swapped, told = paired_trials(
         own,
-        await played("removed", again, seated(forgotten)),
-        await played("swapped", again, seated(borrowed(lent))),
+        await played("removed", again, seated(drop_reflection)),
+        await played("swapped", again, seated(swap_reflections(lent))),
         await played("history", again, history),
     )
     seats = tuple(sorted({task.seat for task in tasks}))
@@ -106,11 +112,11 @@ async def evaluate_reflections(
         over_removed=_differences(kept, removed),
         over_swapped=_differences(kept, swapped),
         over_history=_differences(kept, told),
-        next_over_removed=_next(kept, removed),
-        next_over_swapped=_next(kept, swapped),
-        next_over_history=_next(kept, told),
-        naming=naming(kept),
-        references=references_of(split, seats, tasks[0].episodes),
+        next_over_removed=_next_episode_difference(kept, removed),
+        next_over_swapped=_next_episode_difference(kept, swapped),
+        next_over_history=_next_episode_difference(kept, told),
+        naming=measure_naming(kept),
+        references=split_references(split, seats, tasks[0].episodes),
     )
 
 
@@ -118,15 +124,15 @@ def check_swaps(tasks: Sequence[Task]) -> None:
     """Fail now, with one line, on tasks in which there is nothing to reflect on, or nobody to swap with."""
     if tasks[0].episodes < 2:
         raise ConfigError("there are no reflections to judge in 1 episode; they need at least 2")
-    partners(tasks)
+    swap_partners(tasks)
 
 
-def forgotten(task: Task, outcome: Observation, reflection: Reply) -> Reply | None:
+def drop_reflection(task: Task, outcome: Observation, reflection: Reply) -> Reply | None:
     """Remember no reflection."""
     return None
 
 
-def borrowed(lent: Mapping[Task, Sequence[Turn]]) -> Rewrite:
+def swap_reflections(lent: Mapping[Task, Sequence[Turn]]) -> Rewrite:
     """Remember, in each task, the reflections that are lent to it."""
 
     def instead(task: Task, outcome: Observation, reflection: Reply) -> Reply | None:
@@ -136,7 +142,7 @@ def borrowed(lent: Mapping[Task, Sequence[Turn]]) -> Rewrite:
     return instead
 
 
-def partners(tasks: Sequence[Task]) -> list[int]:
+def swap_partners(tasks: Sequence[Task]) -> list[int]:
     """For each task the place of one with the same seat and other opponents, the same whenever the tasks are.
 
     Where every opponent is met equally often each task is lent to exactly one other. How far apart the two
@@ -163,7 +169,7 @@ def _differences(some: Sequence[Trial], others: Sequence[Trial]) -> tuple[Estima
     return tuple(mean(differences) for differences in zip(*_by_trial(some, others), strict=True))
 
 
-def _next(some: Sequence[Trial], others: Sequence[Trial]) -> Estimate:
+def _next_episode_difference(some: Sequence[Trial], others: Sequence[Trial]) -> Estimate:
     """The mean difference of scores over the episodes that follow a reflection, paired by trial."""
     return mean([sum(differences[1:]) / len(differences[1:]) for differences in _by_trial(some, others)])
 

@@ -31,7 +31,7 @@ def regret(trials: Sequence[Trial], references: Mapping[int, References]) -> Est
     return mean(gaps) if len(gaps) == len(trials) else None
 
 
-def over_seats(references: Sequence[tuple[int, References]], name: str) -> float | None:
+def mean_over_seats(references: Sequence[tuple[int, References]], name: str) -> float | None:
     """An exact figure averaged over the seats that were played; None where one of them has none."""
     values: list[float | None] = [getattr(found, name) for _, found in references]
     known = [value for value in values if value is not None]

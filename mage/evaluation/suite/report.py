@@ -65,12 +65,12 @@ def evaluation_report(
         eval_agent={"name": config.agent.model} if eval_agent is None else eval_agent,
         seed=config.evaluation.seed,
         seconds=seconds or {},
-        versions=versions_now(),
+        versions=installed_versions(),
         machine=machine_name(),
     )
 
 
-class GameReport(msgspec.Struct, Generic[T], frozen=True):
+class WorldReport(msgspec.Struct, Generic[T], frozen=True):
     """What was found about some agents in one game, with the command, seed, versions and machine that made it."""
 
     found: T
@@ -82,20 +82,20 @@ class GameReport(msgspec.Struct, Generic[T], frozen=True):
     machine: str
 
 
-def game_report(found: T, eval_agents: Sequence[Mapping[str, Any]], seed: int) -> GameReport[T]:
+def world_report(found: T, eval_agents: Sequence[Mapping[str, Any]], seed: int) -> WorldReport[T]:
     """What was found just now by this process."""
-    return GameReport(found, tuple(eval_agents), command_line(), seed, versions_now(), machine_name())
+    return WorldReport(found, tuple(eval_agents), command_line(), seed, installed_versions(), machine_name())
 
 
-def read_game_report(path: Path, kind: type[T]) -> GameReport[T]:
+def read_world_report(path: Path, kind: type[T]) -> WorldReport[T]:
     """Such a report from its file, or one line on why it cannot be read."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=GameReport[kind])  # type: ignore[valid-type]
+        return msgspec.json.decode(path.read_bytes(), type=WorldReport[kind])  # type: ignore[valid-type]
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise RecordError(f"{path} is not a report that can be read: {error}") from None
 
 
-def to_json(report: EvaluationReport[T] | GameReport[T]) -> bytes:
+def to_json(report: EvaluationReport[T] | WorldReport[T]) -> bytes:
     """The report as it is written to a file; rows of plain numbers stay on one line."""
     spread = msgspec.json.format(msgspec.json.encode(report), indent=1)
     return _ROW.sub(lambda row: b"[" + b" ".join(row[1].split()) + b"]", spread) + b"\n"
@@ -120,7 +120,7 @@ def machine_name() -> str:
     return f"{platform.system()} {platform.release()} on {platform.machine()}, {os.cpu_count()} CPUs"
 
 
-def versions_now() -> dict[str, str]:
+def installed_versions() -> dict[str, str]:
     """What is installed, and the commit where mage runs from a checkout; judging known players needs no torch."""
     found = {"mage": __version__, **_commit(), "python": platform.python_version()}
     installed = {dist.name.lower().replace("-", "_") for dist in metadata.distributions()}

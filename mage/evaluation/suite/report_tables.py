@@ -8,12 +8,12 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from mage.evaluation.exact import shown
+from mage.evaluation.exact import fraction_text
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.metrics import OutcomeRates
 from mage.evaluation.suite.recovery import Recovery
 from mage.evaluation.suite.reflections import ReflectionReport
-from mage.evaluation.suite.regret import over_seats
+from mage.evaluation.suite.regret import mean_over_seats
 from mage.stats import Estimate
 
 _SCORES = (
@@ -63,14 +63,17 @@ def summary_table(reports: Sequence[SplitReport]) -> Group:
     """Scores by episode beside their control, the bounds and the limit."""
     rows = [
         ("trials", [str(report.num_trials) for report in reports]),
-        *((f"score, episode {k + 1}", [_nth(report.agent.scores, k) for report in reports]) for k in _chosen(reports)),
+        *(
+            (f"score, episode {k + 1}", [_score_cell(report.agent.scores, k) for report in reports])
+            for k in _shown_episodes(reports)
+        ),
         ("adaptation", [interval(report.agent.adaptation) for report in reports]),
         ("last score without memory", [interval(report.control.scores[-1]) for report in reports]),
         ("adaptation over control", [interval(report.over_control) for report in reports]),
-        ("equilibrium", [exact(over_seats(report.references, "equilibrium")) for report in reports]),
-        ("best memoryless", [exact(over_seats(report.references, "memoryless")) for report in reports]),
-        ("limit", [exact(over_seats(report.references, "bayes_last")) for report in reports]),
-        ("best response", [exact(over_seats(report.references, "best_response_mean")) for report in reports]),
+        ("equilibrium", [exact(mean_over_seats(report.references, "equilibrium")) for report in reports]),
+        ("best memoryless", [exact(mean_over_seats(report.references, "memoryless")) for report in reports]),
+        ("limit", [exact(mean_over_seats(report.references, "bayes_last")) for report in reports]),
+        ("best response", [exact(mean_over_seats(report.references, "best_response_mean")) for report in reports]),
         ("regret", [interval(report.regret) for report in reports]),
         ("exploitation", [interval(report.exploitation) for report in reports]),
     ]
@@ -78,11 +81,12 @@ def summary_table(reports: Sequence[SplitReport]) -> Group:
 
 
 def _results(reports: Sequence[SplitReport]) -> Group:
-    episodes = _chosen(reports)
+    episodes = _shown_episodes(reports)
     rows: list[tuple[str, list[str]]] = [
-        (f"win/draw/loss, episode {k + 1}", [_nth_rates(report.agent.rates, k) for report in reports]) for k in episodes
+        (f"win/draw/loss, episode {k + 1}", [_rates_cell(report.agent.rates, k) for report in reports])
+        for k in episodes
     ]
-    for k in sorted({1, 2, *_lasts(reports)} & set(episodes)):  # pass@1 is the share of wins
+    for k in sorted({1, 2, *_last_episodes(reports)} & set(episodes)):  # pass@1 is the share of wins
         played = [report if k < report.episodes else None for report in reports]
         rows += [
             (f"pass@{k + 1} (%)", [percent(r.agent.passes[k].solved) if r else "" for r in played]),
@@ -98,10 +102,10 @@ def _recoveries(reports: Sequence[SplitReport]) -> Group:
     rows = [
         ("last score before", [interval(recovery.before) for recovery in known]),
         *(
-            (f"episode {k + 1} after", [_nth(recovery.after, k) for recovery in known])
+            (f"episode {k + 1} after", [_score_cell(recovery.after, k) for recovery in known])
             for k in range(max(len(recovery.after) for recovery in known))
         ),
-        ("recovery", [_recovered(recovery) for recovery in known]),
+        ("recovery", [_recovery_cell(recovery) for recovery in known]),
     ]
     return _tables("After a switch", _SWITCHED, [split for _, split in found], rows)
 
@@ -110,8 +114,8 @@ def _costs(reports: Sequence[SplitReport], seconds: Seconds) -> Group:
     agents = [report.agent for report in reports]
     is_model = any(agent.replies for agent in agents)
     tokens = [
-        ("tokens sampled", [_per(r.agent.tokens_sampled, r) for r in reports]),
-        ("tokens read", [_per(r.agent.tokens_read, r) for r in reports]),
+        ("tokens sampled", [_per_trial(r.agent.tokens_sampled, r) for r in reports]),
+        ("tokens read", [_per_trial(r.agent.tokens_read, r) for r in reports]),
     ]
     replies = [
         ("invalid/cut replies", [f"{a.invalid}/{a.truncated} of {a.replies}" for a in agents]),
@@ -142,8 +146,8 @@ def reflections_table(reports: Sequence[ReflectionReport]) -> Group:
         ("next, own over history", [interval(report.next_over_history) for report in reports]),
         ("opponent named (%)", [percent(report.naming.named) if report.naming else "–" for report in reports]),
         ("  by chance", [percent(report.naming.by_chance) if report.naming else "–" for report in reports]),
-        ("best memoryless", [exact(over_seats(report.references, "memoryless")) for report in reports]),
-        ("limit", [exact(over_seats(report.references, "bayes_last")) for report in reports]),
+        ("best memoryless", [exact(mean_over_seats(report.references, "memoryless")) for report in reports]),
+        ("limit", [exact(mean_over_seats(report.references, "bayes_last")) for report in reports]),
     ]
     return _tables("What reflections do", _REFLECTIONS, [report.split for report in reports], rows)
 
@@ -178,30 +182,30 @@ def _column(split: str) -> int:
     return max(len(split), _CELLS) + _GAP
 
 
-def _nth(scores: Sequence[Estimate], k: int) -> str:
+def _score_cell(scores: Sequence[Estimate], k: int) -> str:
     return interval(scores[k]) if k < len(scores) else ""
 
 
-def _chosen(reports: Sequence[SplitReport]) -> list[int]:
+def _shown_episodes(reports: Sequence[SplitReport]) -> list[int]:
     """The episodes that are shown, from 0: all of a short trial, some of a long one, and every last one."""
     num = max(report.episodes for report in reports)
     if num <= _MOST_EPISODES:
         return list(range(num))
-    return sorted({0, 1, 2, *(num * part // 5 - 1 for part in range(1, 6)), *_lasts(reports)})
+    return sorted({0, 1, 2, *(num * part // 5 - 1 for part in range(1, 6)), *_last_episodes(reports)})
 
 
-def _lasts(reports: Sequence[SplitReport]) -> set[int]:
+def _last_episodes(reports: Sequence[SplitReport]) -> set[int]:
     return {report.episodes - 1 for report in reports}
 
 
-def _nth_rates(rates: Sequence[OutcomeRates], k: int) -> str:
+def _rates_cell(rates: Sequence[OutcomeRates], k: int) -> str:
     if k >= len(rates):
         return ""
     shares = (rates[k].win, rates[k].draw, rates[k].loss)
     return "/".join(f"{100 * share.value:.0f}" for share in shares) + " %"
 
 
-def _per(total: float, report: SplitReport) -> str:
+def _per_trial(total: float, report: SplitReport) -> str:
     """A total per trial, in as many digits as say something."""
     share = total / report.num_trials
     return f"{share:,.0f}" if share >= 100 else f"{share:.3g}"
@@ -209,14 +213,14 @@ def _per(total: float, report: SplitReport) -> str:
 
 def _seconds(report: SplitReport, seconds: Seconds) -> str:
     taken = seconds.get(report.split, {}).get("agent")
-    return "–" if taken is None else _per(taken, report)
+    return "–" if taken is None else _per_trial(taken, report)
 
 
-def _recovered(recovery: Recovery) -> str:
+def _recovery_cell(recovery: Recovery) -> str:
     """Episodes lost, with the interval of that.
 
     >>> half = Estimate(0.5, 0.4, 0.6)
-    >>> _recovered(Recovery(half, (half,), 0, 0, None))
+    >>> _recovery_cell(Recovery(half, (half,), 0, 0, None))
     '0 (0 to >0)'
     """
     earliest, num, latest = (
@@ -253,10 +257,10 @@ def interval(estimate: Estimate | None) -> str:
     return f"{value:+.3f} ±{(estimate.high - estimate.low) / 2:.3f}"
 
 
-def setting(game: str, episodes: int, seats: Sequence[int]) -> str:
+def setup_text(game: str, episodes: int, seats: Sequence[int]) -> str:
     """What was played, in a few words.
 
-    >>> setting("kuhn_poker", 3, (0, 1)), setting("rps", 1, (0,))
+    >>> setup_text("kuhn_poker", 3, (0, 1)), setup_text("rps", 1, (0,))
     ('kuhn_poker, 3 episodes, seats 0, 1', 'rps, 1 episode, seat 0')
     """
     length = "1 episode" if episodes == 1 else f"{episodes} episodes"
@@ -271,5 +275,5 @@ def exact(value: float | None) -> str:
     """
     if value is None:
         return "–"
-    written = shown(value)
+    written = fraction_text(value)
     return f"{written} = {value:.3f}" if "/" in written else written

@@ -88,12 +88,12 @@ def _questions(place: Location, config: Mapping[str, Any]) -> Iterator[tuple[str
 def answer(question: BoundsQuery) -> Mapping[str, float | None] | None:
     """The exact figures of a split, averaged over seats; None where there is no such split."""
     from mage.evaluation.splits import load_split
-    from mage.evaluation.suite.evaluate import references_of
+    from mage.evaluation.suite.evaluate import split_references
     from mage.view.read.reports import averaged
 
     try:
         split = load_split(question.split)
-        found = [exact for _, exact in references_of(split, question.seats, split.episodes or question.episodes)]
+        found = [exact for _, exact in split_references(split, question.seats, split.episodes or question.episodes)]
     except MageError:
         return None
     return averaged(
