@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from mage.evaluation.suite.evaluate import SplitReport
-from mage.evaluation.suite.report import read_report
 from mage.evaluation.suite.regret import mean_over_seats
+from mage.evaluation.suite.report import read_report
 from mage.evaluation.suite.report_tables import interval
 from mage.files import read_lines
 from mage.training.changes import config_of

@@ -88,7 +88,7 @@ async def play_out(game: Game, dealt: State, agent: Agent, opponent: Policy, sea
 async def every_trial(agent: str, split: Split, memory: Memory | None) -> list[tuple[str, Fraction, list[Fraction]]]:
     """All trials that can happen: which opponent and seat, how likely there, and the score of each episode."""
     game = load_game(split.world)
-    make_agent = load_eval_agent(agent).expecting(split).make_agent(WORLD, memory)
+    make_agent = load_eval_agent(agent).for_split(split).make_agent(WORLD, memory)
     found: list[tuple[str, Fraction, list[Fraction]]] = []
     for seat, member in product(range(2), split.members):
         task = Task(split.world, (member,), seat, 0, EPISODES, replay_deal=False, early_stop=False, max_turns=100)

@@ -177,11 +177,11 @@ def test_bayes_optimal_play_expects_the_pool_of_the_split() -> None:
     assert (eval_agent.objective, eval_agent.pool, eval_agent.members) == (PlanObjective.SUM, "", ())
     with pytest.raises(ConfigError, match=r"must know whom it may meet; name a split"):
         eval_agent.make_agent(WORLD)
-    told = eval_agent.expecting(load_split("rps-held-out"))
+    told = eval_agent.for_split(load_split("rps-held-out"))
     assert isinstance(told, BayesEvalAgent)
     assert told.members == load_split("rps-memory-one").members
     knows = load_eval_agent("bayes-optimal(pool=rps-seven)")
-    assert knows.expecting(load_split("rps-held-out")) is knows
+    assert knows.for_split(load_split("rps-held-out")) is knows
     assert {t.scores[2] for t in played(knows)} == {1.0}
     assert knows.describe() == {
         "name": "bayes-optimal(pool=rps-seven)",

@@ -82,7 +82,7 @@ def test_a_copy_changes_parents_values_and_results_and_keeps_its_place() -> None
     made = league([learner(0), learner(1)], scores, hyper).with_copy("learner-1", "learner-0", {"lr": 1.25})
     assert [m.parents for m in made.members] == [(), ("learner-0",)]
     assert made.hyper == {"learner-0": {"lr": 1.0, "kl": 0.0}, "learner-1": {"lr": 1.25, "kl": 0.0}}
-    assert made.payoffs.row("learner-1")["x"] == made.payoffs.row("learner-0")["x"].faded(0.5)
+    assert made.payoffs.row("learner-1")["x"] == made.payoffs.row("learner-0")["x"].scaled(0.5)
     again = made.with_copy("learner-1", "learner-0", {})
     assert again.member("learner-1").parents == ("learner-0", "learner-0")
 

@@ -79,8 +79,8 @@ def begun(eval_agent: EvalAgent, plan: EvaluationPlan, out: Path | None) -> Tria
     path = out or _fresh(eval_agent)
     trial_log = TrialLog.create(path, msgspec.to_builtins(plan), eval_agent.config.evaluation.seed)
     is_below_run = eval_agent.run is not None and path.resolve().is_relative_to(eval_agent.run.resolve())
-    if eval_agent.keep_tokenizer is not None and not is_below_run:
-        eval_agent.keep_tokenizer(path / TOKENIZER)  # a run has it already; elsewhere nobody could read the tokens
+    if eval_agent.save_tokenizer is not None and not is_below_run:
+        eval_agent.save_tokenizer(path / TOKENIZER)  # a run has it already; elsewhere nobody could read the tokens
     return trial_log
 
 
@@ -146,7 +146,7 @@ def _evaluated(
 
 async def _scores(eval_agent: EvalAgent, plan: EvaluationPlan, split: Split, play: Play) -> SplitReport:
     await eval_agent.refresh()
-    world, who = OpenSpielWorld(), eval_agent.expecting(split)
+    world, who = OpenSpielWorld(), eval_agent.for_split(split)
     agent, control = who.make_agent(world), who.make_agent(world, Memory.NONE)
     return await evaluate_split(world, agent, control, split, plan.tasks(eval_agent, split), play=play)
 
@@ -169,7 +169,11 @@ def _written(
 ) -> EvaluationReport[T]:
     """The report, on file in the evaluation, and in the run where it is judged as usual."""
     made = evaluation_report(
-        reports, plan.reported(eval_agent), eval_agent.step, eval_agent=eval_agent.describe(), seconds=trial_log.seconds
+        reports,
+        plan.report_config(eval_agent),
+        eval_agent.step,
+        eval_agent=eval_agent.describe(),
+        seconds=trial_log.seconds,
     )
     report = msgspec.structs.replace(made, command=plan.command)
     content = to_json(report)

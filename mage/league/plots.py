@@ -1,4 +1,4 @@
-"""Pictures of a league: ratings, diversity, exploitability and scores against anchors over the steps, and pay-offs."""
+"""Plots of a league: ratings, diversity, exploitability and anchor scores over steps, and pay-offs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _OF_LEARNERS = {
     "anchors": ("anchors", "score against the anchors", "score in the last episode"),
     "nash-conv": ("nash_conv", "exploitability", "NashConv"),
 }
-"""By the name of the picture: the metric, its title and its axis."""
+"""By figure name: metric, title and axis label."""
 _DIVERSITY = "league/diversity"
 
 
 def write_league_figures(run: Path, report: LeagueReport, folder: Path, command: str) -> list[Path]:
-    """Write all pictures as PNG; the files say by which command they were made."""
+    """Write all figures as PNG, with the command in their metadata."""
     rows = [row for row in read_lines(run / "metrics.jsonl") if isinstance(row, dict)]
     written: list[Path] = []
     with style_context():
@@ -37,7 +37,7 @@ def write_league_figures(run: Path, report: LeagueReport, folder: Path, command:
 
 
 def league_figures(report: LeagueReport, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Figure]]:
-    """All pictures that there are figures for, each with a name for its file; `rows` are a run's metrics."""
+    """All figures that have data, each with a name for its file; `rows` are a run's metrics."""
     learners = [member.id for member in report.members if member.kind is MemberKind.LEARNER]
     for name, (key, title, label) in _OF_LEARNERS.items():
         lines = [line for learner in learners for line in _lines(learner, f"{learner}/{key}", rows)]
@@ -50,7 +50,7 @@ def league_figures(report: LeagueReport, rows: Sequence[Mapping[str, Any]]) -> I
 
 
 def payoffs_figure(report: LeagueReport) -> Figure:
-    """What each learner, a column, scores against each member, a row."""
+    """Heat map of each learner's score (column) against each member (row)."""
     members = [member.id for member in report.members if member.retired is None]
     learners = [member.id for member in report.members if member.kind is MemberKind.LEARNER]
     known = {(payoff.row, payoff.column): payoff.score for payoff in report.payoffs}
@@ -64,7 +64,7 @@ def payoffs_figure(report: LeagueReport) -> Figure:
 
 
 def _lines(name: str, key: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
-    """The curve of a metric, where it has one."""
+    """The curve of a metric, if it has points."""
     points = [(row["step"], row[key]) for row in rows if isinstance(row.get(key), int | float) and "step" in row]
     if points:
         steps, values = zip(*points, strict=True)

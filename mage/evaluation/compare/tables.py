@@ -1,4 +1,4 @@
-"""A comparison as tables that people read and as lines that programs read."""
+"""A comparison as printed tables and as CSV."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ FIELDS = (
     "p_value",
     "pairing",
 )
-"""The columns of the CSV: one line for each figure of each method on each split."""
+"""The columns of the CSV: one line per metric, method and split."""
 
 
 def score_tables(comparison: Comparison) -> list[MarkedTable]:
-    """How the methods scored: one table for each split."""
+    """Scores of the methods, one table per split."""
     return [_score_table(table) for table in comparison.tables]
 
 
 def cost_tables(comparison: Comparison) -> list[MarkedTable]:
-    """What it cost to get there: one table for each split that methods were followed on while they trained."""
+    """Training costs, one table per split that has learning curves."""
     return [_cost_table(table) for table in comparison.tables if table.costs]
 
 
 def payoff_tables(crossplays: Sequence[CrossPlayReport]) -> list[MarkedTable]:
-    """Who scores how much against whom: one table for each meeting."""
+    """Pay-off matrices, one table per cross-play report."""
     return [_payoff_table(number, report) for number, report in enumerate(crossplays, start=1)]
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """What has to be known to read the tables."""
+    """Explanations printed below the tables."""
     if not comparison.tables:
         return []
     rows = [row for table in comparison.tables for row in table.rows]
@@ -79,12 +79,12 @@ def notes(comparison: Comparison) -> list[str]:
 
 
 def all_tables(comparison: Comparison, crossplays: Sequence[CrossPlayReport]) -> list[MarkedTable]:
-    """Everything in tables."""
+    """Tables of scores, costs and pay-offs."""
     return [*score_tables(comparison), *cost_tables(comparison), *payoff_tables(crossplays)]
 
 
 def as_csv(comparison: Comparison, crossplays: Sequence[CrossPlayReport]) -> str:
-    """One line for each figure, everything included."""
+    """All metrics, one per line."""
     out = io.StringIO()
     writer = csv.DictWriter(out, FIELDS, lineterminator="\n")
     writer.writeheader()
@@ -122,7 +122,7 @@ def _score_row(row: MethodRow, printed: Sequence[Column]) -> tuple[Cell, ...]:
 
 
 def _reference_row(name: str, value: float, table: SplitTable, printed: Sequence[Column]) -> tuple[Cell, ...]:
-    """An exact value stands where the last episode does, and its distance to the limit under regret."""
+    """An exact value in the column of the last episode, and its distance to the limit under regret."""
     texts = {f"score_{table.episodes}": exact(value)}
     if table.limit is not None:
         texts["regret"] = exact(table.limit - value)
@@ -166,7 +166,7 @@ def _cost_text(tokens: Estimate, seconds: Estimate) -> str:
 
 
 def _amount_text(estimate: Estimate) -> str:
-    """A cost with its reach to either side, which one seed alone does not have."""
+    """A cost with half of its interval's width, if it has one."""
     if estimate.low is None or estimate.high is None:
         return amount(estimate.value)
     return f"{amount(estimate.value)} ±{amount((estimate.high - estimate.low) / 2)}"
@@ -219,7 +219,7 @@ def _values(estimate: Estimate) -> dict[str, object]:
 
 
 def _short(value: float | None) -> float | None:
-    """As many digits as are worth something: equal on all machines."""
+    """Rounded to ten digits, so that files are equal on all machines."""
     return None if value is None else float(f"{value:.10g}") + 0.0
 
 

@@ -1,6 +1,6 @@
-"""Exact references: best response, equilibrium, best memoryless and Bayes-optimal play, for games small enough.
+"""Exact references for small games: best response, equilibrium, best memoryless and Bayes-optimal play.
 
-No sampling: every figure is a finite sum over the ways an episode can go, in floating point.
+No sampling: every value is a finite sum over the game tree, in floating point.
 """
 
 from mage.evaluation.exact.planner import Planner, PlanObjective

@@ -1,4 +1,4 @@
-"""Who an opponent can turn out to be: every realisation of what a spec draws once per trial, and who plays when."""
+"""Enumerates the policies that an opponent spec can draw for a trial, and the episodes at which it switches."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mage.worlds.openspiel.game import Game
 
 
 def enumerate_policies(spec: str, game: Game, seat: int) -> list[tuple[float, Policy]]:
-    """All players that `spec` can become in `seat` for one trial, each with its probability.
+    """All policies that `spec` can draw in `seat` for one trial, each with its probability.
 
-    An `InexactError` where they cannot be listed.
+    Raises `InexactError` where they cannot be listed.
     """
     parsed = parse_spec(spec)
     try:
@@ -24,7 +24,7 @@ def enumerate_policies(spec: str, game: Game, seat: int) -> list[tuple[float, Po
 
 
 def active_spec(spec: Spec, episode: int) -> Spec:
-    """Who plays in an episode, counted from 0: a switch is one of its members at a time.
+    """The spec that plays in an episode, counted from 0: for a switch, its member at that time.
 
     >>> str(active_spec(parse_spec("switch(copy,always:rock,at=2)"), 2))
     'always(rock)'
@@ -38,7 +38,7 @@ def active_spec(spec: Spec, episode: int) -> Spec:
 
 @lru_cache(maxsize=4096)
 def switch_episodes(spec: str, episodes: int) -> tuple[int, ...]:
-    """The episodes of a trial, counted from 0, that begin with another opponent than the one before ended with.
+    """The episodes of a trial, counted from 0, at which the opponent changes.
 
     >>> switch_episodes("switch(copy,always:rock,cycle,at=[2,3])", 6), switch_episodes("copy", 6)
     ((2, 3), ())

@@ -1,4 +1,4 @@
-"""The hidden opponent: specs with weights, taken apart into the players they can turn out to be."""
+"""A weighted pool of opponents, expanded into the policies they can draw, with the game tree of each episode."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Opponents = tuple[tuple[str, float], ...]
 
 
 def normalise_opponents(game: str, opponents: Sequence[tuple[str, float]], seat: int, episodes: int) -> Opponents:
-    """Opponents in canonical spelling with weights that add up to one, or an error that says what is wrong."""
+    """Opponents with canonical specs and weights that sum to 1; raises `ConfigError`."""
     num_seats = load_game(game).num_seats
     if not 0 <= seat < num_seats:
         raise ConfigError(f"seat {seat} does not exist; {game} has seats 0 to {num_seats - 1}")
@@ -37,7 +37,7 @@ def normalise_opponents(game: str, opponents: Sequence[tuple[str, float]], seat:
 
 
 class Pool:
-    """Realised members against one seat. What is random about an opponent is fixed for the trial and hidden."""
+    """Policies against one seat. An opponent's draw is fixed for the trial and hidden from the seat."""
 
     def __init__(self, game: str, opponents: Opponents, seat: int) -> None:
         self._game = load_game(game)
@@ -49,10 +49,10 @@ class Pool:
         ]
         self._policies: list[Policy] = [policy for _, policy in found]
         self.prior = {member: weight for member, (weight, _) in enumerate(found)}
-        """Probability by realised member."""
+        """Probability by policy."""
 
     def tree(self, episode: int) -> Tree:
-        """What one episode may bring. Each has its own: an opponent may change its play between episodes."""
+        """The tree of one episode; opponents may play differently in each."""
         if episode not in self._trees:
             self._trees[episode] = episode_tree(self._game, self._seat, self._policies, episode)
         return self._trees[episode]
@@ -64,5 +64,5 @@ class Pool:
 
 @lru_cache(maxsize=16)
 def load_pool(game: str, opponents: Opponents, seat: int) -> Pool:
-    """The pool of checked opponents, shared by all who ask: members are pure."""
+    """The cached pool of normalised opponents."""
     return Pool(game, opponents, seat)
