@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 from mage.evaluation.suite.evaluate import SplitReport
+from mage.evaluation.suite.regret import mean_over_seats
 from mage.evaluation.suite.report import read_report
-from mage.evaluation.suite.report_tables import interval, over_seats
+from mage.evaluation.suite.report_tables import interval
 from mage.files import read_lines
 from mage.training.changes import config_of
 
@@ -24,7 +25,7 @@ def main(folders: list[Path]) -> None:
     for report, folder in sorted(rows, key=lambda row: row[0].split):
         scores = " | ".join(interval(score) for score in report.agent.scores)
         seconds = list(read_lines(folder / "timings.jsonl"))[-1]["elapsed_s"]
-        bounds = f"{over_seats(report.references, 'memoryless')} | {over_seats(report.references, 'bayes_last')}"
+        bounds = " | ".join(str(mean_over_seats(report.references, name)) for name in ("memoryless", "bayes_last"))
         control = interval(report.control.scores[-1])
         print(f"| {report.split} | {config_of(folder).seed} | {scores} | {control} | {bounds} | {seconds:.0f} |")
 

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from mage.evaluation.trial_log import arms_of
+from mage.evaluation.trial_log import read_arms
 from mage.runs.store import RunReader
 from mage.types import Trial
 
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
     found: defaultdict[tuple[str, int, int], list[bool]] = defaultdict(list)
-    for arm, trial in zip(arms_of(folder), RunReader(folder).trials(), strict=True):
+    for arm, trial in zip(read_arms(folder), RunReader(folder).trials(), strict=True):
         if arm.arm == "agent" and isinstance(trial, Trial):
             for episode, index, is_ruled in by_the_rule(trial):
                 found[arm.split, episode, index].append(is_ruled)

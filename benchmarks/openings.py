@@ -21,7 +21,7 @@ from where import commit, machine
 
 from mage.agents.language import LanguageAgent
 from mage.aio import run_sync
-from mage.evaluation.eval_agent import subject_of
+from mage.evaluation.eval_agent import load_eval_agent
 from mage.protocols import AgentFactory
 from mage.rollout.group import play_groups
 from mage.spec import parse_spec
@@ -90,7 +90,7 @@ def count(groups: list[Group], found: dict[tuple[int, int, int], Counter[str]]) 
 def measure(agent: str, trials: int, temperature: float, device: str) -> list[dict[str, Any]]:
     """How episodes ended, a row for each seat, opening and episode."""
     given: dict[str, object] = {"device": device, "agent.temperature": temperature}
-    eval_agent = subject_of(agent, given)
+    eval_agent = load_eval_agent(agent, given)
     world = OpenSpielWorld()
     make_agent = eval_agent.make_agent(world)
     found: dict[tuple[int, int, int], Counter[str]] = {}

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from mage.config.schema import Config
-from mage.evaluation.suite.report import machine_name, versions_now
+from mage.evaluation.suite.report import installed_versions, machine_name
 from mage.files import JsonLines
 from mage.rollout.trial import play_trial
 from mage.runs.store import RunWriter
@@ -140,7 +140,7 @@ def main() -> None:
         make_runs(Path(folder), num_trials)
         size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
         print(f"{num_trials} trials, {NUM_STEPS} steps, {size / 1e6:.0f} MB on file")
-        print(f"{machine_name()}; {', '.join(f'{name} {version}' for name, version in versions_now().items())}")
+        print(f"{machine_name()}; {', '.join(f'{name} {version}' for name, version in installed_versions().items())}")
         for name, value in measured(Path(folder), num_trials).items():
             print(f"{name:28}{value:8.0f} MB" if name == "memory_mb" else f"{name:28}{1000 * value:8.1f} ms")
 

@@ -1,6 +1,6 @@
-"""How pictures look: panels with lines and bands, as wide as half a page, in colours that everybody can tell apart.
+"""Style of matplotlib figures: panels with lines and bands, half a page wide.
 
-A picture is read at its own size. Colours are those of Okabe and Ito (2008), and every method has a marker besides.
+Colours are the colour-blind safe palette of Okabe and Ito (2008), and every method has its own marker.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 3.5, 2.6
 """Inches."""
 MOST_TOGETHER = 6
-"""Methods that share a panel; more get a panel each, with all others in grey behind them."""
+"""Most methods in one panel; more get a panel each, with all others in grey."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 GREY, LIGHT = "#555555", "#CFCFCF"
@@ -28,7 +28,7 @@ _SMALL_HEIGHT = 1.1
 _DASHES = (0, (4, 2))
 BOUND, LIMIT = "best memoryless", "limit"
 _BOUNDS = {BOUND: (":", "dotted"), LIMIT: ("-", "grey line")}
-"""How they are drawn, and what that is called."""
+"""Line style, and its name for the title."""
 _STYLE: Mapping[str, Any] = {
     "font.size": 8,
     "axes.titlesize": 8,
@@ -50,7 +50,7 @@ _STYLE: Mapping[str, Any] = {
 
 
 class Line(NamedTuple):
-    """What one method has in a panel."""
+    """The curve of one method."""
 
     name: str
     x: Sequence[float]
@@ -58,11 +58,11 @@ class Line(NamedTuple):
     low: Sequence[float]
     high: Sequence[float]
     dashed: Sequence[float] = ()
-    """The same without memory."""
+    """The same with memory off."""
 
 
-def styled() -> AbstractContextManager[None]:
-    """Draw and save in our style, whatever the user's is."""
+def style_context() -> AbstractContextManager[None]:
+    """A context in which figures are drawn and saved in this style."""
     import matplotlib
 
     style: Any = _STYLE
@@ -71,12 +71,12 @@ def styled() -> AbstractContextManager[None]:
 
 
 def check_matplotlib(otherwise: str = "; --no-plots leaves them out") -> None:
-    """Fail with one line where the extra is missing; `otherwise` says what goes without it."""
+    """Raise `ConfigError` where matplotlib is missing; `otherwise` is a hint for the message."""
     require("plot", "plots need", otherwise)
 
 
-def blank(width: float = WIDTH, height: float = HEIGHT) -> Figure:
-    """An empty picture whose parts make room for each other."""
+def new_figure(width: float = WIDTH, height: float = HEIGHT) -> Figure:
+    """An empty figure with constrained layout."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
@@ -91,24 +91,24 @@ def line_figure(
     dashed: str = "",
     widest: float = inf,
 ) -> Figure:
-    """Lines with bands over bounds: all in one panel, or a panel for each where there are many.
+    """Lines with bands and horizontal bounds, in one panel, or a panel for each where there are many.
 
-    `labels` are those of the two axes. `dashed` says what the dashed lines are; it is empty where there are none.
-    `widest` is how far bands may widen the range of values, as a share of what the lines need.
+    `labels` are those of the two axes. `dashed` is the label of the dashed lines, empty where there are none. `widest`
+    is how far bands may extend the y-range, as a share of the range of the lines.
     """
-    figure = (_together if len(lines) <= MOST_TOGETHER else _apart)(lines, title, labels, bounds, dashed)
+    figure = (_shared_panel if len(lines) <= MOST_TOGETHER else _panel_per_line)(lines, title, labels, bounds, dashed)
     for panel in figure.axes:
         panel.set_ylim(*_range(lines, list(bounds.values()), widest))
     return figure
 
 
-def _together(
+def _shared_panel(
     lines: Sequence[Line], title: str, labels: tuple[str, str], bounds: Mapping[str, float], dashed: str
 ) -> Figure:
-    """One panel, with the names of the lines below it and those of the bounds beside it."""
+    """One panel, with a legend below it and the names of the bounds beside it."""
     from matplotlib.lines import Line2D
 
-    figure = blank(height=HEIGHT + 0.17 * ceil((len(lines) + bool(dashed)) / 2))
+    figure = new_figure(height=HEIGHT + 0.17 * ceil((len(lines) + bool(dashed)) / 2))
     panel = figure.subplots()
     for number, line in enumerate(lines):
         _draw(panel, line, number)
@@ -124,12 +124,12 @@ def _together(
     return figure
 
 
-def _apart(
+def _panel_per_line(
     lines: Sequence[Line], title: str, labels: tuple[str, str], bounds: Mapping[str, float], dashed: str
 ) -> Figure:
-    """A panel for each line, all others in grey behind it; the title says what the other lines are."""
+    """A panel for each line, with all others in grey; the title explains dashed lines and bounds."""
     num_rows = ceil(len(lines) / 2)
-    figure = blank(height=num_rows * _SMALL_HEIGHT + 0.5)
+    figure = new_figure(height=num_rows * _SMALL_HEIGHT + 0.5)
     panels: list[Axes] = list(figure.subplots(num_rows, 2, sharex=True, sharey=True, squeeze=False).flat)
     for unused in panels[len(lines) :]:
         unused.remove()
@@ -142,8 +142,8 @@ def _apart(
         panel.set_title(line.name, pad=2)
     for panel in panels[len(lines) - 2 : len(lines)]:
         panel.tick_params(labelbottom=True)
-    told = {"dashed": dashed, **{_BOUNDS[name][1]: name for name in bounds}}
-    legend = ", ".join(f"{how}: {what}" for how, what in told.items() if what)
+    entries = {"dashed": dashed, **{_BOUNDS[name][1]: name for name in bounds}}
+    legend = ", ".join(f"{how}: {what}" for how, what in entries.items() if what)
     figure.suptitle(f"{title}\n{legend}" if legend else title, fontsize=8)
     figure.supxlabel(labels[0], fontsize=8)
     figure.supylabel(labels[1], fontsize=8)
@@ -165,7 +165,7 @@ def _draw_bounds(panel: Axes, bounds: Mapping[str, float]) -> None:
 
 
 def _name_bounds(panel: Axes, bounds: Mapping[str, float]) -> None:
-    """Names beside the panel, where no curve is; the lower one hangs and the upper one stands on its line."""
+    """Names beside the panel; the lower one is below its line, the upper one above."""
     for name, value in bounds.items():
         where = "center" if len(bounds) < 2 else "top" if name == BOUND else "bottom"
         panel.annotate(
@@ -183,7 +183,7 @@ def _name_bounds(panel: Axes, bounds: Mapping[str, float]) -> None:
 
 
 def _range(lines: Sequence[Line], bounds: Sequence[float], widest: float) -> tuple[float, float]:
-    """What the lines need, and as much of their bands as leaves them readable."""
+    """The y-range: all of the lines, and of their bands at most `widest` more."""
     values = [*bounds, *(y for line in lines for y in (*line.y, *line.dashed))]
     low, high = min(values), max(values)
     span = (high - low) or 1.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from mage.config.schema import Config
 from mage.evaluation.compare.comparison import Comparison
-from mage.evaluation.compare.plots import figures as plots_of
+from mage.evaluation.compare.plots import comparison_figures as plots_of
 from mage.evaluation.compare.sources import ComparisonInputs
 from mage.evaluation.compare.tables import comparison_table
 from mage.evaluation.compare.write import write_comparison
@@ -17,7 +17,7 @@ from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.report_tables import evaluation_table
 from mage.extras import require
 from mage.files import read_lines
-from mage.plot_style import check_matplotlib, styled
+from mage.plot_style import check_matplotlib, style_context
 from mage.runs.console import WIDTH, as_text, plain_console
 from mage.runs.store import RUN, RunReader
 from mage.training.sweep_summary import SweepSummary, sweep_table
@@ -127,7 +127,7 @@ class ComparisonResult:
     def figures(self) -> dict[str, Figure]:
         """All plots as matplotlib figures, by name."""
         check_matplotlib()
-        with styled():
+        with style_context():
             return dict(plots_of(self.comparison, self.inputs.crossplays))
 
     def write(self, folder: str | Path, *, plots: bool = True) -> Path:

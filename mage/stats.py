@@ -1,4 +1,4 @@
-"""Figures with 95 % intervals, on plain numbers."""
+"""Means, proportions and paired differences with 95 % intervals and p-values."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import msgspec
 from mage.errors import ConfigError
 
 Z95 = 1.96
-"""How many standard errors a 95 % interval reaches to either side."""
+"""Standard errors to either side in a 95 % interval."""
 ROUNDING = 1e-9
-"""Less than this is nothing: 1 - 1/3 and 2/3 - 0 are not the same number here."""
+"""Differences below this are rounding errors."""
 
 
 class Verdict(StrEnum):
-    """Who came out on top. Derived from returns, never instead of them."""
+    """The result of a seat, derived from the returns."""
 
     WIN = "win"
     DRAW = "draw"
@@ -25,40 +25,40 @@ class Verdict(StrEnum):
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """A figure and its 95 % interval; a figure that rests on one value alone has none."""
+    """A value and its 95 % interval, which a single observation does not have."""
 
     value: float
     low: float | None
     high: float | None
 
     def holds(self, value: float) -> bool:
-        """Whether the interval holds a value; never where there is no interval."""
+        """Whether the interval contains a value; false without an interval."""
         if self.low is None or self.high is None:
             return False
         return self.low - ROUNDING <= value <= self.high + ROUNDING
 
     def is_over(self, bound: float) -> bool:
-        """Whether all of the interval lies over a bound; never where there is no interval."""
+        """Whether the whole interval is above a bound; false without an interval."""
         return self.low is not None and self.low > bound + ROUNDING
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """How far one method is from another on the same tasks, and how likely chance alone would take them so far."""
+    """A difference of means with its p-value."""
 
     estimate: Estimate
     p_value: float
-    """Two-sided, of the test that the interval belongs to; 1 where a single pair proves nothing."""
+    """Two-sided, of the test that the interval belongs to; 1 for a single pair."""
 
     @property
     def is_tie(self) -> bool:
-        """Whether zero is not ruled out: the interval holds it, or there is none."""
+        """Whether the interval contains zero, or there is none."""
         return self.estimate.low is None or self.estimate.holds(0.0)
 
 
 def verdict(returns: Sequence[float], seat: int) -> Verdict:
-    """A win is the highest return alone, a draw shares it, anything less is a loss; alone at the table, above 0 wins.
+    """A win is the single highest return, a draw shares it, anything less is a loss; with one seat, above 0 is a win.
 
-    Comparing seats, not signs, also fits games in which everybody gains.
+    Comparing seats, not signs, also fits games that are not zero-sum.
 
     >>> [verdict((1.0, -1.0), 0), verdict((3.0, 3.0), 1), verdict((1.0, 2.0, -3.0), 0)]
     [<Verdict.WIN: 'win'>, <Verdict.DRAW: 'draw'>, <Verdict.LOSS: 'loss'>]
@@ -71,7 +71,7 @@ def verdict(returns: Sequence[float], seat: int) -> Verdict:
 
 
 def mean(values: Sequence[float]) -> Estimate:
-    """The mean of independent values, with the normal interval; no spread gives an interval of no width.
+    """The mean of independent values, with the normal interval.
 
     >>> mean([1.0, 1.0, 1.0]), mean([1.0])
     (Estimate(value=1.0, low=1.0, high=1.0), Estimate(value=1.0, low=None, high=None))
@@ -79,10 +79,10 @@ def mean(values: Sequence[float]) -> Estimate:
     return _mean(values, Z95)
 
 
-def mean_of_few(values: Sequence[float]) -> Estimate:
+def student_mean(values: Sequence[float]) -> Estimate:
     """The mean of a few independent values, such as training seeds, with Student's interval.
 
-    >>> [round(x, 3) for x in msgspec.structs.astuple(mean_of_few([1.0, 2.0, 3.0]))]
+    >>> [round(x, 3) for x in msgspec.structs.astuple(student_mean([1.0, 2.0, 3.0]))]
     [2.0, -0.484, 4.484]
     """
     from scipy.special import stdtrit  # type: ignore[import-untyped]  # slow to import, needed here alone
@@ -91,7 +91,7 @@ def mean_of_few(values: Sequence[float]) -> Estimate:
 
 
 def proportion(successes: float, num: float) -> Estimate:
-    """A share of `num` independent events, with Wilson's interval, which holds near 0 and 1 too.
+    """A share of `num` independent events, with Wilson's interval, which is valid near 0 and 1 too.
 
     >>> [round(x, 4) for x in msgspec.structs.astuple(proportion(0, 10))]
     [0.0, 0.0, 0.2775]
@@ -105,11 +105,10 @@ def proportion(successes: float, num: float) -> Estimate:
 
 
 def clustered_proportion(shares: Sequence[float], num_events: int) -> Estimate:
-    """A share of events that come in clusters of like size (the games of a trial), as the mean of the clusters' shares.
+    """A share of events in clusters of similar size (the episodes of a trial), as the mean of the clusters' shares.
 
-    Wilson's interval for the number of independent events that would scatter as the clusters do: never fewer than
-    the clusters, never more than the events. Where all events are alike, or there is one cluster, nothing tells how
-    far those of a cluster hang together: each cluster counts once.
+    Wilson's interval with the effective number of independent events, between the number of clusters and of events.
+    Where all events are equal, or there is one cluster, the correlation is unknown and each cluster counts once.
 
     >>> clustered_proportion([1.0, 0.0, 0.0, 0.0], 4) == proportion(1, 4)
     True
@@ -125,7 +124,7 @@ def clustered_proportion(shares: Sequence[float], num_events: int) -> Estimate:
 
 
 def paired_difference(a: Sequence[float], b: Sequence[float]) -> Difference:
-    """The mean of a - b over pairs that share a task, with the normal interval of `mean` and its p-value.
+    """The mean of a - b over pairs that share a task, with the normal interval and p-value.
 
     >>> paired_difference([1.0, 0.0], [1.0, 0.0])
     Difference(estimate=Estimate(value=0.0, low=0.0, high=0.0), p_value=1.0)
@@ -134,23 +133,23 @@ def paired_difference(a: Sequence[float], b: Sequence[float]) -> Difference:
     return Difference(mean(gaps), _p_value(gaps, lambda errors: erfc(errors / sqrt(2))))
 
 
-def paired_difference_of_few(a: Sequence[float], b: Sequence[float]) -> Difference:
+def student_paired_difference(a: Sequence[float], b: Sequence[float]) -> Difference:
     """The mean of a - b over a few pairs, such as training seeds, with Student's interval and p-value.
 
-    >>> found = paired_difference_of_few([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
+    >>> found = student_paired_difference([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
     >>> round(found.p_value, 4), found.is_tie
     (0.0742, True)
     """
     from scipy.special import stdtr  # slow to import, needed here alone
 
     gaps = _gaps(a, b)
-    return Difference(mean_of_few(gaps), _p_value(gaps, lambda errors: 2 * float(stdtr(len(gaps) - 1, -errors))))
+    return Difference(student_mean(gaps), _p_value(gaps, lambda errors: 2 * float(stdtr(len(gaps) - 1, -errors))))
 
 
 def holm(p_values: Sequence[float], level: float = 0.05) -> list[bool]:
-    """Which of several differences stand when all are claimed at once (Holm 1979), in the order given.
+    """Which of several differences are significant with Holm's correction (1979), in the order given.
 
-    The smallest p-value is held against level / m, the next against level / (m - 1), and so on until one fails.
+    The smallest p-value is compared with level / m, the next with level / (m - 1), and so on until one fails.
 
     >>> holm([0.01, 0.04, 0.03, 0.005])
     [True, False, False, True]
@@ -170,7 +169,7 @@ def _gaps(a: Sequence[float], b: Sequence[float]) -> list[float]:
 
 
 def _p_value(gaps: Sequence[float], two_sided: Callable[[float], float]) -> float:
-    """How likely a mean so far from zero is by chance; without scatter it is certain or impossible."""
+    """Two-sided p-value of the mean; 1 or 0 where all differences are equal."""
     if len(gaps) == 1:
         return 1.0
     middle, error = fsum(gaps) / len(gaps), sqrt(_variance(gaps) / len(gaps))
@@ -180,7 +179,7 @@ def _p_value(gaps: Sequence[float], two_sided: Callable[[float], float]) -> floa
 
 
 def _mean(values: Sequence[float], num_errors: float) -> Estimate:
-    """The mean, and so many standard errors to either side of it."""
+    """The mean, and `num_errors` standard errors to either side."""
     if not values:
         raise ConfigError("a mean needs at least 1 value, not 0")
     middle = fsum(values) / len(values)

@@ -12,9 +12,9 @@ from rich.console import Console, RenderableType
 
 from mage.config.schema import Config
 from mage.evaluation.compare.comparison import Comparison, compare
-from mage.evaluation.compare.markup import latex, markdown, terminal
+from mage.evaluation.compare.markup import latex, markdown, terminal_tables
 from mage.evaluation.compare.sources import read_inputs
-from mage.evaluation.compare.tables import all_sheets, as_csv, notes
+from mage.evaluation.compare.tables import all_tables, as_csv, notes
 from mage.evaluation.exact import References
 from mage.evaluation.splits import SplitKind
 from mage.evaluation.suite.evaluate import SplitReport
@@ -207,8 +207,8 @@ def compared(*arguments: str) -> Comparison:
 def golden_tables(arguments: Sequence[str]) -> dict[str, str]:
     """A comparison in every format, by file name."""
     comparison = compared(*arguments)
-    sheets = all_sheets(comparison, ())
-    lines = [line for sheet in sheets for line in (*printed(terminal(sheet, WIDTH), WIDTH), "")]
+    sheets = all_tables(comparison, ())
+    lines = [line for sheet in sheets for line in (*printed(terminal_tables(sheet, WIDTH), WIDTH), "")]
     return {
         "table.txt": "\n".join([*lines, *notes(comparison), ""]),
         "table.md": "\n".join(map(markdown, sheets)),

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import msgspec
 
-from mage.league.eviction import to_evict
-from mage.league.explore import Event, decisions
+from mage.league.eviction import choose_evictions
+from mage.league.explore import Event, choose_copies
 from mage.league.members import anchor
 from mage.league.payoffs import MatchScore
-from mage.league.state import found
+from mage.league.state import new_league
 from mage.seeds import stream
 from mage.types import Trial
 from tests.recorded import guest_trial, make_task
@@ -39,7 +39,7 @@ class Playing:
     def __init__(self, seed: int = 0) -> None:
         self.rng = stream(seed, "league")
         hyper = [{"learner.lr": 3e-4 * (k + 1), "learner.entropy_start": 0.01} for k in range(len(LEARNERS))]
-        self.league = found([anchor(spec) for spec in ANCHORS], hyper)
+        self.league = new_league([anchor(spec) for spec in ANCHORS], hyper)
         self.strength = {**ANCHORS, **dict.fromkeys(LEARNERS, -0.3)}
         self.style = {id: 1.1 * k for k, id in enumerate((*ANCHORS, *LEARNERS))}
         self.rates = dict(RATES)
@@ -55,7 +55,7 @@ class Playing:
             self.strength[id] += self.rates[id] * exp(-max(0.0, self.strength[id]))
             self.style[id] += 0.02
         if step % _COMPARE_EVERY == 0:
-            for event in decisions(self.league, step, 0, _EXPLORED, 1.2):
+            for event in choose_copies(self.league, step, 0, _EXPLORED, 1.2):
                 self._copy(step, event)
         if _COLLAPSE_STEP - 4 <= step < _COLLAPSE_STEP:
             self.strength["learner-3"] -= 0.35
@@ -100,7 +100,7 @@ class Playing:
             self.strength[kept], self.style[kept] = self.strength[id], self.style[id]
             self.league = self.league.with_snapshot(id, step)
             self._tell(step, "snapshot", kept, id, "every 20 steps")
-        for name, reason in to_evict(self.league, _MOST_SNAPSHOTS):
+        for name, reason in choose_evictions(self.league, _MOST_SNAPSHOTS):
             self.league = self.league.retire([name], step)
             self._tell(step, "evict", name, None, reason)
 

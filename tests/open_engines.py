@@ -10,8 +10,8 @@ from typing import Any
 from mage.agents.byte_format import ByteFormat
 from mage.agents.messages import ACTIONS, REFLECT_REQUEST
 from mage.engines.scripted import _allowed
-from mage.evaluation.eval_agent import subject_of
-from mage.evaluation.exploitability.nashconv import Named
+from mage.evaluation.eval_agent import load_eval_agent
+from mage.evaluation.exploitability.nashconv import NamedAgent
 from mage.protocols import Sampling
 from mage.seeds import pick_index, uniform
 from mage.training.build import language_agent_factory
@@ -66,14 +66,14 @@ class WeighingEngine:
         return f"{word}<action>{actions[taken]}</action>" if taken < len(actions) else f"{word}no"
 
 
-def weighing(weigh: Weigh, **changes: Any) -> Named:
+def weighing(weigh: Weigh, **changes: Any) -> NamedAgent:
     """A language agent whose engine has hand-made odds."""
     return "weighing", language_agent_factory(WORLD, WeighingEngine(weigh), ByteFormat(), make_settings(**changes))
 
 
-def player(spec: str) -> Named:
+def player(spec: str) -> NamedAgent:
     """Any player without a model as an agent."""
-    return spec, subject_of(spec).make_agent(WORLD)
+    return spec, load_eval_agent(spec).make_agent(WORLD)
 
 
 def constantly(*shares: float) -> Weigh:

@@ -17,7 +17,7 @@ from mage.engines.scripted import MODELS, ScriptedEngine, counter
 from mage.errors import ConfigError
 from mage.evaluation.splits import load_split
 from mage.evaluation.suite.evaluate import evaluation_tasks
-from mage.evaluation.suite.metrics import metrics
+from mage.evaluation.suite.metrics import trial_metrics
 from mage.evaluation.suite.reflections import evaluate_reflections
 from mage.protocols import Agent, AgentFactory
 from mage.training.build import agent_settings, check, language_agent_factory
@@ -129,7 +129,7 @@ def test_every_token_is_counted_and_every_decision_can_be_trained(method: str, r
         trial = played(make_task(game, episodes=4), engine, how_of(method, reply=reply))
         calls = agent_calls(trial)
         assert [trial.streams[call.stream][: call.start] for call in calls] == engine.prompts
-        found = metrics([trial])
+        found = trial_metrics([trial])
         assert found.tokens_sampled == sum(len(call.completion.tokens) for call in calls)
         assert found.tokens_read == sum(map(len, trial.streams))
         check_structure(trial, CODEC)

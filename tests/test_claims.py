@@ -22,10 +22,10 @@ import pytest
 from typer.testing import CliRunner
 
 from mage.cli import app
-from mage.evaluation.eval_agent import subject_of
-from mage.evaluation.exact.enumerate import realisations
+from mage.evaluation.eval_agent import load_eval_agent
+from mage.evaluation.exact.enumerate import enumerate_policies
 from mage.evaluation.exact.exhaustive import expected_returns
-from mage.evaluation.plan import given_split
+from mage.evaluation.plan import split_of_opponents
 from mage.evaluation.splits import Split, load_split
 from mage.evaluation.suite.evaluate import SplitReport, play_all
 from mage.evaluation.suite.report import read_report
@@ -41,7 +41,7 @@ from tests.test_docs import DOCS, commands
 EPISODES = 3
 PAGE = (DOCS / "claims.md").read_text(encoding="utf-8")
 SCRIPTS, SEVEN = load_split("kuhn-scripts"), load_split("rps-seven")
-PAPER = given_split("kuhn_poker", ["mixture(conservative,aggressive,intermediate,weights=[3,3,4],each=trial)"])
+PAPER = split_of_opponents("kuhn_poker", ["mixture(conservative,aggressive,intermediate,weights=[3,3,4],each=trial)"])
 NUM_TRIALS = 128
 """Of MAGE's evaluations."""
 
@@ -88,11 +88,11 @@ async def play_out(game: Game, dealt: State, agent: Agent, opponent: Policy, sea
 async def every_trial(agent: str, split: Split, memory: Memory | None) -> list[tuple[str, Fraction, list[Fraction]]]:
     """All trials that can happen: which opponent and seat, how likely there, and the score of each episode."""
     game = load_game(split.world)
-    make_agent = subject_of(agent).expecting(split).make_agent(WORLD, memory)
+    make_agent = load_eval_agent(agent).for_split(split).make_agent(WORLD, memory)
     found: list[tuple[str, Fraction, list[Fraction]]] = []
     for seat, member in product(range(2), split.members):
         task = Task(split.world, (member,), seat, 0, EPISODES, replay_deal=False, early_stop=False, max_turns=100)
-        for chance, opponent in realisations(member, game, 1 - seat):
+        for chance, opponent in enumerate_policies(member, game, 1 - seat):
             for dealt in product(list(deals(game.start(0))), repeat=EPISODES):
                 odds, who = Fraction(chance).limit_denominator(100), make_agent(task, 0)
                 scores = [await play_out(game, state, who, opponent, seat, k) for k, (_, state) in enumerate(dealt)]
@@ -219,7 +219,7 @@ def test_with_the_same_cards_every_episode_of_always_bet_is_the_same() -> None:
         for seat, member, seed in product(range(2), SCRIPTS.members, range(10))
     ]
     played = asyncio.run(
-        play_all("agent", WORLD, [(task, 0) for task in tasks], subject_of("always:bet").make_agent(WORLD))
+        play_all("agent", WORLD, [(task, 0) for task in tasks], load_eval_agent("always:bet").make_agent(WORLD))
     )
     results = [trial.scores for trial in played if isinstance(trial, Trial)]
     assert len(results) == len(tasks)

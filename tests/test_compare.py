@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 from mage.cli import app
 from mage.errors import RecordError
 from mage.evaluation.compare.columns import printed_episodes
-from mage.evaluation.compare.markup import escaped
+from mage.evaluation.compare.markup import escape_latex
 from mage.evaluation.compare.significance import Mark, Pairing
-from mage.evaluation.compare.tables import all_sheets, as_csv, notes
+from mage.evaluation.compare.tables import all_tables, as_csv, notes
 from mage.evaluation.suite.report import to_json
 from mage.files import read_lines
-from mage.stats import Estimate, mean_of_few
+from mage.stats import Estimate, student_mean
 from tests.compared import (
     GOLDEN,
     compared,
@@ -48,17 +48,17 @@ def test_golden_tables(everything: list[str]) -> None:
 
 
 def test_latex_prints_what_is_written() -> None:
-    assert escaped("a_b & 50% {x} #1 $ ^ ~ \\ <|>") == (
+    assert escape_latex("a_b & 50% {x} #1 $ ^ ~ \\ <|>") == (
         r"a\_b \& 50\% \{x\} \#1 \$ \textasciicircum{} \textasciitilde{} \textbackslash{} "
         r"\textless{}\textbar{}\textgreater{}"
     )
-    assert escaped("step-1 to -2.5, (-3)") == "step-1 to $-$2.5, ($-$3)"
+    assert escape_latex("step-1 to -2.5, (-3)") == "step-1 to $-$2.5, ($-$3)"
 
 
 def test_seeds_are_one_row_with_students_interval(everything: list[str]) -> None:
     row = compared(*everything).tables[0].rows[0]
     assert (row.method, row.seeds, row.num_trials) == ("mage", (0, 1, 2), 24)
-    assert row.scores[2] == mean_of_few([0.9, 0.92, 0.91])
+    assert row.scores[2] == student_mean([0.9, 0.92, 0.91])
     assert row.metrics["regret"].estimate.value == pytest.approx(0.09)
 
 
@@ -113,7 +113,7 @@ def test_other_lengths_and_seats_are_other_tables(tmp_path: Path) -> None:
 def test_long_trials_have_a_column_for_some_episodes_and_a_line_for_all(tmp_path: Path) -> None:
     report = written(tmp_path / "a.json", made_split([[0.1] * 30] * 2), name="copy")
     comparison = compared(report)
-    (sheet,) = all_sheets(comparison, ())
+    (sheet,) = all_tables(comparison, ())
     assert [name for name in sheet.head if name.startswith("episode")][-2:] == ["episode 20", "episode 30 (last)"]
     lines = list(csv.DictReader(as_csv(comparison, ()).splitlines()))
     assert sum(line["figure"].startswith("score_") for line in lines) == 32, "30 episodes, the bound and the limit"

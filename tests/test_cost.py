@@ -15,9 +15,9 @@ from mage.evaluation.compare.cost import (
     History,
     Level,
     Point,
+    cost_to_reach,
     first_reached,
     levels,
-    reached,
     read_history,
 )
 from mage.training.step_metrics import step_metrics
@@ -55,7 +55,7 @@ def test_a_level_counts_once_the_next_point_confirms_it() -> None:
 
 
 def test_costs_are_means_over_the_seeds_that_got_there() -> None:
-    found = reached([curve(0.0, 0.5, 0.5), curve(0.0, 0.0, 0.5), curve(0.0, 0.0, 0.0)], 0.5)
+    found = cost_to_reach([curve(0.0, 0.5, 0.5), curve(0.0, 0.0, 0.5), curve(0.0, 0.0, 0.0)], 0.5)
     assert (found.num, found.of) == (2, 3)
     assert found.steps is not None
     assert found.tokens is not None
@@ -66,7 +66,7 @@ def test_costs_are_means_over_the_seeds_that_got_there() -> None:
 
 
 def test_what_was_not_reached_and_what_was_not_followed_are_told_apart() -> None:
-    not_reached, not_followed = reached([curve(0.0, 0.1)], 0.5), reached([[]], 0.5)
+    not_reached, not_followed = cost_to_reach([curve(0.0, 0.1)], 0.5), cost_to_reach([[]], 0.5)
     assert (not_reached.num, not_reached.of, not_reached.tokens) == (0, 1, None)
     assert (not_followed.num, not_followed.of) == (0, 0)
 

@@ -15,7 +15,7 @@ from mage.credit.stats import EMPTY
 from mage.credit.steps import agent_turns, trained_advantages
 from mage.errors import RecordError
 from mage.files import JsonLines, read_lines
-from mage.runs.credit import CREDIT, CallCredit, Credit, TurnCredit, by_episode, credit_of
+from mage.runs.credit import CREDIT, CallCredit, Credit, TurnCredit, by_episode, read_credit
 from mage.runs.store import RunReader
 from mage.training.run import create_run_directory, train_run
 from mage.training.transcripts import turn_credits
@@ -41,7 +41,7 @@ def trial_of(run: Path, number: int) -> Trial:
 
 
 def known(run: Path, number: int) -> Credit:
-    credit = credit_of(run, number)
+    credit = read_credit(run, number)
     assert credit is not None
     return credit
 
@@ -136,7 +136,7 @@ def test_show_prints_the_credit_of_each_turn(run: Path) -> None:
 def test_a_run_without_credit_reads_as_before(run: Path, tmp_path: Path) -> None:
     for name in ("run.json", "trials.jsonl", "index.jsonl"):
         (tmp_path / name).write_bytes((run / name).read_bytes())
-    assert credit_of(tmp_path, 1) is None
+    assert read_credit(tmp_path, 1) is None
     assert "advantage" not in shown(tmp_path, 1)
     assert "plays" in shown(tmp_path, 1)
 
@@ -152,7 +152,7 @@ def test_a_run_from_before_there_was_credit_goes_on_with_it(tmp_path: Path) -> N
     state.write_bytes(msgspec.json.encode(known_then))
     train_run(folder, Console(file=StringIO()))
     numbers = [summary.number for summary in RunReader(folder).summaries()]
-    assert [number for number in numbers if credit_of(folder, number) is None] == [0, 1, 2, 3]
+    assert [number for number in numbers if read_credit(folder, number) is None] == [0, 1, 2, 3]
     assert [known(folder, number).step for number in numbers[4:]] == [1, 1, 2, 2, 2, 3, 3, 3, 4]
 
 
@@ -171,7 +171,7 @@ def test_the_line_of_a_trial_is_found_wherever_it_stands(numbers: list[int], tmp
     wanted = {line["trial"]: line for line in read_lines(tmp_path / CREDIT)}
     assert sorted(wanted) == numbers
     for number in range(1002):
-        found = credit_of(tmp_path, number)
+        found = read_credit(tmp_path, number)
         assert (found is None) is (number not in wanted)
         assert found is None or found == msgspec.convert(wanted[number], Credit)
 
@@ -182,7 +182,7 @@ def test_a_line_that_is_still_being_written_is_not_there_yet(tmp_path: Path) -> 
     last = whole.rstrip(b"\n").rfind(b"\n") + 1
     for end in range(last, len(whole), 7):
         (tmp_path / CREDIT).write_bytes(whole[:end])
-        assert credit_of(tmp_path, 8) is None
+        assert read_credit(tmp_path, 8) is None
         assert known(tmp_path, 7).trial == 7
         assert known(tmp_path, 0).trial == 0
 
@@ -195,10 +195,10 @@ def test_only_a_few_lines_are_read(tmp_path: Path) -> None:
     (tmp_path / CREDIT).write_bytes(b"".join(lines))
     assert known(tmp_path, 100).trial == 100
     with pytest.raises(RecordError, match=r"the credit of trial 400 in .*credit\.jsonl cannot be read; without this"):
-        credit_of(tmp_path, 400)
+        read_credit(tmp_path, 400)
 
 
 def test_credit_of_another_shape_is_named_in_one_line(tmp_path: Path) -> None:
     (tmp_path / CREDIT).write_text('{"trial":3,"step":1,"trained":true,"turns":[{"advantage":"much"}]}\n')
     with pytest.raises(RecordError, match="the credit of trial 3 in"):
-        credit_of(tmp_path, 3)
+        read_credit(tmp_path, 3)

@@ -19,10 +19,10 @@ from mage.engines.scripted import MODELS, ScriptedEngine
 from mage.errors import ConfigError, EngineError, PlayError
 from mage.evaluation.agent_world import AgentWorld
 from mage.evaluation.crossplay import AgentStanding, CrossPlayReport, PairResult, cross_play
-from mage.evaluation.exploitability.nashconv import AfterOpponent, Exploitability, Named, NashConvReport
+from mage.evaluation.exploitability.nashconv import AfterOpponent, Exploitability, NamedAgent, NashConvReport
 from mage.evaluation.exploitability.responders import LowerBound, Response
 from mage.evaluation.ratings import SMOOTHING, can_alpha_rank
-from mage.evaluation.suite.report import GameReport, read_game_report
+from mage.evaluation.suite.report import WorldReport, read_world_report
 from mage.rollout.trial import play_trial
 from mage.runs.store import RunReader
 from mage.stats import Estimate
@@ -36,7 +36,7 @@ from tests.seated import WORLD, make_settings, make_task
 CONSTANTS = ("always:rock", "always:paper", "always:scissors")
 
 
-def met(agents: Sequence[Named], game: str = "rps(rounds=3)", **changes: Any) -> CrossPlayReport:
+def met(agents: Sequence[NamedAgent], game: str = "rps(rounds=3)", **changes: Any) -> CrossPlayReport:
     return asyncio.run(cross_play(WORLD, agents, game, **{"episodes": 2, "trials": 4, **changes}))
 
 
@@ -211,7 +211,7 @@ def test_the_command_prints_a_matrix_and_writes_trials_and_report(tmp_path: Path
     command += ["--episodes", "2", "--trials", "3", "-o", str(folder)]
     output = invoke(*command)
     assert "+1.000 ±0.000" in output
-    report = read_game_report(folder / "crossplay.json", CrossPlayReport)
+    report = read_world_report(folder / "crossplay.json", CrossPlayReport)
     assert report.found.agents == ("always(rock)", "always(paper)", "always(scissors)", "scripted:counter")
     assert [eval_agent["kind"] for eval_agent in report.eval_agents] == ["player"] * 3 + ["scripted"]
     trials = list(RunReader(folder).trials())
@@ -232,7 +232,7 @@ def test_the_same_command_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     (folder / "crossplay.json").unlink()
     invoke(*command, str(folder))
     assert sorted((folder / "trials.jsonl").read_text().splitlines()) == sorted(line.rstrip() for line in lines)
-    again, once = (read_game_report(path / "crossplay.json", CrossPlayReport) for path in (folder, whole))
+    again, once = (read_world_report(path / "crossplay.json", CrossPlayReport) for path in (folder, whole))
     assert again.found == once.found
 
 
@@ -246,7 +246,7 @@ def test_remote_models_meet_players_and_are_asked_no_more_than_allowed(tmp_path:
     with ChatServer() as server:
         command = ["cross-play", server.agent, "always:paper", "--world", "rps(rounds=1)", "--episodes", "1"]
         invoke(*command, "--trials", "2", "-o", str(tmp_path / "met"))
-        found = read_game_report(tmp_path / "met" / "crossplay.json", CrossPlayReport).found
+        found = read_world_report(tmp_path / "met" / "crossplay.json", CrossPlayReport).found
         assert cell(found, server.agent, "always(paper)").score == Estimate(-1.0, -1.0, -1.0), (
             "its first action is rock"
         )
@@ -262,13 +262,13 @@ def test_a_script_gets_the_same(tmp_path: Path) -> None:
     found = mage.cross_play(["always:rock", "always:paper"], "rps", episodes=1, trials=2, folder=tmp_path / "met")
     assert cell(found.report, "always(paper)", "always(rock)").score == Estimate(1.0, 1.0, 1.0)
     assert "against A" in str(found)
-    assert read_game_report(found.path / "crossplay.json", CrossPlayReport).found == found.report
+    assert read_world_report(found.path / "crossplay.json", CrossPlayReport).found == found.report
     assert not any(isinstance(outcome, Failure) for outcome in RunReader(found.path).trials())
 
 
 def test_the_keys_of_reports_about_games_are_documented() -> None:
     kinds = (
-        GameReport,
+        WorldReport,
         CrossPlayReport,
         PairResult,
         AgentStanding,

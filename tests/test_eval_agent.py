@@ -10,10 +10,10 @@ from rich.console import Console
 from mage.agents.language import LanguageAgent
 from mage.engines.remote import RemoteEngine
 from mage.errors import ConfigError, RecordError
-from mage.evaluation.eval_agent import BayesEvalAgent, EvalAgent, subject_of
+from mage.evaluation.eval_agent import BayesEvalAgent, EvalAgent, load_eval_agent
 from mage.evaluation.exact import PlanObjective
 from mage.evaluation.splits import load_split, write_split
-from mage.evaluation.suite.reflections import forgotten
+from mage.evaluation.suite.reflections import drop_reflection
 from mage.training.run import create_run_directory, train_run
 from mage.types import Failure, Memory, ReplyMode, Trial
 from tests.seated import WORLD, agent_calls, make_task, play_all
@@ -39,7 +39,7 @@ def played(eval_agent: EvalAgent, memory: Memory | None = None, opponent: str = 
 
 
 def test_a_run_is_its_newest_weights(run: Path) -> None:
-    eval_agent = subject_of(str(run), {"agent.memory": "both", "agent.reflection_tokens": 4})
+    eval_agent = load_eval_agent(str(run), {"agent.memory": "both", "agent.reflection_tokens": 4})
     assert (eval_agent.name, eval_agent.kind, eval_agent.step, eval_agent.run) == ("run", "run", 2, run)
     assert eval_agent.is_model
     assert eval_agent.agent == str(run / "checkpoints" / "step-000002")
@@ -49,7 +49,7 @@ def test_a_run_is_its_newest_weights(run: Path) -> None:
 
 
 def test_a_run_may_be_judged_at_temperature_0(run: Path) -> None:
-    certain, usual = subject_of(str(run), {"agent.temperature": 0}), subject_of(str(run))
+    certain, usual = load_eval_agent(str(run), {"agent.temperature": 0}), load_eval_agent(str(run))
     assert certain.settings is not None
     assert certain.settings.temperature == 0.0
     task = make_task(GAME, opponents=("copy",), seed=3)
@@ -65,68 +65,68 @@ def moves(outcome: Trial | Failure) -> tuple[str | None, ...]:
 
 
 def test_a_checkpoint_is_its_own_weights(run: Path) -> None:
-    older = subject_of(str(run / "checkpoints" / "step-000001"))
+    older = load_eval_agent(str(run / "checkpoints" / "step-000001"))
     assert (older.name, older.step, older.run) == ("run/step-000001", 1, run), "mage compare tells it from its run"
-    again = subject_of(older.agent)
+    again = load_eval_agent(older.agent)
     assert (again.name, again.step, again.config) == (older.name, older.step, older.config)
 
 
 def test_settings_that_a_run_cannot_have_are_refused(run: Path) -> None:
     with pytest.raises(ConfigError, match=r"agent\.context = 4096: .* has room for 512 tokens"):
-        subject_of(str(run), {"agent.context": 4096})
+        load_eval_agent(str(run), {"agent.context": 4096})
     with pytest.raises(ConfigError, match=r"unknown key 'agent\.nothing'"):
-        subject_of(str(run), {"agent.nothing": 1})
+        load_eval_agent(str(run), {"agent.nothing": 1})
 
 
 def test_a_run_without_weights_and_a_run_of_another_kind_are_refused(tmp_path: Path) -> None:
     create_run_directory(tiny_config(), tmp_path / "new")
     with pytest.raises(RecordError, match="has no checkpoint yet"):
-        subject_of(str(tmp_path / "new"))
+        load_eval_agent(str(tmp_path / "new"))
     (tmp_path / "new" / "run.json").write_text(
         (tmp_path / "new" / "run.json").read_text().replace('"kind": "train"', '"kind": "duel"')
     )
     with pytest.raises(RecordError, match="is a duel run; only train runs have weights"):
-        subject_of(str(tmp_path / "new"))
+        load_eval_agent(str(tmp_path / "new"))
 
 
 def test_a_model_has_the_context_that_it_has_room_for() -> None:
-    eval_agent = subject_of(MODEL)
+    eval_agent = load_eval_agent(MODEL)
     assert (eval_agent.kind, eval_agent.name, eval_agent.run, eval_agent.step) == ("model", MODEL, None, 0)
     assert eval_agent.settings is not None
     assert eval_agent.settings.context == 512
-    assert subject_of(MODEL, {"agent.context": 300}).config.agent.context == 300
+    assert load_eval_agent(MODEL, {"agent.context": 300}).config.agent.context == 300
     with pytest.raises(ConfigError, match=r"agent\.context = 513: .* has room for 512 tokens"):
-        subject_of(MODEL, {"agent.context": 513})
+        load_eval_agent(MODEL, {"agent.context": 513})
 
 
 def test_a_model_in_a_directory_is_that_model(run: Path, tmp_path: Path) -> None:
     from mage.training.export import export_model
 
     export_model(run, tmp_path / "model")
-    eval_agent = subject_of(str(tmp_path / "model"), {"agent.memory": "history"})
+    eval_agent = load_eval_agent(str(tmp_path / "model"), {"agent.memory": "history"})
     assert eval_agent.kind == "model"
     own, exported, older = (
         [p for trial in played(who) for call in agent_calls(trial) for p in call.completion.logprobs]
-        for who in (subject_of(str(run)), eval_agent, subject_of(str(run / "checkpoints" / "step-000001")))
+        for who in (load_eval_agent(str(run)), eval_agent, load_eval_agent(str(run / "checkpoints" / "step-000001")))
     )
     assert exported == pytest.approx(own, abs=1e-5)
     assert older != pytest.approx(own, abs=1e-2)
 
 
 def test_a_scripted_model_plays() -> None:
-    eval_agent = subject_of("scripted:counter", {"agent.memory": "history", "agent.reply": "text"})
+    eval_agent = load_eval_agent("scripted:counter", {"agent.memory": "history", "agent.reply": "text"})
     (trial, *_) = played(eval_agent, opponent="always:rock")
     assert trial.scores == (0.0, 1.0, 1.0)
     (control, *_) = played(eval_agent, Memory.NONE, opponent="always:rock")
     assert control.scores == (0.0, 0.0, 0.0)
     with pytest.raises(ConfigError, match="unknown scripted model 'nothing'"):
-        subject_of("scripted:nothing")
+        load_eval_agent("scripted:nothing")
 
 
 @pytest.mark.parametrize("method", ["plain", "react", "reflexion", "linked-notes", "cases"])
 def test_every_method_has_a_control(method: str) -> None:
     memory = {"cases": "history"}.get(method, "reflections")
-    eval_agent = subject_of("scripted:counter", {"agent.method": method, "agent.memory": memory})
+    eval_agent = load_eval_agent("scripted:counter", {"agent.method": method, "agent.memory": memory})
     agent = eval_agent.make_agent(WORLD, Memory.NONE)(make_task(), 0)
     assert isinstance(agent, LanguageAgent)
     assert agent.info.memory is Memory.NONE
@@ -135,7 +135,7 @@ def test_every_method_has_a_control(method: str) -> None:
 
 
 def test_a_remote_model_answers_in_text_with_room_in_bytes() -> None:
-    eval_agent = subject_of("remote:http://localhost:1/v1/#toy", concurrency=3)
+    eval_agent = load_eval_agent("remote:http://localhost:1/v1/#toy", concurrency=3)
     assert eval_agent.name == eval_agent.agent == "remote:http://localhost:1/v1#toy"
     assert isinstance(eval_agent.engine, RemoteEngine)
     assert eval_agent.settings is not None
@@ -144,44 +144,44 @@ def test_a_remote_model_answers_in_text_with_room_in_bytes() -> None:
         2048,
         65536,
     )
-    assert subject_of(eval_agent.agent, {"agent.max_tokens": 99}).config.agent.max_tokens == 99
+    assert load_eval_agent(eval_agent.agent, {"agent.max_tokens": 99}).config.agent.max_tokens == 99
     with pytest.raises(
         ConfigError, match=r"agent\.reply = choice: a remote model cannot be held to a choice; use text"
     ):
-        subject_of("remote:http://localhost:1/v1#toy", {"agent.reply": "choice"})
+        load_eval_agent("remote:http://localhost:1/v1#toy", {"agent.reply": "choice"})
     with pytest.raises(ConfigError, match="remote:URL#model"):
-        subject_of('remote(url="http://localhost:1/v1")')
+        load_eval_agent('remote(url="http://localhost:1/v1")')
 
 
 def test_a_player_is_judged_in_the_agent_s_place() -> None:
-    eval_agent = subject_of("best-response: conservative")
+    eval_agent = load_eval_agent("best-response: conservative")
     assert (eval_agent.name, eval_agent.kind, eval_agent.is_model) == ("best-response(conservative)", "player", False)
     assert (eval_agent.engine, eval_agent.chat_format, eval_agent.settings) == (None, None, None)
     assert eval_agent.describe() == {"name": "best-response(conservative)", "kind": "player"}
-    rock = subject_of("always:rock")
+    rock = load_eval_agent("always:rock")
     assert [t.scores for t in played(rock)] == [t.scores for t in played(rock, Memory.NONE)]
 
 
 def test_a_player_has_no_settings_of_a_model() -> None:
     with pytest.raises(ConfigError, match=r"agent\.memory is for models; 'copy' is a player without one"):
-        subject_of("copy", {"agent.memory": "both"})
+        load_eval_agent("copy", {"agent.memory": "both"})
     with pytest.raises(ConfigError, match="copy is a player without a model: it has no history to remember"):
-        subject_of("copy").make_agent(WORLD, Memory.HISTORY)
+        load_eval_agent("copy").make_agent(WORLD, Memory.HISTORY)
     with pytest.raises(ConfigError, match="it has no reflections to remember"):
-        subject_of("copy").make_agent(WORLD, rewrite=forgotten)
+        load_eval_agent("copy").make_agent(WORLD, rewrite=drop_reflection)
 
 
 def test_bayes_optimal_play_expects_the_pool_of_the_split() -> None:
-    eval_agent = subject_of("bayes-optimal(objective=sum)")
+    eval_agent = load_eval_agent("bayes-optimal(objective=sum)")
     assert isinstance(eval_agent, BayesEvalAgent)
     assert (eval_agent.objective, eval_agent.pool, eval_agent.members) == (PlanObjective.SUM, "", ())
     with pytest.raises(ConfigError, match=r"must know whom it may meet; name a split"):
         eval_agent.make_agent(WORLD)
-    told = eval_agent.expecting(load_split("rps-held-out"))
+    told = eval_agent.for_split(load_split("rps-held-out"))
     assert isinstance(told, BayesEvalAgent)
     assert told.members == load_split("rps-memory-one").members
-    knows = subject_of("bayes-optimal(pool=rps-seven)")
-    assert knows.expecting(load_split("rps-held-out")) is knows
+    knows = load_eval_agent("bayes-optimal(pool=rps-seven)")
+    assert knows.for_split(load_split("rps-held-out")) is knows
     assert {t.scores[2] for t in played(knows)} == {1.0}
     assert knows.describe() == {
         "name": "bayes-optimal(pool=rps-seven)",
@@ -193,7 +193,7 @@ def test_bayes_optimal_play_expects_the_pool_of_the_split() -> None:
 
 def test_a_pool_may_be_a_file(tmp_path: Path) -> None:
     write_split(tmp_path / "mine.json", GAME, ["copy"])
-    eval_agent = subject_of(f'bayes-optimal(pool="{tmp_path / "mine.json"}")')
+    eval_agent = load_eval_agent(f'bayes-optimal(pool="{tmp_path / "mine.json"}")')
     assert isinstance(eval_agent, BayesEvalAgent)
     assert eval_agent.members == ("copy",)
 
@@ -210,29 +210,29 @@ def test_a_pool_may_be_a_file(tmp_path: Path) -> None:
 )
 def test_nobody_is_refused_in_one_line(text: str, why: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        subject_of(text)
+        load_eval_agent(text)
     assert why in str(raised.value)
 
 
 def test_a_directory_without_anybody_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no run, no checkpoint and no model"):
-        subject_of(str(tmp_path))
+        load_eval_agent(str(tmp_path))
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(ConfigError, match="holds an adapter and no model"):
-        subject_of(str(tmp_path))
+        load_eval_agent(str(tmp_path))
 
 
 def test_a_path_beside_others_is_not_looked_for_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "runs").mkdir()
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="'runs/rsp' is nobody who can be judged"):
-        subject_of("runs/rsp")
+        load_eval_agent("runs/rsp")
 
 
 def test_a_directory_does_not_hide_a_player(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "copy").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert subject_of("copy").kind == "player"
+    assert load_eval_agent("copy").kind == "player"
 
 
 def test_without_torch_models_say_what_to_install(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,4 +242,4 @@ def test_without_torch_models_say_what_to_install(run: Path, monkeypatch: pytest
     monkeypatch.setattr("mage.extras.find_spec", missing)
     for text in (str(run), "nano", "org/name"):
         with pytest.raises(ConfigError, match=r"needs the extra train: pip install 'mage-rl\[train\]'"):
-            subject_of(text)
+            load_eval_agent(text)

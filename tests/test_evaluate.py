@@ -14,9 +14,9 @@ from typer.testing import CliRunner, Result
 import mage
 from mage.cli import app
 from mage.errors import ConfigError, MageError
-from mage.evaluation.eval_agent import subject_of
+from mage.evaluation.eval_agent import load_eval_agent
 from mage.evaluation.exact import references
-from mage.evaluation.plan import EvaluationRequest, given_split, make_plan, read_plan
+from mage.evaluation.plan import EvaluationRequest, make_plan, read_plan, split_of_opponents
 from mage.evaluation.resource_limits import ResourceLimits
 from mage.evaluation.run import begin_evaluation
 from mage.evaluation.splits import load_split, write_split
@@ -70,7 +70,7 @@ def test_opponents_that_are_given_are_one_hashed_split_with_equal_weights() -> N
     output = done(*COUNTER, *RPS, "--trials", "4", "--seat", "0", "-o", "out")
     found = report_in(Path("out"))
     (report,) = found.reports
-    split = given_split("rps(rounds=3)", ["always:rock", "copy"])
+    split = split_of_opponents("rps(rounds=3)", ["always:rock", "copy"])
     assert (report.split, report.sha256) == (split.name, split.sha256) == (f"given-{split.sha256[:8]}", split.sha256)
     assert (report.num_trials, report.failures, report.seats, report.episodes) == (8, 0, (0,), 3)
     ((_, exact),) = report.references
@@ -231,14 +231,14 @@ def test_a_run_judged_as_usual_keeps_the_report_and_another_way_does_not(tmp_pat
 
 
 def test_splits_say_how_many_episodes_they_need_unless_told() -> None:
-    eval_agent = subject_of("uniform")
+    eval_agent = load_eval_agent("uniform")
     plan = make_plan(eval_agent, EvaluationRequest("uniform", opponents=["rps-switching", "rps-seven"], trials=1))
     assert [plan.tasks(eval_agent, split)[0].episodes for split in plan.splits] == [
         load_split("rps-switching").episodes or 3,
         3,
     ]
     told = {"trial.episodes": 2}
-    eval_agent = subject_of("uniform", told)
+    eval_agent = load_eval_agent("uniform", told)
     plan = make_plan(eval_agent, EvaluationRequest("uniform", None, ["rps-switching"], 1, told))
     assert plan.tasks(eval_agent, plan.splits[0])[0].episodes == 2
 

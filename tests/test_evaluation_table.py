@@ -14,8 +14,8 @@ from mage.config.load import load_config
 from mage.errors import RecordError
 from mage.evaluation.exact import References
 from mage.evaluation.splits import load_split, make_split, split_names
-from mage.evaluation.suite.evaluate import SplitReport, evaluate_split, evaluation_tasks, references_of
-from mage.evaluation.suite.regret import over_seats
+from mage.evaluation.suite.evaluate import SplitReport, evaluate_split, evaluation_tasks, split_references
+from mage.evaluation.suite.regret import mean_over_seats
 from mage.evaluation.suite.report import evaluation_report, read_report, to_json
 from mage.evaluation.suite.report_tables import Seconds, evaluation_table, exact, interval, percent, summary_table
 from mage.stats import Estimate, proportion
@@ -40,7 +40,7 @@ def with_references(split: str, seats: Sequence[int]) -> SplitReport:
     shipped = load_split(split)
     base = evaluated(policy_agent("uniform"), policy_agent("uniform"), SEVEN, 1)
     return msgspec.structs.replace(
-        base, split=split, sha256=shipped.sha256, references=references_of(shipped, seats, base.episodes)
+        base, split=split, sha256=shipped.sha256, references=split_references(shipped, seats, base.episodes)
     )
 
 
@@ -144,11 +144,11 @@ def test_shares_show_both_ends_of_their_intervals() -> None:
 
 
 def test_a_reference_that_is_missing_for_one_seat_is_a_dash() -> None:
-    (_, first), (_, second) = references_of(KUHN, (0, 1), 3)
+    (_, first), (_, second) = split_references(KUHN, (0, 1), 3)
     without: References = msgspec.structs.replace(second, memoryless=None)
-    assert exact(over_seats([(0, first), (1, second)], "memoryless")) == "1/9 = 0.111"
-    assert exact(over_seats([(0, first), (1, without)], "memoryless")) == "–"
-    assert exact(over_seats([], "memoryless")) == "–"
+    assert exact(mean_over_seats([(0, first), (1, second)], "memoryless")) == "1/9 = 0.111"
+    assert exact(mean_over_seats([(0, first), (1, without)], "memoryless")) == "–"
+    assert exact(mean_over_seats([], "memoryless")) == "–"
     assert interval(Estimate(-1e-9, -0.5, 0.5)) == "+0.000 ±0.500"
     assert interval(Estimate(-0.25, -0.5, 0.0)) == "-0.250 ±0.250"
 

@@ -10,8 +10,15 @@ import pytest
 
 from mage.cache import cache_directory
 from mage.errors import ConfigError
-from mage.evaluation.exact import PlanObjective, bayes_optimal, best_memoryless, best_response, references, shown
-from mage.evaluation.exact.enumerate import realisations
+from mage.evaluation.exact import (
+    PlanObjective,
+    bayes_optimal,
+    best_memoryless,
+    best_response,
+    fraction_text,
+    references,
+)
+from mage.evaluation.exact.enumerate import enumerate_policies
 from mage.evaluation.exact.exhaustive import expected_returns
 from mage.evaluation.exact.security import security_value
 from mage.opponents.draws import InexactError
@@ -117,9 +124,9 @@ def test_best_replies_as_players_reach_the_exact_value(game: str, opponent: str)
     """A reply that does not know what the opponent drew for the trial is the best memoryless play."""
     rules = load_game(game)
     for seat in (0, 1):
-        ((_, reply),) = realisations(f"best-response({opponent})", rules, seat)
+        ((_, reply),) = enumerate_policies(f"best-response({opponent})", rules, seat)
         value = 0.0
-        for probability, other in realisations(opponent, rules, 1 - seat):
+        for probability, other in enumerate_policies(opponent, rules, 1 - seat):
             policies = [reply, other] if seat == 0 else [other, reply]
             value += probability * expected_returns(rules, policies)[seat]
         assert best_memoryless(game, [(opponent, 1.0)], seat, 1) == pytest.approx(value, abs=1e-12)
@@ -162,12 +169,12 @@ def test_a_trial_too_long_to_plan_says_so() -> None:
 
 def test_realisations_list_what_a_maker_can_draw() -> None:
     game = load_game("rps(rounds=3)")
-    assert [p for p, _ in realisations("cycle(step=2)", game, 0)] == [near("1/3")] * 3
-    assert [p for p, _ in realisations("mixture(copy, always:rock, weights=[3,1], each=trial)", game, 0)] == [
+    assert [p for p, _ in enumerate_policies("cycle(step=2)", game, 0)] == [near("1/3")] * 3
+    assert [p for p, _ in enumerate_policies("mixture(copy, always:rock, weights=[3,1], each=trial)", game, 0)] == [
         *[near("1/4")] * 4
     ]
     with pytest.raises(InexactError, match="'automaton'"):
-        realisations("automaton", game, 0)
+        enumerate_policies("automaton", game, 0)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +194,12 @@ def test_bad_input_is_refused(pool: list[tuple[str, float]], seat: int, episodes
 
 
 def test_exact_values_are_shown_as_fractions() -> None:
-    assert [shown(v) for v in (22 / 63, 157 / 648, 0.1 * 3 - 0.3, 2**-0.5)] == ["22/63", "157/648", "0", "0.7071"]
+    assert [fraction_text(v) for v in (22 / 63, 157 / 648, 0.1 * 3 - 0.3, 2**-0.5)] == [
+        "22/63",
+        "157/648",
+        "0",
+        "0.7071",
+    ]
 
 
 def test_plans_are_read_back_from_disk_and_broken_entries_written_anew() -> None:

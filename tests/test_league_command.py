@@ -18,7 +18,7 @@ from mage.errors import MageError, RecordError
 from mage.league.members import anchor
 from mage.league.payoffs import MatchScore
 from mage.league.report import LeagueReport, read_league
-from mage.league.state import League, found
+from mage.league.state import League, new_league
 from tests.league_played import LEARNERS, write_league
 from tests.viewed import write_lines, write_train_run
 
@@ -121,7 +121,7 @@ def test_what_has_no_figures_is_not_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="plots need the extra plot")
     from mage.league.plots import league_figures
 
-    league = found([anchor("copy")], [{}, {}]).with_results([MatchScore("learner-0", "copy", 0.5)], 3, 9.0)
+    league = new_league([anchor("copy")], [{}, {}]).with_results([MatchScore("learner-0", "copy", 0.5)], 3, 9.0)
     report = read_league(with_league(tmp_path / "run", league))
     rows = [{"step": n, "learner-0/rating": n / 10, "learner-1/nash_conv": None} for n in (1, 2)]
     drawn = dict(league_figures(report, rows))
@@ -135,7 +135,7 @@ def test_what_has_no_figures_is_not_drawn(tmp_path: Path) -> None:
 def test_ratings_have_the_interval_of_what_they_rest_on(tmp_path: Path) -> None:
     """One learner against one anchor: half the score each way, and half the width of the score's interval."""
     scores = (0.0, 1.0, 0.0, 1.0, 0.0, 1.0)
-    league = found([anchor("copy"), anchor("beat-last")], [{}])
+    league = new_league([anchor("copy"), anchor("beat-last")], [{}])
     league = league.with_results([MatchScore("learner-0", "copy", score) for score in scores], 3, 1e12)
     report = read_league(with_league(tmp_path / "run", league))
     (payoff,) = report.payoffs
@@ -161,20 +161,20 @@ def test_the_ratings_are_those_of_the_league(run: Path) -> None:
 @pytest.mark.parametrize(("num", "half_life"), [(1, 9.0), (6, 1e-3)])
 def test_one_result_that_is_not_forgotten_has_no_interval(tmp_path: Path, num: int, half_life: float) -> None:
     results = [MatchScore("learner-0", "copy", 0.5)] * num
-    league = found([anchor("copy")], [{}]).with_results(results, 3, half_life)
+    league = new_league([anchor("copy")], [{}]).with_results(results, 3, half_life)
     report = read_league(with_league(tmp_path / "run", league))
     assert [(payoff.score.low, payoff.score.high) for payoff in report.payoffs] == [(None, None)]
     assert "+0.25  " in printed(report)
 
 
 def test_a_league_in_which_nobody_has_played_is_printed(tmp_path: Path) -> None:
-    report = read_league(with_league(tmp_path / "run", found([anchor("copy")], [{}, {}])))
+    report = read_league(with_league(tmp_path / "run", new_league([anchor("copy")], [{}, {}])))
     assert [member.rating for member in report.members] == [None] * 3
     assert "nothing yet" in printed(report)
 
 
 def test_foreign_text_is_shown_and_never_obeyed(tmp_path: Path) -> None:
-    run = with_league(tmp_path / "run", found([anchor("copy")], [{}]))
+    run = with_league(tmp_path / "run", new_league([anchor("copy")], [{}]))
     event = {"step": 1, "league": "evict", "member": "\x1b[2J", "parent": None, "reason": "[red]why[/red]\x07"}
     write_lines(run / "events.jsonl", [{"step": 1, "warning": "slow"}, event])
     text = mage("league", run)
@@ -212,7 +212,7 @@ def test_a_broken_league_is_one_line(tmp_path: Path, content: str) -> None:
     ],
 )
 def test_pay_offs_that_cannot_be_are_refused(tmp_path: Path, column: str, change: dict[str, object], says: str) -> None:
-    league = found([anchor("copy")], [{}]).with_results([MatchScore("learner-0", "copy", 0.5)], 3, 9.0)
+    league = new_league([anchor("copy")], [{}]).with_results([MatchScore("learner-0", "copy", 0.5)], 3, 9.0)
     run = with_league(tmp_path / "run", league)
     saved = json.loads((run / "league.json").read_text())
     cells = saved["league"]["payoffs"]["cells"]
@@ -223,7 +223,7 @@ def test_pay_offs_that_cannot_be_are_refused(tmp_path: Path, column: str, change
 
 
 def test_a_broken_event_is_one_line(tmp_path: Path) -> None:
-    run = with_league(tmp_path / "run", found([], [{}]))
+    run = with_league(tmp_path / "run", new_league([], [{}]))
     write_lines(run / "events.jsonl", [{"step": 1, "league": "evict", "member": 7}])
     with pytest.raises(RecordError, match="an event of the league that cannot be read"):
         mage("league", run)

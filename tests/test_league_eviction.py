@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mage.errors import ConfigError
-from mage.league.eviction import to_evict
+from mage.league.eviction import choose_evictions
 from mage.league.members import MemberKind, learner
 from mage.league.state import League
 from tests.leagued import anchor, league, snap
@@ -28,41 +28,41 @@ FOUR = pool({(0, 10): [0.0, 0.0], (0, 20): [1.0, 1.0], (0, 30): [0.9, 0.9], (0, 
 
 
 def test_the_older_of_the_nearest_two_goes_again_and_again() -> None:
-    assert to_evict(FOUR, 3) == [("learner-0@20", "pays like learner-0@30 (0.100 apart), which is younger")]
-    assert to_evict(FOUR, 2) == [
+    assert choose_evictions(FOUR, 3) == [("learner-0@20", "pays like learner-0@30 (0.100 apart), which is younger")]
+    assert choose_evictions(FOUR, 2) == [
         ("learner-0@20", "pays like learner-0@30 (0.100 apart), which is younger"),
         ("learner-0@10", "pays like learner-0@40 (0.212 apart), which is younger"),
     ]
-    assert [name for name, _ in to_evict(FOUR, 1)] == ["learner-0@20", "learner-0@10", "learner-0@30"]
+    assert [name for name, _ in choose_evictions(FOUR, 1)] == ["learner-0@20", "learner-0@10", "learner-0@30"]
 
 
 def test_nobody_goes_while_there_is_room() -> None:
-    assert to_evict(FOUR, 4) == []
-    assert to_evict(league([learner(0)]), 0) == []
+    assert choose_evictions(FOUR, 4) == []
+    assert choose_evictions(league([learner(0)]), 0) == []
 
 
 def test_the_last_of_a_family_stays_whatever_the_number() -> None:
-    assert len(to_evict(FOUR, 0)) == 3
+    assert len(choose_evictions(FOUR, 0)) == 3
     made = pool({(0, 10): [0.0, 0.0], (1, 10): [0.0, 0.0]})
-    assert to_evict(made, 0) == []
-    assert to_evict(made, 1) == []
+    assert choose_evictions(made, 0) == []
+    assert choose_evictions(made, 1) == []
 
 
 def test_the_younger_goes_where_the_older_is_the_last_of_its_family() -> None:
     made = pool({(0, 10): [0.0, 0.0], (1, 20): [0.1, 0.1], (1, 30): [0.8, 0.8]})
-    assert to_evict(made, 2) == [
+    assert choose_evictions(made, 2) == [
         ("learner-1@20", "pays like learner-0@10 (0.100 apart), which is older but the last of learner-0")
     ]
 
 
 def test_a_pair_of_last_ones_is_passed_over() -> None:
     made = pool({(0, 10): [0.0, 0.0], (1, 10): [0.0, 0.0], (2, 10): [0.5, 0.5], (2, 20): [0.9, 0.9]})
-    assert [name for name, _ in to_evict(made, 3)] == ["learner-2@10"]
+    assert [name for name, _ in choose_evictions(made, 3)] == ["learner-2@10"]
 
 
 def test_among_equals_the_earliest_born_goes() -> None:
     made = pool({(0, 30): [0.5, 0.5], (0, 5): [0.5, 0.5], (0, 20): [0.5, 0.5]})
-    assert [name for name, _ in to_evict(made, 1)] == ["learner-0@5", "learner-0@20"]
+    assert [name for name, _ in choose_evictions(made, 1)] == ["learner-0@5", "learner-0@20"]
 
 
 def test_those_that_cannot_be_compared_go_last_and_by_age() -> None:
@@ -70,7 +70,7 @@ def test_those_that_cannot_be_compared_go_last_and_by_age() -> None:
         [learner(0), snap(0, 10), snap(0, 20), snap(0, 30)],
         {"learner-0": {"learner-0@20": [1.0], "learner-0@30": [-1.0]}},
     )
-    assert to_evict(made, 1) == [
+    assert choose_evictions(made, 1) == [
         ("learner-0@20", "pays like learner-0@30 (2.000 apart), which is younger"),
         ("learner-0@10", "no learner met learner-0@30 too, which is younger"),
     ]
@@ -78,26 +78,26 @@ def test_those_that_cannot_be_compared_go_last_and_by_age() -> None:
 
 def test_those_that_have_just_been_born_are_spared_while_others_can_go() -> None:
     made = pool({(0, 10): [0.0, 0.9], (1, 10): [0.9, 0.0], (0, 20): [0.5, 0.5], (1, 20): [0.5, 0.5]})
-    assert [name for name, _ in to_evict(made, 3)] == ["learner-0@10"]
+    assert [name for name, _ in choose_evictions(made, 3)] == ["learner-0@10"]
     young = pool({(0, 10): [1.0, 1.0], (0, 20): [0.5, 0.5], (1, 20): [0.5, 0.5], (1, 10): [-1.0, -1.0]})
     left = young.retire(["learner-0@10", "learner-1@10"], 20)
-    assert to_evict(left, 1) == []  # each is the last of its family
+    assert choose_evictions(left, 1) == []  # each is the last of its family
 
 
 def test_two_of_one_age_say_so() -> None:
     made = pool({(0, 10): [0.0, 0.9], (1, 10): [0.1, 0.9], (1, 20): [-1.0, -1.0], (0, 20): [1.0, 1.0]})
-    assert to_evict(made, 3) == [("learner-0@10", "pays like learner-1@10 (0.071 apart), which is as old")]
+    assert choose_evictions(made, 3) == [("learner-0@10", "pays like learner-1@10 (0.071 apart), which is as old")]
 
 
 def test_the_retired_are_gone_already() -> None:
     left = FOUR.retire(["learner-0@20"], 50)
-    assert to_evict(left, 3) == []
-    assert [name for name, _ in to_evict(left, 2)] == ["learner-0@10"]
+    assert choose_evictions(left, 3) == []
+    assert [name for name, _ in choose_evictions(left, 2)] == ["learner-0@10"]
 
 
 def test_a_negative_number_is_refused() -> None:
     with pytest.raises(ConfigError, match="at most -1 snapshots: takes 0 or more"):
-        to_evict(FOUR, -1)
+        choose_evictions(FOUR, -1)
 
 
 @given(
@@ -110,10 +110,10 @@ def test_a_negative_number_is_refused() -> None:
 )
 def test_what_stays_is_few_and_of_every_family(columns: dict[tuple[int, int], list[float]], most: int) -> None:
     made = pool(columns, 3)
-    leaving = [name for name, _ in to_evict(made, most)]
+    leaving = [name for name, _ in choose_evictions(made, most)]
     left = made.retire(leaving, 9)
     families = {m.family for m in made.snapshots}
     assert {m.family for m in left.snapshots} == families
     assert len(left.snapshots) == min(len(made.snapshots), max(most, len(families)))
     assert all(made.member(name).kind is MemberKind.SNAPSHOT for name in leaving)
-    assert to_evict(left, most) == []
+    assert choose_evictions(left, most) == []

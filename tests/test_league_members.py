@@ -8,7 +8,7 @@ import pytest
 from mage.errors import ConfigError
 from mage.league.members import Member, MemberKind, anchor, learner, snapshot
 from mage.league.payoffs import EMPTY, MatchScore
-from mage.league.state import League, found
+from mage.league.state import League, new_league
 from tests.leagued import league, snap, table
 
 
@@ -23,7 +23,7 @@ def test_members_are_named_after_what_they_are() -> None:
 
 
 def test_a_league_is_founded_with_a_learner_for_each_set_of_values() -> None:
-    made = found([anchor("copy")], [{"learner.lr": 0.1}, {"learner.lr": 0.2}])
+    made = new_league([anchor("copy")], [{"learner.lr": 0.1}, {"learner.lr": 0.2}])
     assert [(m.id, m.kind) for m in made.members] == [
         ("copy", MemberKind.ANCHOR),
         ("learner-0", MemberKind.LEARNER),
@@ -35,9 +35,9 @@ def test_a_league_is_founded_with_a_learner_for_each_set_of_values() -> None:
 
 def test_two_members_cannot_share_an_id() -> None:
     with pytest.raises(ConfigError, match="two members called 'copy'; every id is there once"):
-        found([anchor("copy"), anchor("copy")], [{}])
+        new_league([anchor("copy"), anchor("copy")], [{}])
     with pytest.raises(ConfigError, match="two members called 'learner-0@4'"):
-        found([], [{}]).with_snapshot("learner-0", 4).with_snapshot("learner-0", 4)
+        new_league([], [{}]).with_snapshot("learner-0", 4).with_snapshot("learner-0", 4)
 
 
 def test_an_unknown_member_is_named() -> None:
@@ -82,7 +82,7 @@ def test_a_copy_changes_parents_values_and_results_and_keeps_its_place() -> None
     made = league([learner(0), learner(1)], scores, hyper).with_copy("learner-1", "learner-0", {"lr": 1.25})
     assert [m.parents for m in made.members] == [(), ("learner-0",)]
     assert made.hyper == {"learner-0": {"lr": 1.0, "kl": 0.0}, "learner-1": {"lr": 1.25, "kl": 0.0}}
-    assert made.payoffs.row("learner-1")["x"] == made.payoffs.row("learner-0")["x"].faded(0.5)
+    assert made.payoffs.row("learner-1")["x"] == made.payoffs.row("learner-0")["x"].scaled(0.5)
     again = made.with_copy("learner-1", "learner-0", {})
     assert again.member("learner-1").parents == ("learner-0", "learner-0")
 
@@ -94,7 +94,7 @@ def test_cells_of_learners_decay_and_those_between_others_need_not_exist() -> No
 
 
 def test_a_league_survives_a_checkpoint() -> None:
-    made = found([anchor("copy", 3.0)], [{"learner.lr": 0.1}, {"learner.lr": 1 / 3}])
+    made = new_league([anchor("copy", 3.0)], [{"learner.lr": 0.1}, {"learner.lr": 1 / 3}])
     made = made.with_results(
         [MatchScore("learner-0", "copy", 1 / 3), MatchScore("learner-1", "learner-0", 0.1)], 1, 7.0
     )

@@ -151,7 +151,7 @@ def test_a_learner_that_copied_another_begins_with_half_its_evidence() -> None:
     assert new.row("b")["x"].mean == payoffs.row("a")["x"].mean
     assert new.row("b")["x"].error(0.3) == payoffs.row("a")["x"].error(0.3)
     assert list(new.row("a")) == ["x", "c"], "what it scored against the old b is about somebody who is gone"
-    assert new.row("c") == {"a": payoffs.row("c")["a"], "b": payoffs.row("c")["a"].faded(0.5)}
+    assert new.row("c") == {"a": payoffs.row("c")["a"], "b": payoffs.row("c")["a"].scaled(0.5)}
 
 
 def test_who_was_not_met_by_a_third_is_unknown_to_it_after_a_copy() -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from mage.evaluation.splits import load_split, split_names
-from mage.evaluation.suite.naming import PHRASES, Naming, family_of, names, naming
+from mage.evaluation.suite.naming import PHRASES, Naming, measure_naming, names_family, opponent_family
 from mage.opponents.registry import OPPONENTS
 from mage.stats import clustered_proportion, mean
 from mage.types import Trial
@@ -44,9 +44,9 @@ SAID = {
 @pytest.mark.parametrize("family", sorted(SAID))
 def test_a_family_is_named_by_what_people_call_it(family: str) -> None:
     for text in SAID[family]:
-        assert names(text, family), text
-    assert not names("", family)
-    assert not names("They play rock, so I play paper.", family)
+        assert names_family(text, family), text
+    assert not names_family("", family)
+    assert not names_family("They play rock, so I play paper.", family)
 
 
 def test_every_family_with_phrases_has_an_example_and_exists() -> None:
@@ -67,18 +67,18 @@ def test_every_family_with_phrases_has_an_example_and_exists() -> None:
     ],
 )
 def test_other_families_and_parts_of_words_do_not_count(text: str, family: str) -> None:
-    assert not names(text, family)
+    assert not names_family(text, family)
 
 
 def test_the_family_is_that_of_who_plays_in_the_episode() -> None:
     task = msgspec.structs.replace(TASK, opponents=("switch(copy,always(rock),at=2)",))
-    assert [family_of(task, episode) for episode in range(4)] == ["copy", "copy", "always", "always"]
-    assert family_of(msgspec.structs.replace(TASK, opponents=("behaviour(seed=1)",)), 0) is None
-    assert family_of(msgspec.structs.replace(TASK, opponents=("copy", "copy")), 0) is None
+    assert [opponent_family(task, episode) for episode in range(4)] == ["copy", "copy", "always", "always"]
+    assert opponent_family(msgspec.structs.replace(TASK, opponents=("behaviour(seed=1)",)), 0) is None
+    assert opponent_family(msgspec.structs.replace(TASK, opponents=("copy", "copy")), 0) is None
 
 
 def test_shares_by_hand_and_by_chance() -> None:
-    found = naming(
+    found = measure_naming(
         [
             noted("It copies me.", "It always copies.", opponent="copy"),  # 1 and 1
             noted("always rock", "no idea", opponent="always(rock)"),  # 1 and 0
@@ -99,21 +99,23 @@ def test_shares_by_hand_and_by_chance() -> None:
 
 def test_a_note_that_says_everything_says_nothing() -> None:
     everything = "It always copies, cycles, mixes or plays at random."
-    found = naming([noted(everything, opponent=spec) for spec in ("copy", "cycle", "uniform", "always(rock)")])
+    found = measure_naming([noted(everything, opponent=spec) for spec in ("copy", "cycle", "uniform", "always(rock)")])
     assert found is not None
     assert (found.named.value, found.by_chance.value) == (1.0, 1.0)
     assert found.over_chance.holds(0.0)
 
 
 def test_where_there_is_nothing_to_name_or_nobody_to_compare_with() -> None:
-    assert naming([]) is None
-    assert naming([noted("it copies", opponent="copy")]) is None
-    assert naming([noted("odd", opponent="behaviour(seed=1)"), noted("odd", opponent="behaviour(seed=2)")]) is None
-    assert naming([noted(opponent="copy"), noted(opponent="cycle")]) is None, "no reflections"
+    assert measure_naming([]) is None
+    assert measure_naming([noted("it copies", opponent="copy")]) is None
+    assert (
+        measure_naming([noted("odd", opponent="behaviour(seed=1)"), noted("odd", opponent="behaviour(seed=2)")]) is None
+    )
+    assert measure_naming([noted(opponent="copy"), noted(opponent="cycle")]) is None, "no reflections"
 
 
 def test_the_scripts_of_the_shipped_splits_can_be_named() -> None:
     for name in ("rps-seven", "kuhn-scripts", "tictactoe-weak", "kuhn-switching", "rps-held-out"):
         assert name in split_names()
         for member in load_split(name).members:
-            assert family_of(msgspec.structs.replace(TASK, opponents=(member,)), 0) is not None
+            assert opponent_family(msgspec.structs.replace(TASK, opponents=(member,)), 0) is not None

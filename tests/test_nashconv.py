@@ -18,9 +18,16 @@ from mage.cli import app
 from mage.engines.local.engine import LocalEngine
 from mage.errors import ConfigError, RecordError
 from mage.evaluation.exact import BayesAgentFactory, PlanObjective
-from mage.evaluation.exploitability.nashconv import Gains, Named, NashConvReport, even, exploited, nash_conv_of
+from mage.evaluation.exploitability.nashconv import (
+    Gains,
+    NamedAgent,
+    NashConvReport,
+    best_response_gains,
+    measure_nash_conv,
+    uniform_policy,
+)
 from mage.evaluation.exploitability.policy_table import information_states
-from mage.evaluation.suite.report import read_game_report
+from mage.evaluation.suite.report import read_world_report
 from mage.models.load import load_model
 from mage.opponents.solvers import equilibrium
 from mage.stats import Estimate
@@ -34,8 +41,8 @@ from tests.seated import WORLD, make_settings, newest_message
 from tests.tiny import tiny_config
 
 
-def nash_conv(agent: Named, game: str = "kuhn_poker", **changes: Any) -> NashConvReport:
-    return asyncio.run(nash_conv_of(WORLD, agent, game, **{"episodes": 3, "trials": 4, **changes}))
+def nash_conv(agent: NamedAgent, game: str = "kuhn_poker", **changes: Any) -> NashConvReport:
+    return asyncio.run(measure_nash_conv(WORLD, agent, game, **{"episodes": 3, "trials": 4, **changes}))
 
 
 @pytest.mark.parametrize("bluff", [0.0, 0.2, 1 / 3])
@@ -64,14 +71,14 @@ def test_leduc_poker_has_openspiels_number_too() -> None:
     leduc = load_game("leduc_poker")
     places = information_states(leduc)
     assert tuple(map(len, places)) == (468, 468)
-    assert exploited(leduc, even(places)).nash_conv == pytest.approx(4.747222222)
-    assert exploited(leduc, equilibrium(leduc, 50)).nash_conv < 0.1
+    assert best_response_gains(leduc, uniform_policy(places)).nash_conv == pytest.approx(4.747222222)
+    assert best_response_gains(leduc, equilibrium(leduc, 50)).nash_conv < 0.1
 
 
 def test_scores_of_repeated_games_are_means_over_rounds() -> None:
     rps = load_game("rps(rounds=2)")
     rocks = {place.key: (1.0, 0.0, 0.0) for seat in information_states(rps) for place in seat}
-    assert exploited(rps, rocks) == Gains(pytest.approx(2.0), (pytest.approx(1.0),) * 2)  # type: ignore[arg-type]
+    assert best_response_gains(rps, rocks) == Gains(pytest.approx(2.0), (pytest.approx(1.0),) * 2)  # type: ignore[arg-type]
 
 
 def test_players_with_draws_of_their_own_are_averaged_over_trials() -> None:
@@ -206,7 +213,7 @@ def test_the_command_prints_a_table_and_writes_a_report(tmp_path: Path) -> None:
     folder = tmp_path / "found"
     output = invoke("nashconv", "uniform", "--world", "kuhn_poker", "--trials", "2", "-o", str(folder))
     assert "0.917" in output
-    report = read_game_report(folder / "nashconv.json", NashConvReport)
+    report = read_world_report(folder / "nashconv.json", NashConvReport)
     assert report.found.first.nash_conv.value == pytest.approx(11 / 12)
     assert report.eval_agents == ({"name": "uniform", "kind": "player"},)
     with pytest.raises(RecordError):
@@ -236,7 +243,7 @@ def test_a_remote_model_is_read_by_sampling(tmp_path: Path) -> None:
             "-o",
             str(tmp_path / "f"),
         )
-    report = read_game_report(tmp_path / "f" / "nashconv.json", NashConvReport).found
+    report = read_world_report(tmp_path / "f" / "nashconv.json", NashConvReport).found
     assert report.first.num_samples == 2
     assert report.first.nash_conv.value == pytest.approx(2.0), "its first action is to pass, always"
 
@@ -249,6 +256,6 @@ def test_a_script_gets_the_same(tmp_path: Path) -> None:
     assert isinstance(found.report, NashConvReport)
     assert found.report.uniform == pytest.approx(11 / 12)
     assert "even play" in str(found)
-    on_file = read_game_report(found.path / "nashconv.json", NashConvReport)
+    on_file = read_world_report(found.path / "nashconv.json", NashConvReport)
     assert on_file.found == found.report
     assert msgspec.json.encode(on_file.found) == msgspec.json.encode(found.report)

@@ -22,7 +22,7 @@ from mage.evaluation.compare.plots import (
     payoff_figure,
 )
 from mage.evaluation.crossplay import CrossPlayReport, PairResult
-from mage.evaluation.suite.report import game_report, to_json
+from mage.evaluation.suite.report import to_json, world_report
 from mage.plot_style import MOST_TOGETHER, Line, line_figure
 from mage.stats import Estimate
 from tests.compared import compared, made_inputs, made_run, made_split, recipe, scores, written
@@ -156,7 +156,7 @@ def test_the_pay_off_matrix_has_its_intervals(tmp_path: Path) -> None:
     (image,) = panel.images
     assert image.get_clim() == (-0.5, 0.5)
     path = tmp_path / "crossplay.json"
-    path.write_bytes(to_json(game_report(meeting(), [], 0)))
+    path.write_bytes(to_json(world_report(meeting(), [], 0)))
     made = mage.compare(path)
     assert list(made.figures()) == ["payoffs-1"]
     out = made.write(tmp_path / "out")

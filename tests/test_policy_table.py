@@ -10,7 +10,7 @@ import pytest
 from mage.agents.byte_format import ByteFormat
 from mage.agents.language import AgentSettings, LanguageAgent
 from mage.agents.methods.registry import METHODS
-from mage.checks.policy_tables import check_open_agent
+from mage.checks.policy_tables import check_inspectable_agent
 from mage.engines.local.engine import LocalEngine
 from mage.engines.scripted import ScriptedEngine, first
 from mage.errors import ConfigError
@@ -18,8 +18,8 @@ from mage.evaluation.exploitability.policy_table import (
     ActionProbs,
     InspectableAgent,
     information_states,
-    odds_at,
-    policy_of,
+    read_action_probs,
+    read_policy,
 )
 from mage.models.load import load_model
 from mage.opponents.policy import PolicyAgent, PolicyPlayer, evenly
@@ -80,8 +80,8 @@ def test_odds_are_those_of_the_engine_and_leave_the_agent_as_it_was() -> None:
     agent = kuhn_agent(engine)
     place = information_states(KUHN)[0][0]
     before = agent.memory()
-    odds = asyncio.run(odds_at(agent, place.observation, num_samples=1))
-    again = asyncio.run(odds_at(agent, place.observation, num_samples=1))
+    odds = asyncio.run(read_action_probs(agent, place.observation, num_samples=1))
+    again = asyncio.run(read_action_probs(agent, place.observation, num_samples=1))
     assert place.key == "2"
     assert odds == again == ActionProbs((pytest.approx(0.4), pytest.approx(0.6)), 0, 0)  # type: ignore[arg-type]
     assert agent.memory() == before
@@ -90,7 +90,7 @@ def test_odds_are_those_of_the_engine_and_leave_the_agent_as_it_was() -> None:
 
 def test_the_policy_of_a_seat_is_read_with_the_history_that_would_really_stand_there() -> None:
     engine = WeighingEngine(kuhn_equilibrium(0.2))
-    policy = asyncio.run(policy_of(kuhn_agent(engine), information_states(KUHN)[0], 1))
+    policy = asyncio.run(read_policy(kuhn_agent(engine), information_states(KUHN)[0], 1))
     bets = {key: odds.probabilities[1] for key, odds in policy.items()}
     expected = {"0": 0.2, "1": 0.0, "2": 0.6, "0pb": 0.0, "1pb": 0.2 + 1 / 3, "2pb": 1.0}
     assert bets == pytest.approx(expected)
@@ -145,7 +145,7 @@ def streams_of(kind: type[LanguageAgent], how: AgentSettings, *, is_dictated: bo
 
 def test_where_the_engine_does_not_say_replies_are_sampled_and_counted() -> None:
     agent = kuhn_agent(RandomEngine())
-    odds = asyncio.run(odds_at(agent, information_states(KUHN)[0][0].observation, num_samples=400))
+    odds = asyncio.run(read_action_probs(agent, information_states(KUHN)[0][0].observation, num_samples=400))
     assert (odds.num_samples, odds.forfeits) == (400, 0)
     assert 0.4 < odds.probabilities[0] < 0.6
     assert agent.memory() == ((), ())
@@ -154,7 +154,7 @@ def test_where_the_engine_does_not_say_replies_are_sampled_and_counted() -> None
 def test_text_replies_are_sampled_and_answers_without_an_action_are_counted_apart() -> None:
     engine = WeighingEngine(constantly(0.3, 0.1))
     agent = kuhn_agent(engine, reply=ReplyMode.TEXT, retries=0)
-    odds = asyncio.run(odds_at(agent, information_states(KUHN)[0][0].observation, num_samples=2000))
+    odds = asyncio.run(read_action_probs(agent, information_states(KUHN)[0][0].observation, num_samples=2000))
     assert odds.forfeits == pytest.approx(1200, abs=100)
     assert odds.probabilities == pytest.approx((0.75, 0.25), abs=0.05)
     assert sum(odds.probabilities) == pytest.approx(1.0)
@@ -162,13 +162,15 @@ def test_text_replies_are_sampled_and_answers_without_an_action_are_counted_apar
 
 def test_where_all_give_up_the_odds_are_even_and_it_shows() -> None:
     agent = kuhn_agent(WeighingEngine(constantly(0.0, 0.0)), reply=ReplyMode.TEXT)
-    odds = asyncio.run(odds_at(agent, information_states(KUHN)[0][0].observation, num_samples=5))
+    odds = asyncio.run(read_action_probs(agent, information_states(KUHN)[0][0].observation, num_samples=5))
     assert odds == ActionProbs((0.5, 0.5), 5, 5)
 
 
 def test_without_an_answer_nothing_is_known() -> None:
     with pytest.raises(ConfigError, match="at least 1 answer"):
-        asyncio.run(odds_at(kuhn_agent(RandomEngine()), information_states(KUHN)[0][0].observation, num_samples=0))
+        asyncio.run(
+            read_action_probs(kuhn_agent(RandomEngine()), information_states(KUHN)[0][0].observation, num_samples=0)
+        )
 
 
 def test_sampled_words_lead_to_later_places_in_their_true_proportions() -> None:
@@ -180,14 +182,14 @@ def test_sampled_words_lead_to_later_places_in_their_true_proportions() -> None:
         return (1.0, 0.0) if "low" in prompt else (0.0, 1.0)
 
     agent = kuhn_agent(WeighingEngine(weigh, words=("low ", "high ", "high ")), reply=ReplyMode.TEXT)
-    policy = asyncio.run(policy_of(agent, information_states(KUHN)[0], 600))
+    policy = asyncio.run(read_policy(agent, information_states(KUHN)[0], 600))
     assert policy["0"].probabilities == (1.0, 0.0)
     assert policy["0pb"].probabilities[0] == pytest.approx(1 / 3, abs=0.06)
 
 
 def test_places_that_nobody_samples_a_way_to_are_reached_by_dictation() -> None:
     agent = kuhn_agent(WeighingEngine(constantly(0.0, 1.0)), reply=ReplyMode.TEXT)
-    policy = asyncio.run(policy_of(agent, information_states(KUHN)[0], 3))
+    policy = asyncio.run(read_policy(agent, information_states(KUHN)[0], 3))
     assert set(policy) == {"0", "1", "2", "0pb", "1pb", "2pb"}
     assert all(odds == ActionProbs((0.0, 1.0), 3, 0) for odds in policy.values())
 
@@ -195,7 +197,7 @@ def test_places_that_nobody_samples_a_way_to_are_reached_by_dictation() -> None:
 def test_at_temperature_zero_a_choice_is_certain() -> None:
     agent = kuhn_agent(WeighingEngine(constantly(0.0, 1.0)), temperature=0.0)
     observation = information_states(KUHN)[0][0].observation
-    assert asyncio.run(odds_at(agent, observation, num_samples=9)) == ActionProbs((0.0, 1.0), 0, 0)
+    assert asyncio.run(read_action_probs(agent, observation, num_samples=9)) == ActionProbs((0.0, 1.0), 0, 0)
 
 
 def test_scripted_models_are_certain_of_their_answers() -> None:
@@ -212,13 +214,13 @@ def test_a_thought_before_the_action_can_only_be_sampled() -> None:
     how = make_settings(method="react")
     agent = METHODS["react"](engine, ByteFormat(), how, WORLD.rules(task), task, 0)
     observation = information_states(KUHN)[0][0].observation
-    assert asyncio.run(odds_at(agent, observation, num_samples=7)) == ActionProbs((0.0, 1.0), 7, 0)
+    assert asyncio.run(read_action_probs(agent, observation, num_samples=7)) == ActionProbs((0.0, 1.0), 7, 0)
 
 
 def test_players_without_a_model_can_be_asked_too() -> None:
     policy_agent = PolicyAgent(PolicyPlayer(evenly, 0), "uniform")
     assert isinstance(policy_agent, InspectableAgent)
-    policy = asyncio.run(policy_of(policy_agent, information_states(KUHN)[1], 1))
+    policy = asyncio.run(read_policy(policy_agent, information_states(KUHN)[1], 1))
     assert set(policy.values()) == {ActionProbs((0.5, 0.5), 0, 0)}
 
 
@@ -264,7 +266,7 @@ def test_agents_of_every_method_keep_the_contract(method: str, reply: ReplyMode)
     how = make_settings(method=method, memory=kind.memories[0], reply=reply)
     task = make_task("kuhn_poker")
     engine = WeighingEngine(constantly(0.6, 0.4))
-    check_open_agent(lambda: kind(engine, ByteFormat(), how, WORLD.rules(task), task, 0), walk(), 40)
+    check_inspectable_agent(lambda: kind(engine, ByteFormat(), how, WORLD.rules(task), task, 0), walk(), 40)
 
 
 def test_a_real_model_keeps_the_contract() -> None:
@@ -272,11 +274,13 @@ def test_a_real_model_keeps_the_contract() -> None:
     engine = LocalEngine(loaded)
     how = make_settings(memory=Memory.HISTORY, context=512, temperature=0.7)
     task = make_task("kuhn_poker")
-    check_open_agent(lambda: LanguageAgent(engine, loaded.chat_format, how, WORLD.rules(task), task, 0), walk(), 60)
+    check_inspectable_agent(
+        lambda: LanguageAgent(engine, loaded.chat_format, how, WORLD.rules(task), task, 0), walk(), 60
+    )
 
 
 def test_players_keep_the_contract() -> None:
-    check_open_agent(lambda: PolicyAgent(make_player("uniform", KUHN, 0, 0), "uniform"), walk(), 1)
+    check_inspectable_agent(lambda: PolicyAgent(make_player("uniform", KUHN, 0, 0), "uniform"), walk(), 1)
 
 
 class Forgetful(LanguageAgent):
@@ -301,4 +305,4 @@ def test_agents_that_break_the_contract_are_found(kind: type[LanguageAgent], rea
     task = make_task("kuhn_poker")
     engine = WeighingEngine(constantly(0.5, 0.5))
     with pytest.raises(AssertionError, match=reason):
-        check_open_agent(lambda: kind(engine, ByteFormat(), make_settings(), WORLD.rules(task), task, 0), walk())
+        check_inspectable_agent(lambda: kind(engine, ByteFormat(), make_settings(), WORLD.rules(task), task, 0), walk())

@@ -14,7 +14,7 @@ from mage.config.schema import AgentConfig
 from mage.credit.dead_groups import is_dead
 from mage.credit.stats import EMPTY
 from mage.errors import ConfigError
-from mage.evaluation.eval_agent import subject_of
+from mage.evaluation.eval_agent import load_eval_agent
 from mage.learners.samples import to_samples
 from mage.protocols import Engine
 from mage.training.build import check_agent
@@ -111,7 +111,7 @@ def test_answers_that_cannot_be_begun_are_refused(values: dict[str, str], says: 
 
 def test_a_remote_model_that_is_judged_is_refused_too() -> None:
     with pytest.raises(ConfigError, match="a remote model's answer cannot be begun"):
-        subject_of("remote:http://localhost:1/v1#m", {"agent.prefill": "<action>"})
+        load_eval_agent("remote:http://localhost:1/v1#m", {"agent.prefill": "<action>"})
 
 
 @pytest.mark.parametrize("recipe", ["rps-llm+text", "kuhn-llm+text", "tictactoe-llm+text"])

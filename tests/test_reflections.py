@@ -22,12 +22,12 @@ from mage.evaluation.splits import Split, make_split
 from mage.evaluation.suite.evaluate import evaluation_tasks
 from mage.evaluation.suite.evaluate import play_all as play_everything
 from mage.evaluation.suite.reflections import (
+    FactoryWithRewrite,
     ReflectionReport,
-    Seats,
-    borrowed,
+    drop_reflection,
     evaluate_reflections,
-    forgotten,
-    partners,
+    swap_partners,
+    swap_reflections,
 )
 from mage.evaluation.suite.report import read_report
 from mage.evaluation.suite.report_tables import interval, reflections_table
@@ -51,7 +51,7 @@ def tasks_of(split: Split, trials: int, seats: Sequence[int] = (0,)) -> list[Tas
     return evaluation_tasks(split, episodes=3, seats=seats, trials=trials, seed=5)
 
 
-def seats(engine: Engine, how: AgentSettings, chat_format: ByteFormat | None = None) -> Seats:
+def seats(engine: Engine, how: AgentSettings, chat_format: ByteFormat | None = None) -> FactoryWithRewrite:
     def seated(rewrite: Rewrite) -> AgentFactory:
         return language_agent_factory(WORLD, engine, chat_format or ByteFormat(), how, rewrite)
 
@@ -82,7 +82,7 @@ def test_own_notes_win_none_play_as_at_first_and_swapped_ones_mislead() -> None:
     # Without a note `counter` plays rock throughout: it draws, loses and wins against the three. What beats the next
     # of rock, paper, scissors loses to this one; what beats the one after that draws.
     tasks, constants = tasks_of(CONSTANT, 4), CONSTANT.members
-    lenders = [tasks[place].opponents[0] for place in partners(tasks)]
+    lenders = [tasks[place].opponents[0] for place in swap_partners(tasks)]
     apart = [(constants.index(b) - constants.index(a.opponents[0])) % 3 for a, b in zip(tasks, lenders, strict=True)]
     misled = -apart.count(1) / len(tasks)
     assert [e.value for e in report.kept] == [0.0, 1.0, 1.0]
@@ -187,7 +187,7 @@ def test_notes_that_name_the_opponent_are_counted() -> None:
 def lending(task: Task) -> Rewrite:
     """Lends the reflections of a trial whose notes say `theirs`."""
     lender = trial_of(task, saying("", note="theirs"), Memory.BOTH, as_written)
-    return borrowed({task: lender.reflections})
+    return swap_reflections({task: lender.reflections})
 
 
 @pytest.mark.parametrize("memory", NOTES)
@@ -206,7 +206,7 @@ def test_what_an_agent_reads_when_its_notes_are_another_s(memory: Memory) -> Non
 @pytest.mark.parametrize("memory", NOTES)
 def test_what_an_agent_reads_without_its_notes(memory: Memory) -> None:
     task = make_task("rps(rounds=1)", opponents=("always:rock",))
-    removed = trial_of(task, saying("", note="mine"), memory, forgotten)
+    removed = trial_of(task, saying("", note="mine"), memory, drop_reflection)
     read = prompt_text(removed, removed.episodes[2].turns[0].calls[0])
     assert "mine" not in read
     assert "Write a short note" not in read
@@ -220,7 +220,7 @@ def test_what_an_agent_reads_without_its_notes(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("memory", NOTES)
-@pytest.mark.parametrize("rewrite", [as_written, forgotten, None])
+@pytest.mark.parametrize("rewrite", [as_written, drop_reflection, None])
 def test_calls_point_at_their_own_tokens_whatever_is_remembered(memory: Memory, rewrite: Rewrite | None) -> None:
     task = make_task(opponents=("always:paper",))
     trial = trial_of(task, saying("", note="mine"), memory, rewrite or lending(task))
@@ -236,7 +236,7 @@ def test_a_small_context_holds_other_notes_too() -> None:
     how = make_settings(memory=Memory.BOTH, context=900)
     task = make_task(opponents=("always:paper",), episodes=8)
     lender = trial_of(task, saying("", note="theirs"), Memory.REFLECTIONS, as_written)
-    for rewrite in (forgotten, borrowed({task: lender.reflections})):
+    for rewrite in (drop_reflection, swap_reflections({task: lender.reflections})):
         (trial,) = play_all([(task, 0)], seats(ScriptedEngine(saying("", note="mine")), how)(rewrite))
         assert isinstance(trial, Trial)
         assert trial.overflows
@@ -245,15 +245,15 @@ def test_a_small_context_holds_other_notes_too() -> None:
                 assert "mine" not in prompt_text(trial, turn.calls[0])
                 assert turn.observation.episode == index
         last = prompt_text(trial, trial.episodes[7].turns[0].calls[0])
-        assert ("theirs" in last) == (rewrite is not forgotten)
+        assert ("theirs" in last) == (rewrite is not drop_reflection)
 
 
 def test_partners_are_other_opponents_in_the_same_seat_and_each_lends_once() -> None:
     members = ("always:rock", "always:paper", "copy", "cycle", "uniform")
     split = make_split("five", "", RPS, members, held_out=False)
     tasks = tasks_of(split, 12, seats=(0, 1))
-    places = partners(tasks)
-    assert places == partners(list(tasks))
+    places = swap_partners(tasks)
+    assert places == swap_partners(list(tasks))
     assert sorted(places) == list(range(len(tasks)))
     for task, place in zip(tasks, places, strict=True):
         assert tasks[place].seat == task.seat
@@ -264,7 +264,7 @@ def test_partners_are_other_opponents_in_the_same_seat_and_each_lends_once() -> 
 
 def test_partners_are_found_when_some_opponents_were_met_less_often() -> None:
     tasks = [t for i, t in enumerate(tasks_of(CONSTANT, 4, seats=(0, 1))) if i not in (1, 2, 3, 14, 21, 22)]
-    for task, place in zip(tasks, partners(tasks), strict=True):
+    for task, place in zip(tasks, swap_partners(tasks), strict=True):
         assert tasks[place].opponents != task.opponents
         assert tasks[place].seat == task.seat
 
@@ -290,7 +290,7 @@ def test_agents_that_write_nothing_are_refused(memory: Memory) -> None:
 
 def test_one_opponent_has_nobody_to_swap_with() -> None:
     with pytest.raises(ConfigError, match="swapped between opponents, and seat 0 meets only one"):
-        partners([make_task(seed=seed) for seed in range(3)])
+        swap_partners([make_task(seed=seed) for seed in range(3)])
 
 
 def test_the_report_reads_back_and_its_table_fits_a_terminal() -> None:

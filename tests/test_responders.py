@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from mage.cli import app
 from mage.errors import ConfigError, PlayError
-from mage.evaluation.exploitability.nashconv import Named
+from mage.evaluation.exploitability.nashconv import NamedAgent
 from mage.evaluation.exploitability.responders import LEARNED, LowerBound, lower_bound
-from mage.evaluation.suite.report import read_game_report
+from mage.evaluation.suite.report import read_world_report
 from mage.protocols import Agent
 from mage.stats import Estimate
 from mage.types import Task
@@ -22,7 +22,7 @@ from tests.open_engines import constantly, player, weighing
 from tests.seated import WORLD
 
 
-def bound(agent: Named, responders: Sequence[Named], game: str = "kuhn_poker", **changes: Any) -> LowerBound:
+def bound(agent: NamedAgent, responders: Sequence[NamedAgent], game: str = "kuhn_poker", **changes: Any) -> LowerBound:
     return asyncio.run(lower_bound(WORLD, agent, game, responders, **{"episodes": 3, "trials": 400, **changes}))
 
 
@@ -93,6 +93,6 @@ def test_the_command_finds_lower_bounds(tmp_path: Path) -> None:
         *("--learn", "20", "-o", str(folder)),
     )
     assert "NashConv is at least" in output
-    assert read_game_report(folder / "lower-bound.json", LowerBound).found.responders == ("minimax", LEARNED)
+    assert read_world_report(folder / "lower-bound.json", LowerBound).found.responders == ("minimax", LEARNED)
     with pytest.raises(ConfigError, match="without an opponent before"):
         invoke("nashconv", "uniform", "--world", "kuhn_poker", "--after", "uniform", "--learn", "5")

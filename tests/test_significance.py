@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 from scipy.stats import ttest_ind, ttest_rel  # type: ignore[import-untyped]
 
-from mage.evaluation.compare.significance import Mark, MetricSample, Pairing, difference, standings
-from mage.stats import Estimate, mean, mean_of_few
+from mage.evaluation.compare.significance import Mark, MetricSample, Pairing, difference, rank_metrics
+from mage.stats import Estimate, mean, student_mean
 
 
 def by_trial(values: Sequence[float], first: int = 0) -> MetricSample:
@@ -16,7 +16,7 @@ def by_trial(values: Sequence[float], first: int = 0) -> MetricSample:
 
 
 def by_seed(*values: float, first: int = 0) -> MetricSample:
-    return MetricSample(mean_of_few(values), by_seed={str(seed + first): value for seed, value in enumerate(values)})
+    return MetricSample(student_mean(values), by_seed={str(seed + first): value for seed, value in enumerate(values)})
 
 
 def behind(num_errors: float) -> MetricSample:
@@ -27,7 +27,7 @@ def behind(num_errors: float) -> MetricSample:
 
 
 def marks(*samples: MetricSample, is_low_best: bool = False) -> list[Mark]:
-    return [standing.mark for standing in standings(samples, is_low_best=is_low_best)]
+    return [standing.mark for standing in rank_metrics(samples, is_low_best=is_low_best)]
 
 
 def test_trials_of_the_same_tasks_are_paired() -> None:

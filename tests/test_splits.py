@@ -15,7 +15,7 @@ from mage.config.compose import shipped_recipes
 from mage.config.load import load_config
 from mage.errors import ConfigError, RecordError
 from mage.evaluation import splits
-from mage.evaluation.exact.enumerate import present, switches
+from mage.evaluation.exact.enumerate import active_spec, switch_episodes
 from mage.evaluation.splits import (
     Split,
     SplitKind,
@@ -161,8 +161,8 @@ def test_switches_leave_time_to_recover_and_go_both_ways(name: str) -> None:
     turns = []
     for member in split.members:
         spec = parse_spec(member)
-        before, after = (str(present(spec, episode)) for episode in (0, 5))
-        (at,) = switches(member, 6)
+        before, after = (str(active_spec(spec, episode)) for episode in (0, 5))
+        (at,) = switch_episodes(member, 6)
         turns.append((before, after, at))
     assert {at for _, _, at in turns} == {2, 3}, "nobody can know when"
     assert sorted(turns) == sorted((after, before, at) for before, after, at in turns)

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from mage.evaluation.exact import References
-from mage.evaluation.exact.enumerate import present, switches
-from mage.evaluation.suite.metrics import in_k_draws, metrics, passes, rates
-from mage.evaluation.suite.recovery import recovery
+from mage.evaluation.exact.enumerate import active_spec, switch_episodes
+from mage.evaluation.suite.metrics import independent_pass_at_k, outcome_rates, pass_at_k, trial_metrics
+from mage.evaluation.suite.recovery import measure_recovery
 from mage.evaluation.suite.regret import exploitation, regret
 from mage.spec import parse_spec
 from mage.stats import Estimate, mean, proportion
@@ -33,7 +33,7 @@ def switched(*scores: float, at: object = 2) -> Trial:
 
 
 def test_results_are_counted_by_episode() -> None:
-    found = rates([scored(1.0, 0.0), scored(0.0, 0.0), scored(-1.0, 0.0), scored(0.5, 0.0)])
+    found = outcome_rates([scored(1.0, 0.0), scored(0.0, 0.0), scored(-1.0, 0.0), scored(0.5, 0.0)])
     assert (found[0].win, found[0].draw, found[0].loss) == (proportion(2, 4), proportion(1, 4), proportion(1, 4))
     assert (found[1].win.value, found[1].draw.value, found[1].loss.value) == (0.0, 1.0, 0.0)
 
@@ -41,7 +41,7 @@ def test_results_are_counted_by_episode() -> None:
 def test_results_are_those_of_the_agents_seat() -> None:
     trial = scored(1.0, -1.0)
     task = msgspec.structs.replace(trial.task, seat=1)
-    first, second = rates([msgspec.structs.replace(trial, task=task)])
+    first, second = outcome_rates([msgspec.structs.replace(trial, task=task)])
     assert (first.loss.value, second.win.value) == (1.0, 1.0)
 
 
@@ -52,7 +52,7 @@ def against_two(first: Sequence[Sequence[float]], second: Sequence[Sequence[floa
 def test_pass_at_k_stands_beside_independent_repetition() -> None:
     # Against the first opponent two of four first episodes are won, against the second none.
     trials = against_two([(1, 0), (1, 1), (0, 1), (-1, -1)], [(0, 1), (0, 0), (-1, -1), (-1, -1)])
-    once, twice = passes(trials)
+    once, twice = pass_at_k(trials)
     assert once.solved == proportion(2, 8)
     assert once.independent is not None
     assert once.independent.value == once.solved.value
@@ -74,17 +74,17 @@ def test_pass_at_k_stands_beside_independent_repetition() -> None:
 
 def test_opponents_that_are_always_or_never_beaten_gain_nothing_by_repetition() -> None:
     trials = against_two([(1, 1, 1)] * 3, [(0, 0, 1)] * 3)
-    for found in passes(trials):
+    for found in pass_at_k(trials):
         assert found.independent is not None
         assert found.independent.value == 0.5
-    last = passes(trials)[2]
+    last = pass_at_k(trials)[2]
     assert last.solved.value == 1.0
     assert last.over_independent is not None
     assert last.over_independent.is_over(0.0)
 
 
 def test_repetition_cannot_be_told_from_fewer_trials_than_repetitions() -> None:
-    once, twice, thrice = passes([*against_two([(1, 0, 0)] * 3, [(0, 0, 0)] * 2)])
+    once, twice, thrice = pass_at_k([*against_two([(1, 0, 0)] * 3, [(0, 0, 0)] * 2)])
     assert once.independent is not None
     assert twice.independent is not None
     assert (thrice.independent, thrice.over_independent) == (None, None)
@@ -98,7 +98,7 @@ def test_the_estimate_of_repetition_is_unbiased(num: int, k: int) -> None:
         comb(num, wins)
         * chance**wins
         * (1 - chance) ** (num - wins)
-        * sum(in_k_draws([i < wins for i in range(num)], k))
+        * sum(independent_pass_at_k([i < wins for i in range(num)], k))
         for wins in range(num + 1)
     )
     assert expected / num == pytest.approx(1 - (1 - chance) ** k)
@@ -109,7 +109,7 @@ def test_the_interval_of_repetition_covers_as_often_as_it_says() -> None:
     covered = 0
     for _ in range(400):
         trials = [scored(float(rng.random() < 0.3), 0.0, 0.0) for _ in range(60)]
-        independent = passes(trials)[2].independent
+        independent = pass_at_k(trials)[2].independent
         assert independent is not None
         covered += independent.holds(1 - 0.7**3)
     assert 365 <= covered <= 392
@@ -120,22 +120,24 @@ def test_luck_alone_is_a_tie_with_repetition() -> None:
     trials = [
         scored(*(float(rng.random() < 0.3) for _ in range(3)), opponent=name) for name in "abc" for _ in range(40)
     ]
-    for found in passes(trials):
+    for found in pass_at_k(trials):
         assert found.over_independent is not None
         assert found.over_independent.holds(0.0)
 
 
 def test_who_plays_when_is_read_from_the_spec() -> None:
     spec = parse_spec("switch(copy,switch(always(rock),cycle,at=4),at=2)")
-    assert [str(present(spec, k)) for k in range(6)] == ["copy"] * 2 + ["always(rock)"] * 2 + ["cycle"] * 2
-    assert switches(str(spec), 6) == (2, 4)
-    assert switches(str(spec), 4) == (2,)
-    assert switches("switch(copy,cycle)", 3) == (1,), "a switch without an episode comes at the second"
-    assert switches("switch(copy,copy,at=2)", 6) == (), "nobody could tell"
+    assert [str(active_spec(spec, k)) for k in range(6)] == ["copy"] * 2 + ["always(rock)"] * 2 + ["cycle"] * 2
+    assert switch_episodes(str(spec), 6) == (2, 4)
+    assert switch_episodes(str(spec), 4) == (2,)
+    assert switch_episodes("switch(copy,cycle)", 3) == (1,), "a switch without an episode comes at the second"
+    assert switch_episodes("switch(copy,copy,at=2)", 6) == (), "nobody could tell"
 
 
 def test_recovery_takes_two_episodes() -> None:
-    found = recovery([switched(0, 1, -1, 0, 1, 1), switched(0, 0.5, 1, 0, 1, 1, at=3), scored(0, 0, 0, 0, 0, 0)])
+    found = measure_recovery(
+        [switched(0, 1, -1, 0, 1, 1), switched(0, 0.5, 1, 0, 1, 1, at=3), scored(0, 0, 0, 0, 0, 0)]
+    )
     # The third has no switch. Before: 1 and 1. After: -1, 0, 1 (and 1) and 0, 1, 1.
     assert found is not None
     assert found.before == Estimate(1.0, 1.0, 1.0)
@@ -146,18 +148,18 @@ def test_recovery_takes_two_episodes() -> None:
 
 
 def test_recovery_may_be_immediate_or_never_come() -> None:
-    at_once = recovery([switched(0, 1, 0.95, 0), switched(0, 1, 0.85, 0)])
-    never = recovery([switched(0, 1, 0.8, 0.8), switched(0, 1, 0.8, 0.8)])
+    at_once = measure_recovery([switched(0, 1, 0.95, 0), switched(0, 1, 0.85, 0)])
+    never = measure_recovery([switched(0, 1, 0.8, 0.8), switched(0, 1, 0.8, 0.8)])
     assert at_once is not None
     assert never is not None
     assert at_once.recovered == 0
     assert at_once.recovered_latest is None, "one of two was below"
     assert (never.recovered, never.recovered_earliest, never.recovered_latest) == (None, None, None)
-    assert recovery([scored(0.0, 1.0)]) is None
+    assert measure_recovery([scored(0.0, 1.0)]) is None
 
 
 def test_of_a_negative_score_a_tenth_more_may_be_lost() -> None:
-    found = recovery([switched(0, -1, -1.2, -1.1)])
+    found = measure_recovery([switched(0, -1, -1.2, -1.1)])
     assert found is not None
     assert (found.before.value, found.recovered) == (-1.0, 1)
     assert (found.recovered_earliest, found.recovered_latest) == (1, 1), "one trial has no interval to doubt it by"
@@ -165,7 +167,7 @@ def test_of_a_negative_score_a_tenth_more_may_be_lost() -> None:
 
 def test_only_episodes_up_to_the_next_switch_count() -> None:
     twice = scored(0, 1, 0, 0, 1, 1, opponent="switch(copy,always(rock),cycle,at=[2,4])")
-    found = recovery([twice, switched(0, 1, 0, 0, 1, 1)])
+    found = measure_recovery([twice, switched(0, 1, 0, 0, 1, 1)])
     assert found is not None
     assert len(found.after) == 2
     assert found.recovered is None
@@ -233,7 +235,7 @@ def test_all_figures_of_a_trial() -> None:
         streams=((1, 2, 3), (4, 5)),
         overflows=(1,),
     )
-    found = metrics([trial, trial])
+    found = trial_metrics([trial, trial])
     assert (found.replies, found.invalid, found.truncated, found.forfeits, found.overflows) == (6, 2, 2, 2, 2)
     assert (found.tokens_sampled, found.tokens_read) == (18, 10), "the opponent's calls are not the agent's"
     assert found.scores_by_trial == ((-1.0, 1.0), (-1.0, 1.0))

@@ -13,7 +13,7 @@ import pytest
 
 from mage.errors import RecordError
 from mage.runs.index import INDEX, TRIALS
-from mage.runs.store import RUN, SCHEMA, RunReader, RunWriter, fresh_path
+from mage.runs.store import RUN, SCHEMA, RunReader, RunWriter, new_run_path
 from mage.types import Ending, Failure, Trial
 from tests.recorded import betting, failure, guest_trial, make_task, model_trial
 
@@ -244,7 +244,7 @@ def test_numbers_that_json_cannot_hold_are_refused(tmp_path: Path) -> None:
 
 
 def test_fresh_paths_are_unique_and_tame(tmp_path: Path) -> None:
-    paths = {fresh_path("duel", "../odd name", tmp_path) for _ in range(5)}
+    paths = {new_run_path("duel", "../odd name", tmp_path) for _ in range(5)}
     assert len(paths) == 5
     assert all(p.parent == tmp_path and p.is_dir() and " " not in p.name for p in paths)
 

@@ -12,7 +12,7 @@ from mage.config.load import load_config
 from mage.errors import PlayError
 from mage.evaluation.exact import BayesAgentFactory, PlanObjective
 from mage.evaluation.splits import load_split, make_split
-from mage.evaluation.suite.evaluate import complete, evaluate_split
+from mage.evaluation.suite.evaluate import evaluate_split, paired_trials
 from mage.evaluation.suite.evaluate import play_all as play_everything
 from mage.protocols import Agent, AgentFactory, World
 from mage.rollout.group import Job
@@ -66,7 +66,7 @@ def test_adaptation_is_paired_by_trial() -> None:
     tasks = tasks_of(SEVEN, 6)
     agent, control = scripted(Memory.BOTH), policy_agent("uniform")
     report = asyncio.run(evaluate_split(WORLD, agent, control, SEVEN, tasks))
-    trials, controls = complete(*(play_all([(t, 0) for t in tasks], who) for who in (agent, control)))
+    trials, controls = paired_trials(*(play_all([(t, 0) for t in tasks], who) for who in (agent, control)))
     gains = [(t.scores[2] - t.scores[0]) - (c.scores[2] - c.scores[0]) for t, c in zip(trials, controls, strict=True)]
     assert report.over_control == mean(gains)
     assert report.agent.adaptation == mean([t.scores[2] - t.scores[0] for t in trials])
@@ -105,7 +105,7 @@ def test_trials_go_by_keys_that_two_agents_share() -> None:
     assert part.tasks == tuple(key for key in whole.tasks if key != (0, 1, 1))
     trials = play_all([(task, 0) for task in tasks], policy_agent("cfr"))
     by_key = dict(zip(whole.tasks, whole.agent.scores_by_trial, strict=True))
-    for key, trial in zip(whole.tasks, complete(trials)[0], strict=True):
+    for key, trial in zip(whole.tasks, paired_trials(trials)[0], strict=True):
         assert trial.task.opponents == (whole.members[key[0]],)
         assert (trial.task.seat, trial.scores) == (key[1], by_key[key])
 
@@ -150,7 +150,7 @@ def test_a_play_of_ones_own_hears_of_both_arms() -> None:
 def test_nothing_but_failures_is_one_line_that_says_why() -> None:
     failure = Failure(make_task(), 0, "EngineError", "the model is gone")
     with pytest.raises(PlayError, match=r"none of 2 tasks could be played.*EngineError: the model is gone"):
-        complete([failure, failure], [failure, failure])
+        paired_trials([failure, failure], [failure, failure])
 
 
 def test_health_and_cost_are_counted() -> None:
@@ -160,7 +160,7 @@ def test_health_and_cost_are_counted() -> None:
     assert report.agent.invalid == 14 * 3 * 2
     assert report.agent.replies == 14 * (3 * 2 + 2), "two reflections are replies too"
     assert (report.control.invalid, report.control.forfeits, report.control.truncated) == (0, 0, 0)
-    (controls,) = complete(play_all([(t, 0) for t in tasks_of(SEVEN, 2)], scripted(Memory.NONE)))
+    (controls,) = paired_trials(play_all([(t, 0) for t in tasks_of(SEVEN, 2)], scripted(Memory.NONE)))
     assert report.control.tokens_read == sum(len(stream) for trial in controls for stream in trial.streams)
     assert report.control.tokens_sampled == sum(len(c.completion.tokens) for t in controls for c in agent_calls(t))
 

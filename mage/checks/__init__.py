@@ -1,1 +1,1 @@
-"""Contracts as checks: what any game, player, engine or codec must pass."""
+"""Contract checks for worlds, players, agents, engines, chat formats and estimators."""

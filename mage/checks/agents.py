@@ -1,4 +1,4 @@
-"""The contract of agents as a check. It raises AssertionError with what was broken."""
+"""Contract check for agents; raises AssertionError with the broken rule."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ _Memory = tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]
 
 
 def check_agent(make_agent: AgentFactory, tasks: Sequence[Task], world: World | None = None) -> None:
-    """Whole trials: answers are legal, streams only grow and hold every call, and equal trials are equal.
+    """Play whole trials: replies are legal, streams only grow and hold every call, and equal jobs give equal trials.
 
-    For agents whose answers depend on the task, the sibling and what they are told; people and remote ones are exempt.
+    For agents whose replies depend on task, sibling and observations alone, so not for people and remote models.
     """
     for task in tasks:
         first, again = (asyncio.run(_checked(make_agent, task, world or OpenSpielWorld())) for _ in range(2))
-        assert _played(first) == _played(again), "the same task and sibling give another trial"
+        assert _comparable(first) == _comparable(again), "the same task and sibling give another trial"
 
 
-def _played(trial: Trial) -> tuple[object, ...]:
-    """All of a trial but log-probabilities, which may differ by rounding where an engine keeps what it has read."""
+def _comparable(trial: Trial) -> tuple[object, ...]:
+    """All of a trial but log-probabilities, which may differ by rounding with prefix caching."""
     turns = [turn for episode in trial.episodes for turn in episode.turns] + list(trial.reflections)
     said = [(turn.phase, turn.observation, turn.action, turn.text, turn.reward) for turn in turns]
     return trial.agent, trial.scores, said, trial.streams, trial.overflows
 
 
 async def _checked(make_agent: AgentFactory, task: Task, world: World) -> Trial:
-    watched: list[_Watched] = []
+    recorded: list[_RecordingAgent] = []
 
     def seat(task: Task, sibling: int) -> Agent:
-        watched.append(_Watched(make_agent(task, sibling)))
-        return watched[-1]
+        recorded.append(_RecordingAgent(make_agent(task, sibling)))
+        return recorded[-1]
 
     trial = await play_trial(world, task, 0, seat)
-    (agent,) = watched
+    (agent,) = recorded
     _check_calls(trial.streams, agent.calls)
     for (before, _), (after, _) in pairwise([*agent.memories, (trial.streams, trial.overflows)]):
         assert len(before) <= len(after), "a stream is gone"
@@ -47,12 +47,12 @@ async def _checked(make_agent: AgentFactory, task: Task, world: World) -> Trial:
             assert new[: len(old)] == old, f"stream {stream} has changed where it could only grow"
     overflows = list(trial.overflows)
     assert overflows == sorted(set(overflows)), "an episode is named once, in order, where the context was full"
-    assert set(overflows) <= set(range(len(trial.episodes))), "the context was full in an episode nobody played"
+    assert set(overflows) <= set(range(len(trial.episodes))), "the context was full in an episode that was not played"
     return trial
 
 
 def _check_calls(streams: Sequence[tuple[int, ...]], calls: Sequence[Call]) -> None:
-    """Every call stands in its stream as it was sampled, behind the ones before."""
+    """Every call is in its stream as sampled, after the calls before it."""
     ends: dict[int, int] = {}
     for call in calls:
         completion, end = call.completion.tokens, call.start + len(call.completion.tokens)
@@ -63,8 +63,8 @@ def _check_calls(streams: Sequence[tuple[int, ...]], calls: Sequence[Call]) -> N
     assert sorted(ends) == list(range(len(streams))), "nothing was sampled in a stream"
 
 
-class _Watched:
-    """An agent under observation: what it answers is checked, and what it remembers is kept."""
+class _RecordingAgent:
+    """Wraps an agent: checks its replies, and records its calls and memory."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
@@ -80,19 +80,19 @@ class _Watched:
         assert reply.action is None or reply.action in observation.actions, f"{reply.action!r} is not a legal action"
         problems = [call.problem for call in reply.calls]
         assert reply.action is not None or not problems or problems[-1] is not None, "a forfeit without a problem"
-        self._watch(reply)
+        self._record(reply)
         return reply
 
     async def reflect(self, outcome: Observation) -> Reply | None:
         reply = await self._agent.reflect(outcome)
         assert reply is None or reply.action is not None, "a reflection is a text, if only an empty one"
-        self._watch(reply)
+        self._record(reply)
         return reply
 
     def memory(self) -> _Memory:
-        assert self._agent.memory() == self._agent.memory(), "looking at the memory changes it"
+        assert self._agent.memory() == self._agent.memory(), "reading the memory changes it"
         return self._agent.memory()
 
-    def _watch(self, reply: Reply | None) -> None:
+    def _record(self, reply: Reply | None) -> None:
         self.calls += reply.calls if reply else ()
         self.memories.append(self.memory())

@@ -1,4 +1,4 @@
-"""The contracts of engines and codecs as checks. They raise AssertionError with what was broken."""
+"""Contract checks for engines and chat formats; they raise AssertionError with the broken rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mage.protocols import ChatFormat, Engine, Sampling
 from mage.types import Completion
 
 CHOICES = ("bet", "bet 2", "bet 20", "pass")
-"""Where one action begins another, its end is a decision too."""
+"""Some actions are prefixes of others, so ending them is a choice too."""
 
 TEXTS = ("rock", "bet 2", "Paper, then scissors.", "x(0,1)", "naïve → 石", "two\nlines", "  spaces  around  ")
 
@@ -25,33 +25,33 @@ LOOKALIKES = (
     "<|assistant|>",
     "<think>",
 )
-"""What control tokens of well-known templates look like when somebody writes them."""
+"""Text that looks like control tokens of well-known chat templates."""
 
-_Question = tuple[Sequence[int], Sampling, Sequence[tuple[int, ...]] | None]
+_Request = tuple[Sequence[int], Sampling, Sequence[tuple[int, ...]] | None]
 
 
 def check_engine(engine: Engine, chat_format: ChatFormat, tolerance: float = 1e-4) -> None:
-    """Replies keep their limits and their choices, are aligned, and depend on prompt and sampling alone.
+    """Replies keep limits and choices, are aligned, and depend on prompt and sampling alone.
 
-    `tolerance` is how far the log-probabilities of one reply may differ when it is sampled among others.
+    `tolerance` bounds the difference of a reply's log-probabilities when it is sampled alone and in a batch.
     """
     asyncio.run(_check_engine(engine, chat_format, tolerance))
 
 
 async def _check_engine(engine: Engine, chat_format: ChatFormat, tolerance: float) -> None:
     choices = [chat_format.choice(action) for action in CHOICES]
-    questions: list[_Question] = []
+    requests: list[_Request] = []
     for number in range(4):
         prompt = list(chat_format.opening("You play a game.") + chat_format.user(f"Round {number}."))
         for max_tokens in (1, 2, 16):
-            questions.append((prompt, Sampling(1.0, max_tokens, number), None))
-        questions += [(prompt, Sampling(1.0, 16, number), c) for c in (choices, choices[:1], choices[::-1])]
-    before = [tuple(prompt) for prompt, _, _ in questions]
-    together = await asyncio.gather(*(engine.complete(*question) for question in questions))
-    alone = [await engine.complete(*question) for question in questions]
-    assert [tuple(prompt) for prompt, _, _ in questions] == before, "an engine leaves its prompts as they are"
-    for question, reply, again in zip(questions, together, alone, strict=True):
-        _check_reply(reply, chat_format, *question[1:])
+            requests.append((prompt, Sampling(1.0, max_tokens, number), None))
+        requests += [(prompt, Sampling(1.0, 16, number), c) for c in (choices, choices[:1], choices[::-1])]
+    before = [tuple(prompt) for prompt, _, _ in requests]
+    together = await asyncio.gather(*(engine.complete(*request) for request in requests))
+    alone = [await engine.complete(*request) for request in requests]
+    assert [tuple(prompt) for prompt, _, _ in requests] == before, "an engine leaves its prompts as they are"
+    for request, reply, again in zip(requests, together, alone, strict=True):
+        _check_reply(reply, chat_format, *request[1:])
         assert (reply.tokens, reply.allowed) == (again.tokens, again.allowed), "the same seed gives another reply"
         differences = [abs(a - b) for a, b in zip(reply.logprobs, again.logprobs, strict=True)]
         assert max(differences) <= tolerance, "the same reply has other log-probabilities"
@@ -82,9 +82,9 @@ def _check_reply(
 def check_chat_format(
     chat_format: ChatFormat, texts: Sequence[str] = (*TEXTS, *LOOKALIKES), control: Sequence[int] = ()
 ) -> None:
-    """Pieces can be appended to each other, answers read back, and no text becomes a control token.
+    """Messages can be concatenated, replies decode to their text, and no text becomes a control token.
 
-    `texts` are those that the vocabulary can hold; `control` are the ids besides `end` that only glue may use.
+    `texts` must be encodable by the vocabulary; `control` are the ids besides `end` that only the template may use.
     """
     reserved = {chat_format.end, *control}
     for make in (chat_format.opening, chat_format.user):

@@ -1,4 +1,4 @@
-"""The contract of estimators as a check that any of them must pass."""
+"""Contract check for estimators."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def check_estimator(estimator: Estimator) -> None:
                 assert all(step.trained or a == 0.0 for step, a in zip(steps, numbers, strict=True)), "untrained: 0"
         assert msgspec.json.decode(msgspec.json.encode(following), type=Stats) == following, "statistics as JSON"
         stats = following
-    assert estimator.estimate((), stats) == ((), stats), "no groups: nothing to say, nothing to learn"
+    assert estimator.estimate((), stats) == ((), stats), "no groups: no advantages, unchanged statistics"
 
 
 def _group(opponent: str, returns: tuple[float, ...]) -> CreditGroup:
-    """Siblings of one move, a reflection that is trained or not, and a second episode of two moves."""
+    """Siblings with one move, a reflection that is trained or not, and a second episode of two moves."""
 
     def steps(return_: float, trained: bool) -> tuple[Step, ...]:
         return (

@@ -1,4 +1,4 @@
-"""The contracts of players and policies as checks. They raise AssertionError with what was broken."""
+"""Contract checks for players and policies; they raise AssertionError with the broken rule."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mage.worlds.openspiel.world import OpenSpielWorld
 def check_player(make: Callable[[], Player], observations: Sequence[Observation]) -> None:
     """A player answers every observation with a legal action, and equal players answer alike in any order.
 
-    For players who do not remember; `make` builds the same player each time. People are exempt.
+    For players without memory; `make` must build the same player each time.
     """
     asyncio.run(_check_player(make, observations))
 
@@ -32,7 +32,7 @@ async def _check_player(make: Callable[[], Player], observations: Sequence[Obser
 
 
 def check_policy(policy: Policy, observations: Sequence[Observation]) -> None:
-    """A policy gives each observation one probability per legal action, and always the same."""
+    """A policy gives each observation one probability per legal action, always the same."""
     for seen in observations:
         weights = list(policy(seen))
         assert len(weights) == len(seen.ids), f"{len(weights)} probabilities for {len(seen.ids)} actions"
@@ -42,7 +42,7 @@ def check_policy(policy: Policy, observations: Sequence[Observation]) -> None:
 
 
 def observations_of(game: str, seat: int, seeds: Iterable[int], episodes: int = 2) -> list[Observation]:
-    """What a seat sees while everybody plays at random: something to ask a player about."""
+    """Observations of a seat in random play, to check a player with."""
     seen: list[Observation] = []
     for seed in seeds:
         seats = range(load_game(game).num_seats)

@@ -1,4 +1,4 @@
-"""The contract of agents that can be asked what they would do, as a check. It raises AssertionError."""
+"""Contract check for agents with readable action probabilities; raises AssertionError with the broken rule."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from mage.evaluation.exploitability.policy_table import InspectableAgent
 from mage.types import Observation
 
 _ERRORS = 5
-"""How many standard errors what is drawn may be from what was foretold."""
+"""Allowed difference of sampled frequencies from the stated probabilities, in standard errors."""
 
 
-def check_open_agent(
+def check_inspectable_agent(
     make: Callable[[], InspectableAgent],
     observations: Sequence[Observation],
     num_samples: int = 200,
     tolerance: float = 1e-4,
 ) -> None:
-    """Asking changes nothing, copies go their own way, dictated moves are remembered, and odds come true.
+    """Reading changes nothing, forks are independent, dictated moves are remembered, and probabilities match samples.
 
-    `observations` are a seat's own, of one episode, in an order in which it can meet them. `tolerance` is how far odds
-    may differ when they are asked for again.
+    `observations` are a seat's own, of one episode, in a possible order. `tolerance` bounds the difference of
+    probabilities that are read twice.
     """
     asyncio.run(_check(make, observations, num_samples, tolerance))
 
@@ -37,8 +37,8 @@ async def _check(
         odds = await agent.odds(observation)
         again = await agent.odds(observation)
         gaps = [abs(a - b) for a, b in zip(odds or (), again or (), strict=True)]
-        assert max(gaps, default=0.0) <= tolerance, "asked again, it says something else"
-        assert agent.memory() == before, "asking changes its memory"
+        assert max(gaps, default=0.0) <= tolerance, "a second reading gives other probabilities"
+        assert agent.memory() == before, "reading changes the memory"
         counts: Counter[str | None] = Counter()
         for number in range(num_samples if odds is not None else 2):
             copies = agent.fork(number), agent.fork(number)
@@ -52,7 +52,7 @@ async def _check(
         action = observation.actions[0]
         for either in (agent, walked):
             either.force_action(observation, action)
-        assert agent.memory() == walked.memory(), "asked before or not, a dictated move leaves other memories"
+        assert agent.memory() == walked.memory(), "reading before a dictated move changes the memory"
 
 
 def _check_odds(odds: Sequence[float], observation: Observation, counts: Counter[str | None]) -> None:
@@ -63,5 +63,5 @@ def _check_odds(odds: Sequence[float], observation: Observation, counts: Counter
     for action, share in zip(observation.actions, odds, strict=True):
         error = sqrt(max(share * (1 - share), 1 / num) / num)
         assert abs(counts[action] / num - share) <= _ERRORS * error, (
-            f"{action!r} is taken more or less often than foretold"
+            f"{action!r} is sampled more or less often than its probability says"
         )

@@ -1,4 +1,4 @@
-"""What any game must keep. `check_env` plays random games and raises `PlayError` at the first broken promise."""
+"""Contract check for worlds: plays random episodes and raises `PlayError` at the first broken rule."""
 
 from __future__ import annotations
 
@@ -21,61 +21,61 @@ _NO_ACTION = "no action has this name"
 
 
 class WorldClaims(NamedTuple):
-    """What a game says of itself."""
+    """The properties that a world claims."""
 
     num_seats: int
     lowest: float
-    """The least a seat can score, and what a forfeit costs."""
+    """The lowest score of a seat, and the score of a forfeit."""
     total: float | None
-    """What the returns of a finished episode add up to, where that is fixed."""
+    """The sum of the returns of a finished episode, where it is constant."""
     has_chance: bool
-    """Games with different seeds differ."""
+    """Whether episodes with different seeds differ."""
 
 
 class PlayedEpisode(NamedTuple):
-    """An episode as it went: who saw what and did what, and what came of it."""
+    """Observations and actions of an episode, and its result."""
 
     turns: tuple[tuple[Observation, str], ...]
     result: Result
 
 
 def check_env(game: str, seeds: Iterable[int] = range(5), *, max_turns: int = 200, chance_shows: bool = True) -> None:
-    """Check a game that `load_game` knows. In a few of them chance decides hardly anything: `chance_shows=False`."""
+    """Check a world that `load_game` knows. `chance_shows=False` is for worlds in which chance hardly matters."""
     loaded = load_game(game)
     total = loaded.rules.utility_sum()
-    promises = WorldClaims(
+    claims = WorldClaims(
         loaded.num_seats,
         loaded.lowest,
         None if total is None else total / loaded.scale,
         loaded.has_chance and chance_shows,
     )
-    check_new_env(OpenSpielWorld().new_env, promises, game, seeds, max_turns=max_turns)
+    check_new_env(OpenSpielWorld().new_env, claims, game, seeds, max_turns=max_turns)
 
 
-def check_new_env(new_env: NewEnv, promises: WorldClaims, game: str, seeds: Iterable[int], *, max_turns: int) -> None:
-    """Check environments of any origin, over tasks that differ in their seeds alone."""
-    opponents = ("uniform",) * (promises.num_seats - 1)
+def check_new_env(new_env: NewEnv, claims: WorldClaims, game: str, seeds: Iterable[int], *, max_turns: int) -> None:
+    """Check the environments of `new_env`, over tasks that differ in their seeds alone."""
+    opponents = ("uniform",) * (claims.num_seats - 1)
     tasks = [Task(game, opponents, 0, seed, 2, False, False, max_turns) for seed in seeds]
-    played = [_play(new_env(task, 0), promises, max_turns) for task in tasks]
+    played = [_play(new_env(task, 0), claims, max_turns) for task in tasks]
     for task, first in zip(tasks, played, strict=True):
-        _require(_play(new_env(task, 0), promises, max_turns) == first, game, "the same seed gives another game")
-        _check_replayed_deal(new_env, promises, task)
-        _check_early_ends(new_env, promises, task, first)
-    # The moves are the same for every seed wherever the choices are, so only chance can make a difference.
+        _require(_play(new_env(task, 0), claims, max_turns) == first, game, "the same seed gives another episode")
+        _check_replayed_deal(new_env, claims, task)
+        _check_early_ends(new_env, claims, task, first)
+    # Moves are the same for every seed where the choices are, so only chance can make a difference.
     differs = any(other != played[0] for other in played)
-    _require(differs or not promises.has_chance or len(played) < 2, game, "chance is the same for every seed")
+    _require(differs or not claims.has_chance or len(played) < 2, game, "chance is the same for every seed")
 
 
-def _play(env: Env, promises: WorldClaims, max_turns: int) -> PlayedEpisode:
-    """Play to the end and check every step on the way."""
+def _play(env: Env, claims: WorldClaims, max_turns: int) -> PlayedEpisode:
+    """Play to the end and check every step."""
     turns: list[tuple[Observation, str]] = []
-    gained = [0.0] * promises.num_seats
-    decisions = [0] * promises.num_seats
+    gained = [0.0] * claims.num_seats
+    decisions = [0] * claims.num_seats
     while (mover := env.to_move()) is not None:
         observation = _check_observations(env, mover, decisions)
         _refuses(env.result, "result() answers before the end")
         _refuses(lambda: env.step(_NO_ACTION), "an action that is not legal is played")
-        _require(env.observe(mover) == observation, observation.text, "a refused action changes the game")
+        _require(env.observe(mover) == observation, observation.text, "a refused action changes the state")
         action = _choice(observation, len(turns))
         for seat, gain in enumerate(env.step(action)):
             gained[seat] += gain
@@ -85,15 +85,15 @@ def _play(env: Env, promises: WorldClaims, max_turns: int) -> PlayedEpisode:
     _refuses(lambda: env.step(_NO_ACTION), "an action is played after the end")
     _refuses(lambda: env.step(None), "an episode that is over is forfeited")
     result = env.result()
-    _check_result(result, promises, gained)
+    _check_result(result, claims, gained)
     return PlayedEpisode(tuple(turns), result)
 
 
 def _check_observations(env: Env, mover: int, decisions: list[int]) -> Observation:
-    """Every seat can look, only the mover can act, and looking changes nothing."""
+    """Every seat can observe, only the mover has actions, and observing changes nothing."""
     for seat, turn in enumerate(decisions):
         seen = env.observe(seat)
-        _require(env.observe(seat) == seen, seen.text, "looking twice shows two things")
+        _require(env.observe(seat) == seen, seen.text, "observing twice gives two observations")
         _require((seen.seat, seen.turn) == (seat, turn), seen.text, f"seat or turn is wrong for seat {seat}")
         _require(len(seen.actions) == len(seen.ids), seen.text, "actions and ids are not aligned")
         _require(bool(seen.actions) == (seat == mover), seen.text, f"seat {seat} has actions {seen.actions}")
@@ -103,31 +103,31 @@ def _check_observations(env: Env, mover: int, decisions: list[int]) -> Observati
     _require(len(set(ids)) == len(ids), observation.text, f"two actions share an id: {ids}")
     tidy = all(word and word == " ".join(word.split()) for word in words)
     _require(tidy, observation.text, f"an action is empty or has untidy spaces: {words}")
-    _require(bool(observation.text.strip()), observation.key, "there is nothing to read")
+    _require(bool(observation.text.strip()), observation.key, "the observation has no text")
     return observation
 
 
-def _check_result(result: Result, promises: WorldClaims, gained: list[float]) -> None:
+def _check_result(result: Result, claims: WorldClaims, gained: list[float]) -> None:
     returns = result.returns
-    _require(len(returns) == len(result.outcomes) == promises.num_seats, str(result), "a seat has no result")
+    _require(len(returns) == len(result.outcomes) == claims.num_seats, str(result), "a seat has no result")
     _require(_close(returns, gained), str(returns), f"gains along the way add up to {gained}")
-    _require(min(returns) >= promises.lowest - 1e-6, str(returns), f"a seat scores below {promises.lowest}")
-    if result.ending is Ending.FINISHED and promises.total is not None:
-        _require(_close([sum(returns)], [promises.total]), str(returns), f"returns do not add up to {promises.total}")
+    _require(min(returns) >= claims.lowest - 1e-6, str(returns), f"a seat scores below {claims.lowest}")
+    if result.ending is Ending.FINISHED and claims.total is not None:
+        _require(_close([sum(returns)], [claims.total]), str(returns), f"returns do not add up to {claims.total}")
 
 
-def _check_replayed_deal(new_env: NewEnv, promises: WorldClaims, task: Task) -> None:
+def _check_replayed_deal(new_env: NewEnv, claims: WorldClaims, task: Task) -> None:
     """With `replay_deal` every episode is dealt like the first."""
     again = msgspec.structs.replace(task, replay_deal=True)
-    first, second = (_play(new_env(again, episode), promises, task.max_turns) for episode in (0, 1))
+    first, second = (_play(new_env(again, episode), claims, task.max_turns) for episode in (0, 1))
     seen = [o for o, _ in second.turns]
     _require(all(o.episode == 1 for o in seen), task.world, "the episode's number is wrong")
     same = [msgspec.structs.replace(o, episode=0) for o in seen] == [o for o, _ in first.turns]
     _require(same and first.result == second.result, task.world, "a replayed deal differs")
 
 
-def _check_early_ends(new_env: NewEnv, promises: WorldClaims, task: Task, played: PlayedEpisode) -> None:
-    """Stop or give up somewhere in the middle."""
+def _check_early_ends(new_env: NewEnv, claims: WorldClaims, task: Task, played: PlayedEpisode) -> None:
+    """Truncate and forfeit at a random turn."""
     moment = int(uniform(task.seed, "check", "moment") * len(played.turns))
     env = new_env(task, 0)
     for _, action in played.turns[:moment]:
@@ -136,12 +136,12 @@ def _check_early_ends(new_env: NewEnv, promises: WorldClaims, task: Task, played
     assert who is not None
     env.step(None)
     result = env.result()
-    returns = tuple(promises.lowest if seat == who else 0.0 for seat in range(promises.num_seats))
+    returns = tuple(claims.lowest if seat == who else 0.0 for seat in range(claims.num_seats))
     right = (result.ending, result.forfeited_by, result.returns) == (Ending.FORFEITED, who, returns)
     _require(right and env.to_move() is None, task.world, f"a forfeit ends as {result}")
     _refuses(lambda: env.step(played.turns[moment][1]), "an action is played after a forfeit")
-    shorter = _play(new_env(msgspec.structs.replace(task, max_turns=moment), 0), promises, moment)
-    _require(shorter.turns == played.turns[:moment], task.world, "a limit on the turns changes the game")
+    shorter = _play(new_env(msgspec.structs.replace(task, max_turns=moment), 0), claims, moment)
+    _require(shorter.turns == played.turns[:moment], task.world, "a limit on the turns changes the episode")
     _require(shorter.result.ending is Ending.TRUNCATED, task.world, f"a limit of {moment} turns does not stop it")
 
 

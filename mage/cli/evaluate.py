@@ -18,7 +18,7 @@ from mage.evaluation.eval_agent import EvalAgent
 from mage.evaluation.plan import EvaluationPlan, EvaluationRequest
 from mage.evaluation.resource_limits import ResourceLimits
 from mage.evaluation.run import Evaluation, begin_evaluation, resume_evaluation
-from mage.evaluation.suite.report_tables import evaluation_table, reflections_table, setting
+from mage.evaluation.suite.report_tables import evaluation_table, reflections_table, setup_text
 from mage.runs.console import plain_console
 from mage.runs.drawings import shown
 
@@ -107,4 +107,6 @@ def _headlines(eval_agent: EvalAgent, plan: EvaluationPlan) -> Iterator[Text]:
         num = len(split.members)
         members = ", ".join(split.members) if num <= _MOST_NAMES else f"{num} opponents"
         episodes = plan.tasks(eval_agent, split)[0].episodes
-        yield shown(f"{split.name}: {members}; {setting(split.world, episodes, plan.seats(eval_agent, split))}", "dim")
+        yield shown(
+            f"{split.name}: {members}; {setup}", "dim"
+        )

@@ -12,9 +12,9 @@ from rich.text import Text
 
 from mage.cli.tables import plural, run_table
 from mage.errors import ConfigError
-from mage.evaluation.trial_log import arms_of
+from mage.evaluation.trial_log import read_arms
 from mage.runs.console import plain_console
-from mage.runs.credit import credit_of
+from mage.runs.credit import read_credit
 from mage.runs.drawings import shown
 from mage.runs.render import transcript
 from mage.runs.store import RunInfo, RunReader
@@ -41,7 +41,7 @@ def listed_run(reader: RunReader, limit: int) -> RenderableType:
     header = _header(str(reader.path), reader.info, len(summaries))
     if not summaries:
         return Group(header, Text("There are no trials in it.", "dim"))
-    arms = arms_of(reader.path)
+    arms = read_arms(reader.path)
     has_splits = len({arm.split for arm in arms}) > 1
     named = [f"{arm.split}: {arm.arm}" if has_splits else arm.arm for arm in arms]
     return Group(header, run_table(summaries, limit, named))
@@ -54,7 +54,7 @@ def one_trial(reader: RunReader, number: int) -> RenderableType:
         rules = OpenSpielWorld().rules(outcome.task)
     except ConfigError:
         rules = None
-    return transcript(outcome, f"Trial {number} of {reader.path}", rules, credit_of(reader.path, number))
+    return transcript(outcome, f"Trial {number} of {reader.path}", rules, read_credit(reader.path, number))
 
 
 def _header(path: str, info: RunInfo, num: int) -> RenderableType:

@@ -12,7 +12,7 @@ from rich.text import Text
 from mage.evaluation.compare.columns import printed_episodes
 from mage.runs.drawings import shown
 from mage.runs.index import Summary
-from mage.runs.store import RunWriter, fresh_path
+from mage.runs.store import RunWriter, new_run_path
 from mage.spec import parse_spec
 from mage.stats import Estimate, mean
 from mage.types import Ending
@@ -24,7 +24,7 @@ _MOST_ARMS = 8
 
 def new_run(run: Path | None, kind: str, world: str, config: dict[str, object], seed: int) -> RunWriter:
     """A new run, in `run` or under runs/."""
-    path = fresh_path(kind, parse_spec(world).name) if run is None else run
+    path = new_run_path(kind, parse_spec(world).name) if run is None else run
     return RunWriter.create(path, kind=kind, config=config, seed=seed)
 
 

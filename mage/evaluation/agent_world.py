@@ -1,4 +1,4 @@
-"""Agents at one table: any agent may sit in any seat."""
+"""A world whose opponents are agents, so that any agent can play in any seat."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mage.worlds.openspiel.world import other_seats
 
 
 class AgentWorld:
-    """A world in which opponents are agents: a task names them, `seatings` bring them to the table."""
+    """Wraps a world: the opponents that a task names are made by `agent_factories`."""
 
     def __init__(self, world: World, agent_factories: Mapping[str, AgentFactory]) -> None:
         self._world = world
-        self._seatings = agent_factories
+        self._agent_factories = agent_factories
 
     def new_env(self, task: Task, episode: int) -> Env:
         return self._world.new_env(task, episode)
@@ -27,15 +27,16 @@ class AgentWorld:
 
     def opponents(self, task: Task) -> Mapping[int, Player]:
         return {
-            seat: self._seated(name, task, seat) for seat, name in zip(other_seats(task), task.opponents, strict=True)
+            seat: self._make_agent(name, task, seat)
+            for seat, name in zip(other_seats(task), task.opponents, strict=True)
         }
 
-    def _seated(self, name: str, task: Task, seat: int) -> Agent:
-        return pick("agent", self._seatings, name)(msgspec.structs.replace(task, seat=seat), 0)
+    def _make_agent(self, name: str, task: Task, seat: int) -> Agent:
+        return pick("agent", self._agent_factories, name)(msgspec.structs.replace(task, seat=seat), 0)
 
 
-def announced(make_agent: AgentFactory, episodes: int) -> AgentFactory:
-    """Seats agents for trials of `episodes` episodes, however many are then played."""
+def with_announced_episodes(make_agent: AgentFactory, episodes: int) -> AgentFactory:
+    """A factory whose agents are told that the trial has `episodes` episodes, however many are played."""
 
     def seat(task: Task, sibling: int) -> Agent:
         return make_agent(msgspec.structs.replace(task, episodes=episodes), sibling)

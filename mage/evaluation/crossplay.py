@@ -1,7 +1,7 @@
-"""Cross-play: every agent meets every other in both seats; a pay-off matrix with intervals, and ratings made from it.
+"""Cross-play: every pair of agents in both seats; a pay-off matrix with intervals, and ratings from it.
 
-Axes of arrays: T trials, N agents as rows and again as columns, S seats of the row, K episodes. What was not played out
-is not a number there: a forfeit says nothing about the other's skill, and is counted apart.
+Axes of arrays: T trials, N agents (rows and columns), S seats of the row, K episodes. Episodes that were not finished
+are NaN: a forfeit says nothing about the other agent's skill, and is counted separately.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mage.errors import ConfigError, PlayError
 from mage.evaluation.agent_world import AgentWorld
-from mage.evaluation.exploitability.nashconv import Named
+from mage.evaluation.exploitability.nashconv import NamedAgent
 from mage.evaluation.ratings import NO_ALPHA_RANK, Matrix, alpha_rank, can_alpha_rank, elo, nash_average
 from mage.evaluation.suite.evaluate import Play, play_all
 from mage.protocols import World
@@ -29,64 +29,64 @@ from mage.worlds.openspiel.game import Game, load_game
 _SEATS = 2
 _RATINGS = ("elo", "nash_share", "nash_score", "alpha_rank")
 _RESAMPLES = 200
-"""How often trials are drawn anew to see how far ratings scatter."""
+"""Bootstrap resamples of the trials, for the intervals of ratings."""
 
 
 class PairResult(msgspec.Struct, frozen=True):
-    """How one agent does against another; figures are None where no episode was played out in each seat."""
+    """One agent's results against another; None where no episode was finished in each seat."""
 
     row: str
     column: str
     score: Estimate | None
-    """The row's score in an episode; both seats weigh the same."""
+    """The row's mean score per episode; both seats have equal weight."""
     by_seat: tuple[Estimate | None, ...]
     by_episode: tuple[Estimate | None, ...]
     wins: Estimate | None
     draws: Estimate | None
     losses: Estimate | None
     num_episodes: int
-    """Episodes that were played out."""
+    """Finished episodes."""
 
 
 class AgentStanding(msgspec.Struct, frozen=True):
-    """One agent among all; a figure is None where it does not exist, and the report says why."""
+    """One agent's score and ratings; None where a rating does not exist, and the report says why."""
 
     agent: str
     score: Estimate | None
-    """The mean of its scores against the others."""
+    """Mean of its scores against the other agents."""
     elo: Estimate | None
-    """Bradley-Terry on the Elo scale, by wins, draws as half a win; the mean of all agents is 0."""
+    """Bradley-Terry on the Elo scale; draws count as half a win, the mean over agents is 0."""
     nash_share: Estimate | None
-    """Its part of the equilibrium of highest entropy among the agents."""
+    """Its probability in the maximum-entropy equilibrium among the agents."""
     nash_score: Estimate | None
-    """Nash averaging: what it scores against that equilibrium."""
+    """Nash averaging: its expected score against that equilibrium."""
     alpha_rank: Estimate | None
-    """Its share of time in alpha-rank."""
+    """Its mass in the stationary distribution of alpha-rank."""
     forfeits: int
-    """Episodes that it gave up."""
+    """Episodes that it forfeited."""
 
 
 class CrossPlayReport(msgspec.Struct, frozen=True):
-    """The pay-off matrix of some agents, and how they stand."""
+    """The pay-off matrix of some agents, and their ratings."""
 
     world: str
     episodes: int
     num_trials: int
-    """In each order of each pair; the same deals for all."""
+    """Per ordered pair; all pairs play the same deals."""
     agents: tuple[str, ...]
     cells: tuple[PairResult, ...]
-    """All pairs, row by row; a zero-sum game has none of an agent with itself, which is 0."""
+    """All pairs, row by row; a zero-sum world has no cells on the diagonal, which is 0."""
     standings: tuple[AgentStanding, ...]
     missing: Mapping[str, str]
-    """Why some ratings are not there."""
+    """Why some ratings are missing, by name."""
     failures: int
-    """Trials that could not be played."""
+    """Trials that raised an error."""
     truncations: int
-    """Episodes that were stopped because they were too long."""
+    """Episodes stopped at the turn limit."""
 
 
 class _Results:
-    """Everything that was played, as arrays."""
+    """All results, as arrays."""
 
     def __init__(self, num_trials: int, num_agents: int, episodes: int) -> None:
         shape = (num_trials, num_agents, num_agents, _SEATS, episodes)
@@ -98,7 +98,7 @@ class _Results:
         self.truncations = 0
 
     def add(self, number: int, agents: tuple[int, int], outcome: Trial | Failure) -> None:
-        """Count a trial; `agents` are in the order of their seats."""
+        """Add a trial; `agents` are in seat order."""
         if isinstance(outcome, Failure):
             self.failures.append(outcome)
             return
@@ -116,13 +116,13 @@ class _Results:
                 self.truncations += 1
 
     def payoffs(self) -> Matrix:
-        """The row's score by trial, row and column, both seats weighing the same."""
-        return np.asarray(_mean(self.scores_TNNSK, 4).mean(axis=3))
+        """The row's score by trial, row and column; both seats have equal weight."""
+        return np.asarray(_nan_mean(self.scores_TNNSK, 4).mean(axis=3))
 
 
 async def cross_play(
     world: World,
-    agents: Sequence[Named],
+    agents: Sequence[NamedAgent],
     game: str,
     *,
     episodes: int,
@@ -131,20 +131,20 @@ async def cross_play(
     max_turns: int = 1000,
     play: Play = play_all,
 ) -> CrossPlayReport:
-    """Let every agent meet every other in both seats, `trials` times each; trials of one number are dealt alike."""
+    """Play every ordered pair of agents `trials` times; trials with the same number have the same deal."""
     loaded = load_game(game)
     names = tuple(name for name, _ in agents)
-    check_meeting(loaded, names)
+    check_cross_play(loaded, names)
     whole("trials", trials, 1)
     whole("episodes", episodes, 1)
     results = _Results(trials, len(agents), episodes)
-    meeting = AgentWorld(world, dict(agents))
+    agent_world = AgentWorld(world, dict(agents))
     pairs = _pairs(loaded, len(agents))
     seeds = [derive(seed, "cross-play", number) for number in range(trials)]
     for first, second in pairs:
         tasks = [Task(loaded.spec, (names[second],), 0, s, episodes, False, False, max_turns) for s in seeds]
         arm = f"{names[first]} and {names[second]}"
-        outcomes = await play(arm, meeting, [(task, 0) for task in tasks], agents[first][1])
+        outcomes = await play(arm, agent_world, [(task, 0) for task in tasks], agents[first][1])
         for number, outcome in enumerate(outcomes):
             results.add(number, (first, second), outcome)
     if len(results.failures) == trials * len(pairs):
@@ -153,16 +153,16 @@ async def cross_play(
     return _report(loaded, names, results, seed)
 
 
-def check_meeting(game: Game, names: Sequence[str]) -> None:
-    """Fail now, with one line, where these agents cannot meet."""
+def check_cross_play(game: Game, names: Sequence[str]) -> None:
+    """Raise `ConfigError` where these agents cannot play cross-play."""
     if game.num_seats != _SEATS:
-        raise ConfigError(f"cross-play is for games with two seats; {game.spec} has {game.num_seats}")
+        raise ConfigError(f"cross-play needs a world with two seats; {game.spec} has {game.num_seats}")
     if len(names) < 2 or len(set(names)) < len(names):
         raise ConfigError(f"cross-play needs two or more agents with different names, not {', '.join(names) or 'none'}")
 
 
 def _pairs(game: Game, num: int) -> list[tuple[int, int]]:
-    """Who meets whom; in a zero-sum game nobody meets itself, because nothing would come of it."""
+    """Ordered pairs to play; in a zero-sum world an agent against itself is left out, as its score is 0."""
     return [(i, j) for i, j in product(range(num), repeat=2) if i != j or not game.zero_sum]
 
 
@@ -191,8 +191,8 @@ def _cell(names: Sequence[str], results: _Results, i: int, j: int) -> PairResult
     return PairResult(
         row=names[i],
         column=names[j],
-        score=_estimate(_mean(scores_TSK, 2).mean(axis=1)),
-        by_seat=tuple(_estimate(_mean(scores_TSK[:, seat], 1)) for seat in range(_SEATS)),
+        score=_estimate(_nan_mean(scores_TSK, 2).mean(axis=1)),
+        by_seat=tuple(_estimate(_nan_mean(scores_TSK[:, seat], 1)) for seat in range(_SEATS)),
         by_episode=tuple(_estimate(of_episode_TS.mean(axis=1)) for of_episode_TS in np.moveaxis(scores_TSK, 2, 0)),
         wins=wins,
         draws=draws,
@@ -211,12 +211,12 @@ def _standings(
         [float(row[others].mean()) for row, others in zip(trial, others_NN, strict=True)] for trial in payoffs_TNN
     ]
     scores = [_estimate(np.array(column)) for column in zip(*means_TN, strict=True)]
-    nobody: list[Estimate | None] = [None] * len(names)
+    no_ratings: list[Estimate | None] = [None] * len(names)
     standings = [
         AgentStanding(
             agent=name,
             score=scores[agent],
-            **{rating: rated.get(rating, nobody)[agent] for rating in _RATINGS},
+            **{rating: rated.get(rating, no_ratings)[agent] for rating in _RATINGS},
             forfeits=results.forfeits[agent],
         )
         for agent, name in enumerate(names)
@@ -227,11 +227,11 @@ def _standings(
 def _ratings(
     game: Game, names: Sequence[str], results: _Results, payoffs_TNN: Matrix, seed: int
 ) -> tuple[Mapping[str, Sequence[Estimate | None]], Mapping[str, str]]:
-    """Every rating by agent, and why some are missing."""
+    """Every rating by agent, and the reasons for missing ones."""
     wins_TNN, draws_TNN = results.won_TNNSK.sum(axis=(3, 4)), results.drew_TNNSK.sum(axis=(3, 4))
 
     def payoffs(drawn: Sequence[int]) -> Matrix:
-        found_NN = _mean(payoffs_TNN[drawn], 0)
+        found_NN = _nan_mean(payoffs_TNN[drawn], 0)
         return (found_NN - found_NN.T) / 2 if game.zero_sum else found_NN
 
     if game.zero_sum:
@@ -240,32 +240,36 @@ def _ratings(
     unmet = np.argwhere(np.isnan(payoffs(everything)))
     if len(unmet):
         pair = " and ".join(names[int(agent)] for agent in unmet[0])
-        return {}, {"ratings": f"{pair} played no episode out in each seat"}
+        return {}, {"ratings": f"{pair} finished no episode in each seat"}
     rng = stream(seed, "resample")
     again = [rng.choices(everything, k=len(everything)) for _ in range(_RESAMPLES if len(everything) > 1 else 0)]
     drawn = [everything, *(some for some in again if not np.isnan(payoffs(some)).any())]
-    found = {"elo": _scattered([elo(_count(wins_TNN[some]), _count(draws_TNN[some])) for some in drawn])}
+    found = {
+        "elo": _bootstrap_estimates(
+            [elo(_pair_counts(wins_TNN[some]), _pair_counts(draws_TNN[some])) for some in drawn]
+        )
+    }
     missing = {}
     if game.zero_sum:
         averages = {found_NN.tobytes(): nash_average(found_NN) for found_NN in _distinct(map(payoffs, drawn))}
         shares, scores = zip(*(averages[payoffs(some).tobytes()] for some in drawn), strict=True)
-        found |= {"nash_share": _scattered(shares), "nash_score": _scattered(scores)}
+        found |= {"nash_share": _bootstrap_estimates(shares), "nash_score": _bootstrap_estimates(scores)}
     else:
-        missing["nash"] = "Nash averaging is for games in which what one wins the other loses"
+        missing["nash"] = "Nash averaging needs a zero-sum world"
     if can_alpha_rank():
-        found["alpha_rank"] = _scattered([alpha_rank(payoffs(some)) for some in drawn])
+        found["alpha_rank"] = _bootstrap_estimates([alpha_rank(payoffs(some)) for some in drawn])
     else:
         missing["alpha_rank"] = NO_ALPHA_RANK
     return found, missing
 
 
 def _distinct(matrices: Iterable[Matrix]) -> list[Matrix]:
-    """Each once: few trials, or trials without luck, are drawn alike again and again."""
+    """Unique matrices: with few or deterministic trials many resamples are equal."""
     return list({matrix.tobytes(): matrix for matrix in matrices}.values())
 
 
-def _scattered(found: Sequence[Matrix]) -> list[Estimate]:
-    """Figures with their bootstrap intervals: found first for all trials, then for trials drawn anew from those."""
+def _bootstrap_estimates(found: Sequence[Matrix]) -> list[Estimate]:
+    """Values with bootstrap intervals: the first entry is from all trials, the others from resamples."""
     values, *again = found
     if not again:
         return [Estimate(float(value), None, None) for value in values]
@@ -273,15 +277,15 @@ def _scattered(found: Sequence[Matrix]) -> list[Estimate]:
     return [Estimate(*map(float, three)) for three in zip(values, low, high, strict=True)]
 
 
-def _count(some_TNN: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of all trials, but for those of an agent with itself."""
+def _pair_counts(some_TNN: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Counts summed over trials, with a zero diagonal."""
     counts = some_TNN.sum(axis=0)
     np.fill_diagonal(counts, 0)
     return np.asarray(counts)
 
 
-def _mean(values: Matrix, axis: int) -> Matrix:
-    """The mean of what is there; not a number where nothing is."""
+def _nan_mean(values: Matrix, axis: int) -> Matrix:
+    """Mean over the entries that are not NaN; NaN where there are none."""
     there = ~np.isnan(values)
     num = there.sum(axis=axis)
     total = np.where(there, values, 0.0).sum(axis=axis)
@@ -294,6 +298,6 @@ def _estimate(values_T: Matrix) -> Estimate | None:
 
 
 def _rate(those_TSK: NDArray[np.bool_], played_TSK: NDArray[np.bool_]) -> Estimate | None:
-    """A share of the episodes that were played out, with trials as clusters."""
+    """Share of the finished episodes, with trials as clusters."""
     shares = [float(t[p].mean()) for t, p in zip(those_TSK, played_TSK, strict=True) if p.any()]
     return clustered_proportion(shares, int(played_TSK.sum())) if shares else None

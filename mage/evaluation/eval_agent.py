@@ -1,12 +1,12 @@
-"""Who is judged: a run, a checkpoint, a model, a scripted model, a remote one, or any player.
+"""The agent under evaluation, loaded from text: a run, a checkpoint, a model, a remote model or a scripted player.
 
 runs/rps                            a train run: its newest weights
 runs/rps/checkpoints/step-000100    the weights of one checkpoint
 nano, smollm2, my-model, org/name   one of our models, a directory in Hugging Face layout, a name on the hub
 scripted:counter                    a scripted model
 remote:URL#model                    a model on an OpenAI-compatible server
-cfr, best-response:copy             an opponent spec, in the agent's place
-bayes-optimal(objective=sum)        exact Bayes-optimal play against a pool that it knows
+cfr, best-response:copy             an opponent spec, played in the agent's seat
+bayes-optimal(objective=sum)        exact Bayes-optimal play against a known pool
 """
 
 from __future__ import annotations
@@ -43,45 +43,45 @@ from mage.types import Memory, ReplyMode, Task
 from mage.worlds.openspiel.world import make_opponent
 
 BAYES = "bayes-optimal"
-_OURS = ("nano", "smollm2")
+_SHIPPED_MODELS = ("nano", "smollm2")
 _NAME_LENGTH = 60
 _PLAIN = "plain"
-"""The method that takes every memory."""
+"""The prompting method that supports every memory."""
 _KNOWN = (
     "a train run, one of its checkpoints, a model directory, a name on the hub such as org/name, nano, smollm2, "
     "scripted:NAME, remote:URL#model, bayes-optimal or an opponent (mage list opponents)"
 )
 
 
-async def _nothing() -> None:
-    """There is nothing to forget."""
+async def _no_reset() -> None:
+    """For agents without state between evaluations."""
 
 
 @dataclass(frozen=True)
 class EvalAgent(ABC):
-    """Somebody who can be judged."""
+    """An agent that can be evaluated."""
 
     name: str
     agent: str
-    """What names the same later on: a run's newest weights go by their checkpoint."""
+    """Text that loads the same weights later: for a run, the path of its newest checkpoint."""
     config: Config
-    """How it plays, and the game, trials and seed where nothing else is said."""
+    """Its settings, and defaults for world, trials and seed."""
     kind: str = "player"
     """run, model, scripted, remote or player."""
     engine: Engine | None = None
     chat_format: ChatFormat | None = None
-    refresh: Callable[[], Awaitable[None]] = _nothing
-    """Begin anew: what follows does not depend on what was played before."""
+    refresh: Callable[[], Awaitable[None]] = _no_reset
+    """Clear caches and publish the weights, so that results do not depend on what was played before."""
     run: Path | None = None
-    """The train run that it comes from."""
+    """The train run it comes from."""
     step: int = 0
-    """Updates that its weights have behind them."""
-    keep_tokenizer: Callable[[Path], object] | None = None
-    """Writes down what reads its tokens, into a new directory; None where they need nothing to be read."""
+    """Number of updates its weights have had."""
+    save_tokenizer: Callable[[Path], object] | None = None
+    """Saves the tokenizer to a new directory; None where tokens can be decoded without one."""
 
     @property
     def file_name(self) -> str:
-        """A part for names of files."""
+        """Its name, shortened for file names."""
         return (Path(self.name).name if self.kind == "model" else self.name)[:_NAME_LENGTH]
 
     @property
@@ -91,24 +91,24 @@ class EvalAgent(ABC):
 
     @property
     def settings(self) -> AgentSettings | None:
-        """How a model plays."""
+        """The agent settings of a model; None for other players."""
         return agent_settings(self.config.agent) if self.is_model else None
 
     @abstractmethod
     def make_agent(self, world: World, memory: Memory | None = None, rewrite: Rewrite = as_written) -> AgentFactory:
-        """Brings it to the table with its own memory, or with another one, and with its reflections rewritten."""
+        """A factory of agents with its own memory or the given one; `rewrite` replaces its reflections."""
 
-    def expecting(self, split: Split) -> EvalAgent:
-        """The same, told whom it may meet; only those listen who play against a pool that they know."""
+    def for_split(self, split: Split) -> EvalAgent:
+        """The same agent with the split's pool as prior; only players that plan against a known pool differ."""
         return self
 
     def describe(self) -> Mapping[str, Any]:
-        """Who it is, for reports."""
+        """Name, kind and settings, for reports."""
         return {"name": self.name, "kind": self.kind}
 
 
 class ModelEvalAgent(EvalAgent):
-    """A language model. Where its method cannot do with another memory, it is prompted plainly there."""
+    """A language model. Where its method does not support the given memory, the method `plain` is used."""
 
     def make_agent(self, world: World, memory: Memory | None = None, rewrite: Rewrite = as_written) -> AgentFactory:
         assert self.engine is not None
@@ -126,7 +126,7 @@ class ModelEvalAgent(EvalAgent):
 
 
 class OpponentEvalAgent(EvalAgent):
-    """A player without a model. It plays each episode for itself, so without memory it is the same."""
+    """A player without a model. It carries nothing between episodes, so memory `none` changes nothing."""
 
     def make_agent(self, world: World, memory: Memory | None = None, rewrite: Rewrite = as_written) -> AgentFactory:
         _refuse_memory(self.name, memory, rewrite)
@@ -141,65 +141,65 @@ class OpponentEvalAgent(EvalAgent):
 
 @dataclass(frozen=True)
 class BayesEvalAgent(EvalAgent):
-    """Bayes-optimal play against members that it knows; without memory it is the best memoryless play."""
+    """Bayes-optimal play against known members; without memory, the best memoryless play."""
 
     objective: PlanObjective = PlanObjective.LAST
     pool: str = ""
-    """The split whose members it expects; empty for the one that it is judged on."""
+    """The split whose members are its prior; empty for the split it is evaluated on."""
     members: tuple[str, ...] = ()
 
     def make_agent(self, world: World, memory: Memory | None = None, rewrite: Rewrite = as_written) -> AgentFactory:
         _refuse_memory(self.name, memory, rewrite)
         if not self.members:
-            raise ConfigError(f"{self.name} must know whom it may meet; name a split, as in {BAYES}(pool=rps-seven)")
+            raise ConfigError(f"{self.name} needs a pool of opponents; name a split, as in {BAYES}(pool=rps-seven)")
         expected = [(member, 1.0) for member in self.members]
         return (
             MemorylessAgentFactory(expected) if memory is Memory.NONE else BayesAgentFactory(expected, self.objective)
         )
 
-    def expecting(self, split: Split) -> EvalAgent:
+    def for_split(self, split: Split) -> EvalAgent:
         return self if self.pool else replace(self, members=pool_of(split).members)
 
     def describe(self) -> Mapping[str, Any]:
         return {**super().describe(), "objective": self.objective.value, "pool": self.pool}
 
 
-def subject_of(
+def load_eval_agent(
     text: str,
     overrides: Mapping[str, object] | None = None,
     *,
     patience: RetryPolicy | None = None,
     concurrency: int = CONCURRENCY,
 ) -> EvalAgent:
-    """Who `text` names, with some settings replaced by their dotted keys, such as agent.memory or trial.episodes.
+    """Load the agent that `text` names, with settings replaced by dotted key, such as agent.memory or trial.episodes.
 
-    `patience` and `concurrency` are for remote models: how long they are waited for, and how many requests at once.
+    `patience` and `concurrency` are for remote models: retries and waiting times, and the number of parallel requests.
     """
     given = dict(overrides or {})
     path, word = Path(text), re.split(r"[(:]", text.strip(), maxsplit=1)[0]
     if (path / RUN).is_file():
-        return _of_run(path, None, given)
+        return _from_run(path, None, given)
     if (path / "state.json").is_file() and (path.parent.parent / RUN).is_file():
-        return _of_run(path.parent.parent, path, given)
+        return _from_run(path.parent.parent, path, given)
     if text.startswith("scripted:"):
         engine, chat_format = scripted_engine(text)
         return ModelEvalAgent(text, text, _config(text, given), "scripted", engine, chat_format)
     if text.startswith(PREFIX) or word in MODEL_OPPONENTS:
-        return _of_remote(text, given, patience, concurrency)
-    if (path / "config.json").is_file() or word in _OURS or _is_on_hub(text):
-        return _of_model(text, given)
+        return _from_remote(text, given, patience, concurrency)
+    if (path / "config.json").is_file() or word in _SHIPPED_MODELS or _is_on_hub(text):
+        return _from_model(text, given)
     if word == BAYES or word in OPPONENTS:
-        return _of_player(text, given)
+        return _from_player(text, given)
     if (path / "adapter_config.json").is_file():
         raise ConfigError(
-            f"{text!r} holds an adapter and no model; judge its run, or what mage export-model --merge wrote"
+            f"{text!r} holds an adapter and no model; evaluate its run, or what mage export-model --merge wrote"
         )
     if path.exists():
-        raise ConfigError(f"{text!r} holds no run, no checkpoint and no model, so there is nobody to judge")
-    raise ConfigError(f"{text!r} is nobody who can be judged; name {_KNOWN}")
+        raise ConfigError(f"{text!r} holds no run, no checkpoint and no model, so there is nothing to evaluate")
+    raise ConfigError(f"{text!r} cannot be evaluated; name {_KNOWN}")
 
 
-def _of_run(folder: Path, checkpoint: Path | None, given: Mapping[str, object]) -> EvalAgent:
+def _from_run(folder: Path, checkpoint: Path | None, given: Mapping[str, object]) -> EvalAgent:
     require("train", f"{str(folder)!r} needs")
     from mage.training.checkpoint import checkpoint_path
     from mage.training.parts import policy_engine
@@ -210,7 +210,7 @@ def _of_run(folder: Path, checkpoint: Path | None, given: Mapping[str, object]) 
     async def publish() -> None:
         await parts.publish(step)
 
-    run_sync(publish())  # whoever is seated before the first refresh plays with these weights too
+    run_sync(publish())  # for agents that are made before the first refresh
     pinned = str(checkpoint_path(folder / "checkpoints", step))
     engine = policy_engine(parts.engine)
     name = folder.resolve().name if checkpoint is None else f"{folder.resolve().name}/{checkpoint.resolve().name}"
@@ -218,7 +218,7 @@ def _of_run(folder: Path, checkpoint: Path | None, given: Mapping[str, object]) 
     return ModelEvalAgent(name, pinned, config, "run", engine, chat_format, publish, folder, step, keep)
 
 
-def _of_model(text: str, given: Mapping[str, object]) -> EvalAgent:
+def _from_model(text: str, given: Mapping[str, object]) -> EvalAgent:
     require("train", f"{text!r} needs")
     from mage.training.model_cache import model_and_inference_engine
 
@@ -233,10 +233,10 @@ def _of_model(text: str, given: Mapping[str, object]) -> EvalAgent:
         engine.reset_cache()
 
     keep = loaded.tokenizer.save_pretrained
-    return ModelEvalAgent(text, text, config, "model", engine, loaded.chat_format, reset, keep_tokenizer=keep)
+    return ModelEvalAgent(text, text, config, "model", engine, loaded.chat_format, reset, save_tokenizer=keep)
 
 
-def _of_remote(text: str, given: Mapping[str, object], patience: RetryPolicy | None, concurrency: int) -> EvalAgent:
+def _from_remote(text: str, given: Mapping[str, object], patience: RetryPolicy | None, concurrency: int) -> EvalAgent:
     address = read_address(text)
     sizes = {"max_tokens": MAX_TOKENS, "reflection_tokens": REFLECTION_TOKENS, "context": CONTEXT}
     usual = {"agent.reply": ReplyMode.TEXT.value, **{f"agent.{key}": size for key, size in sizes.items()}}
@@ -247,7 +247,7 @@ def _of_remote(text: str, given: Mapping[str, object], patience: RetryPolicy | N
     return ModelEvalAgent(str(address), str(address), config, "remote", engine, ByteFormat())
 
 
-def _of_player(text: str, given: Mapping[str, object]) -> EvalAgent:
+def _from_player(text: str, given: Mapping[str, object]) -> EvalAgent:
     spec = parse_spec(text)
     for key in given:
         if key.startswith("agent."):
@@ -281,5 +281,5 @@ def _refuse_memory(name: str, memory: Memory | None, rewrite: Rewrite) -> None:
 
 
 def _is_on_hub(text: str) -> bool:
-    """Whether it looks like a name on the hub, and like nothing on this disk: runs/typo is beside other runs."""
+    """Whether it looks like a name on the hub and its parent is no local directory: runs/typo is a mistyped run."""
     return re.fullmatch(r"[\w.-]+/[\w.-]+", text) is not None and not Path(text).parent.exists()

@@ -10,16 +10,16 @@ from rich.progress import Progress
 
 from mage.aio import run_sync
 from mage.errors import ConfigError
-from mage.evaluation.crossplay import CrossPlayReport, check_meeting, cross_play
+from mage.evaluation.crossplay import CrossPlayReport, check_cross_play, cross_play
 from mage.evaluation.eval_agent import BAYES, EvalAgent, OpponentEvalAgent
-from mage.evaluation.exploitability.nashconv import Named, NashConvReport, nash_conv_of
+from mage.evaluation.exploitability.nashconv import NamedAgent, NashConvReport, measure_nash_conv
 from mage.evaluation.exploitability.responders import LowerBound, lower_bound
 from mage.evaluation.resource_limits import ResourceLimits, at_work, say_where_the_key_goes
-from mage.evaluation.suite.report import CROSS_PLAY, GameReport, game_report, to_json
+from mage.evaluation.suite.report import CROSS_PLAY, WorldReport, to_json, world_report
 from mage.evaluation.trial_log import LoggedPlay, TrialLog
 from mage.files import write_atomically
 from mage.opponents.registry import MODEL_OPPONENTS, OPPONENTS, check_opponent
-from mage.runs.store import RUN, fresh_path, read_info, refuse_used
+from mage.runs.store import RUN, check_empty, new_run_path, read_info
 from mage.spec import parse_spec
 from mage.worlds.openspiel.game import Game, load_game
 from mage.worlds.openspiel.world import OpenSpielWorld
@@ -63,14 +63,14 @@ class NashConv(msgspec.Struct, frozen=True):
 
 def run_cross_play(
     plan: CrossPlay, out: Path | None, limits: ResourceLimits
-) -> tuple[Path, GameReport[CrossPlayReport]]:
+) -> tuple[Path, WorldReport[CrossPlayReport]]:
     """The directory and the report; the same plan in the same directory goes on where it was stopped."""
     game = load_game(plan.world)
     eval_agents = _eval_agents_of(plan.agents, plan.values, game, limits)
     agents = _named(plan.agents, eval_agents)
-    check_meeting(game, [name for name, _ in agents])
+    check_cross_play(game, [name for name, _ in agents])
     pinned = msgspec.structs.replace(plan, agents=tuple(eval_agent.agent for eval_agent in eval_agents))
-    trial_log = _trial_log(out or fresh_path(_CROSS_PLAY, parse_spec(plan.world).name), pinned)
+    trial_log = _trial_log(out or new_run_path(_CROSS_PLAY, parse_spec(plan.world).name), pinned)
 
     async def everything(bar: Progress) -> CrossPlayReport:
         for eval_agent in eval_agents:
@@ -88,20 +88,20 @@ def run_cross_play(
 
     with at_work(trial_log, limits, lambda: f"the same command and  -o {trial_log.path}") as bar:
         found = run_sync(everything(bar))
-    report = game_report(found, [eval_agent.describe() for eval_agent in eval_agents], plan.seed)
+    report = world_report(found, [eval_agent.describe() for eval_agent in eval_agents], plan.seed)
     write_atomically(trial_log.path / CROSS_PLAY, to_json(report))
     return trial_log.path, report
 
 
 def run_nash_conv(
     plan: NashConv, out: Path | None, limits: ResourceLimits
-) -> tuple[Path, GameReport[NashConvReport | LowerBound]]:
+) -> tuple[Path, WorldReport[NashConvReport | LowerBound]]:
     """The directory of the report, and the report."""
     is_bound = bool(plan.responders or plan.learn)
     if is_bound and plan.after is not None:
         raise ConfigError("a lower bound is found in the first episode; it goes without an opponent before")
     if out is not None:
-        refuse_used(out)
+        check_empty(out)
     texts = (plan.agent, *((plan.after,) if plan.after is not None else ()), *plan.responders)
     eval_agents = _eval_agents_of(texts, plan.values, load_game(plan.world), limits)
     agent, *others = _named(texts, eval_agents)
@@ -113,11 +113,11 @@ def run_nash_conv(
         if is_bound:
             return await lower_bound(world, agent, plan.world, others, learn=plan.learn, **size)
         after = others[0] if others else None
-        return await nash_conv_of(world, agent, plan.world, after=after, num_samples=plan.samples, **size)
+        return await measure_nash_conv(world, agent, plan.world, after=after, num_samples=plan.samples, **size)
 
     with limits.spending():
-        report = game_report(run_sync(find()), [eval_agent.describe() for eval_agent in eval_agents], plan.seed)
-    path = out or fresh_path(_NASH_CONV, eval_agents[0].file_name)
+        report = world_report(run_sync(find()), [eval_agent.describe() for eval_agent in eval_agents], plan.seed)
+    path = out or new_run_path(_NASH_CONV, eval_agents[0].file_name)
     path.mkdir(parents=True, exist_ok=True)
     write_atomically(path / (_BOUND if is_bound else _EXACT), to_json(report))
     return path, report
@@ -139,7 +139,7 @@ def _eval_agents_of(
     return eval_agents
 
 
-def _named(texts: Sequence[str], eval_agents: Sequence[EvalAgent]) -> list[Named]:
+def _named(texts: Sequence[str], eval_agents: Sequence[EvalAgent]) -> list[NamedAgent]:
     """Agents by their names, or as they were given where two have the same."""
     world = OpenSpielWorld()
     names = [eval_agent.name for eval_agent in eval_agents]

@@ -1,4 +1,4 @@
-"""The plan of an evaluation: who is judged on which tasks. It lies in `run.json`, and whoever resumes goes by it."""
+"""The plan of an evaluation: agent, splits and tasks, kept in `run.json` so that it can be resumed."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from mage.types import Memory, Task
 from mage.worlds.openspiel.game import load_game
 
 GIVEN = "given"
-"""What the name of a set of opponents begins with that was given on the spot."""
+"""Prefix of the name of a split made of opponents given on the command line."""
 EPISODES, SEATS = "trial.episodes", "trial.seats"
-_HEARD = (EPISODES, SEATS, "evaluation.seed", "device", "dtype", "threads")
-"""Settings that an evaluation heeds, besides those of the agent: episodes are dealt afresh and never stop early."""
+_ALLOWED_KEYS = (EPISODES, SEATS, "evaluation.seed", "device", "dtype", "threads")
+"""Keys that an evaluation uses besides agent.…: deals are always fresh and trials never stop early."""
 
 
 class EvaluationRequest(msgspec.Struct, frozen=True):
@@ -46,34 +46,34 @@ class EvaluationRequest(msgspec.Struct, frozen=True):
 
 
 class EvaluationPlan(msgspec.Struct, frozen=True):
-    """All that an evaluation depends on."""
+    """Everything an evaluation depends on."""
 
     name: str
-    """Who is judged, as reports call it."""
+    """The agent's name in reports."""
     agent: str
-    """The same by what means the same weights later on."""
+    """Text that loads the same weights later."""
     command: str
     """The command that was given."""
     values: Mapping[str, Any]
-    """Settings that were replaced, by their dotted keys."""
+    """Replaced settings, by dotted key."""
     config: Mapping[str, Any]
-    """The whole config then: that of a run may change later on."""
+    """The whole config at the time: that of a run may change later."""
     splits: tuple[Split, ...]
     trials: int
     """Per member and seat."""
     reflections: bool
-    """Whether it is judged what reflections do."""
+    """Whether the effect of reflections is evaluated too."""
     as_usual: bool
-    """Whether a run is judged as it would judge itself."""
+    """Whether a run is evaluated with its own splits and settings."""
 
     def seats(self, eval_agent: EvalAgent, split: Split) -> tuple[int, ...]:
-        """The seats that are played: those that are named, those of the run, or all of the game; each once."""
+        """The seats to play, each once: those given, those of the run, or all of the world."""
         if SEATS in self.values or eval_agent.run is not None:
             return tuple(dict.fromkeys(eval_agent.config.trial.seats))
         return tuple(range(load_game(split.world).num_seats))
 
     def tasks(self, eval_agent: EvalAgent, split: Split) -> list[Task]:
-        """What is played on a split, which may say itself how many episodes it needs."""
+        """The tasks on a split, which may fix the number of episodes."""
         config = eval_agent.config
         own = None if EPISODES in self.values else split.episodes
         return evaluation_tasks(
@@ -84,8 +84,8 @@ class EvaluationPlan(msgspec.Struct, frozen=True):
             seed=config.evaluation.seed,
         )
 
-    def reported(self, eval_agent: EvalAgent) -> Config:
-        """The config that the report carries: a run's own where it is judged as usual, else with what was judged."""
+    def report_config(self, eval_agent: EvalAgent) -> Config:
+        """The config for the report: the run's own if `as_usual`, else with the world, seats and splits evaluated."""
         if self.as_usual:
             return eval_agent.config
         seats = {seat for split in self.splits for seat in self.seats(eval_agent, split)}
@@ -101,8 +101,8 @@ class EvaluationPlan(msgspec.Struct, frozen=True):
 def make_plan(eval_agent: EvalAgent, request: EvaluationRequest) -> EvaluationPlan:
     """The plan to judge somebody, checked: whatever is wrong shows before anything is played."""
     for key in request.values:
-        if key not in _HEARD and not key.startswith("agent."):
-            raise ConfigError(f"{key}: an evaluation does not heed it; it heeds agent.…, {', '.join(_HEARD)}")
+        if key not in _ALLOWED_KEYS and not key.startswith("agent."):
+            raise ConfigError(f"{key}: an evaluation does not heed it; it heeds agent.…, {', '.join(_ALLOWED_KEYS)}")
     if request.reflections:
         _check_reflections(eval_agent)
     usual = eval_agent.config.evaluation.final_trials
@@ -127,10 +127,10 @@ def make_plan(eval_agent: EvalAgent, request: EvaluationRequest) -> EvaluationPl
 
 
 def read_plan(folder: Path) -> EvaluationPlan:
-    """The plan of an evaluation that exists."""
+    """Read the plan of an existing evaluation."""
     info = read_info(folder)
     if info.kind != KIND:
-        raise RecordError(f"{folder} is a {info.kind} run and no evaluation that could go on")
+        raise RecordError(f"{folder} is a {info.kind} run, not an evaluation that can be resumed")
     try:
         plan = msgspec.convert(info.config, EvaluationPlan)
     except msgspec.ValidationError as error:
@@ -143,13 +143,13 @@ def read_plan(folder: Path) -> EvaluationPlan:
 def _check_reflections(eval_agent: EvalAgent) -> None:
     memory = eval_agent.config.agent.memory
     if not eval_agent.is_model:
-        raise ConfigError(f"{eval_agent.name} writes no reflections that could be judged")
+        raise ConfigError(f"{eval_agent.name} writes no reflections that could be evaluated")
     if memory not in (Memory.REFLECTIONS, Memory.BOTH):
         raise ConfigError(f"agent.memory = {memory}: no reflections are written; use reflections or both")
 
 
 def _splits(eval_agent: EvalAgent, game: str | None, opponents: Sequence[str]) -> list[Split]:
-    """The splits to judge by: those that are named, and all opponents that are given by their specs as one more."""
+    """The splits to evaluate on: those given by name, and one more of all opponents given by spec."""
     if not opponents:
         return _own_splits(eval_agent, game)
     named = [name for name in opponents if is_path(name) or name in split_names()]
@@ -161,8 +161,8 @@ def _splits(eval_agent: EvalAgent, game: str | None, opponents: Sequence[str]) -
     if specs:
         played = game or (eval_agent.config.world if eval_agent.run is not None else None)
         if played is None:
-            raise ConfigError(f"which game is played against {specs[0]}? name it with --world")
-        splits.append(given_split(played, specs))
+            raise ConfigError(f"which world is played against {specs[0]}? name it with --world")
+        splits.append(split_of_opponents(played, specs))
     if len({split.name for split in splits}) < len(splits):
         raise ConfigError(f"name each split once, not {', '.join(named)}")
     return splits
@@ -170,24 +170,24 @@ def _splits(eval_agent: EvalAgent, game: str | None, opponents: Sequence[str]) -
 
 def _own_splits(eval_agent: EvalAgent, game: str | None) -> list[Split]:
     if eval_agent.run is None or game is not None:
-        raise ConfigError("name opponents to be judged by, or a split of them, with --opponents")
+        raise ConfigError("name opponents to evaluate against, or a split of them, with --opponents")
     names = eval_agent.config.evaluation.splits
     if not names:
         raise ConfigError(
-            f"{eval_agent.run} names no splits to judge by; set evaluation.splits, or name opponents with --opponents"
+            f"{eval_agent.run} names no splits; set evaluation.splits, or name opponents with --opponents"
         )
     return [load_split(name) for name in names]
 
 
-def given_split(game: str, members: Sequence[str]) -> Split:
-    """A set of opponents without a file, called by its hash; each of them counts the same."""
+def split_of_opponents(game: str, members: Sequence[str]) -> Split:
+    """A split without a file, named by its hash."""
     split = make_split(GIVEN, "opponents that were given", game, tuple(members), held_out=False)
     name = f"{GIVEN}-{split.sha256[:8]}"
     return msgspec.structs.replace(split, name=name, pool=name)
 
 
 def _spec(text: str) -> str:
-    """The canonical spec of an opponent, who may be a remote model by its address."""
+    """The canonical spec of an opponent; a remote model may be given by its address."""
     spec = read_address(text).spec if text.startswith(PREFIX) else parse_spec(text)
     if spec.name not in OPPONENTS:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""From a pay-off matrix to ratings: Elo, Nash averaging and alpha-rank. N agents, on both axes."""
+"""Ratings from a pay-off matrix of N agents: Elo, Nash averaging and alpha-rank."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Matrix = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 SMOOTHING = 0.5
-"""Wins that each agent is given against each other: without them whoever never loses has no finite rating."""
+"""Wins added for each agent in each pair: without them an agent that never loses has no finite rating."""
 NO_ALPHA_RANK = "OpenSpiel's module imports matplotlib and networkx: pip install 'mage-rl[plot]'"
 _PRECISION, _TOLERANCE = 1e-9, 1e-6
-"""What is asked of the solvers, and what is taken for an equilibrium."""
+"""Precision of the solvers, and tolerance for accepting an equilibrium."""
 
 
 def elo(wins_NN: Counts, draws_NN: Counts) -> Matrix:
-    """Ratings by maximum likelihood of the Bradley-Terry model, 400 points to a tenfold chance; their mean is 0.
+    """Maximum-likelihood ratings of the Bradley-Terry model, 400 points for odds of 10 to 1; their mean is 0.
 
     A draw counts as half a win for either side. OpenSpiel's implementation (Hunter 2004).
 
@@ -35,34 +35,34 @@ def elo(wins_NN: Counts, draws_NN: Counts) -> Matrix:
 
 
 def nash_average(payoffs_NN: Matrix) -> tuple[Matrix, Matrix]:
-    """The equilibrium of highest entropy of the game in which agents are the moves, and what each scores against it.
+    """The maximum-entropy equilibrium of the meta-game whose moves are the agents, and each agent's score against it.
 
-    Balduzzi et al. 2018 (arXiv 1806.02643). The matrix must be antisymmetric: what one wins the other loses, so nobody
-    scores above 0. Copies of an agent share its part of an equilibrium that is the only one. Equilibria are found by
-    linear programs, and the most even among them by maximising entropy: OpenSpiel's own way needs a convex solver.
+    Balduzzi et al. 2018 (arXiv 1806.02643). The matrix must be antisymmetric, so no score is above 0. Copies of an
+    agent share its probability where the equilibrium is unique. Equilibria are found by linear programs, then entropy
+    is maximised from their mean: OpenSpiel's implementation needs a convex solver.
 
     >>> shares, scores = nash_average(np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]]))
     >>> shares.round(6).tolist(), (scores.round(6) + 0.0).tolist()
     ([0.333333, 0.333333, 0.333333], [0.0, 0.0, 0.0])
     """
     if not np.allclose(payoffs_NN, -payoffs_NN.T, atol=1e-9):
-        raise ConfigError("Nash averaging needs a matrix in which what one agent wins the other loses")
+        raise ConfigError("Nash averaging needs an antisymmetric pay-off matrix")
     scaled = payoffs_NN / max(1e-12, float(np.abs(payoffs_NN).max()))
-    corners = _corners(scaled)
+    corners = _extreme_equilibria(scaled)
     used = np.flatnonzero(corners.max(axis=0) > _TOLERANCE)
     shares = np.zeros(len(payoffs_NN))
-    shares[used] = _most_even(scaled[:, used], corners[:, used].mean(axis=0))
+    shares[used] = _max_entropy_equilibrium(scaled[:, used], corners[:, used].mean(axis=0))
     return shares, payoffs_NN @ shares
 
 
 def alpha_rank(payoffs_NN: Matrix) -> Matrix:
-    """How long a population that takes over whatever wins stays with each agent, as shares of time.
+    """The stationary distribution of alpha-rank over agents.
 
     Omidshafiei et al. 2019 (arXiv 1903.01373), by OpenSpiel, in the limit of strong selection with 1 % of noise. It
-    looks at who beats whom and not by how much, so it needs neither symmetry nor a zero sum.
+    uses only which agent of a pair wins, not by how much, so it needs neither symmetry nor a zero sum.
     """
     if not can_alpha_rank():
-        raise ConfigError(f"alpha-rank is not there: {NO_ALPHA_RANK}")
+        raise ConfigError(f"alpha-rank is not available: {NO_ALPHA_RANK}")
     from open_spiel.python.egt.alpharank import compute
 
     _, _, shares, _, _ = compute([payoffs_NN], use_inf_alpha=True, inf_alpha_eps=0.01)
@@ -70,12 +70,12 @@ def alpha_rank(payoffs_NN: Matrix) -> Matrix:
 
 
 def can_alpha_rank() -> bool:
-    """Whether the packages that OpenSpiel's alpha-rank imports are there."""
+    """Whether the packages that OpenSpiel's alpha-rank imports are installed."""
     return find_spec("matplotlib") is not None and find_spec("networkx") is not None
 
 
-def _corners(payoffs_NN: Matrix) -> Matrix:
-    """For each agent an equilibrium in which it has the largest share that it has in any."""
+def _extreme_equilibria(payoffs_NN: Matrix) -> Matrix:
+    """For each agent the equilibrium that maximises its probability."""
     from scipy.optimize import linprog  # type: ignore[import-untyped]
 
     size = len(payoffs_NN)
@@ -95,8 +95,8 @@ def _corners(payoffs_NN: Matrix) -> Matrix:
     return np.array(found)
 
 
-def _most_even(payoffs_NK: Matrix, start_K: Matrix) -> Matrix:
-    """The equilibrium of highest entropy among K agents, all of which have a share at `start_K`."""
+def _max_entropy_equilibrium(payoffs_NK: Matrix, start_K: Matrix) -> Matrix:
+    """The maximum-entropy equilibrium of K agents, from an equilibrium in which all have positive probability."""
     from scipy.optimize import minimize
 
     if len(start_K) == 1:
@@ -104,7 +104,7 @@ def _most_even(payoffs_NK: Matrix, start_K: Matrix) -> Matrix:
     total: dict[str, Any] = {"type": "eq", "fun": lambda p: p.sum() - 1, "jac": lambda p: np.ones_like(p)}
     most: dict[str, Any] = {"type": "ineq", "fun": lambda p: _PRECISION - payoffs_NK @ p, "jac": lambda _: -payoffs_NK}
     solved = minimize(
-        _certainty,
+        _negative_entropy,
         start_K,
         jac=lambda p: np.log(p) + 1,
         bounds=[(1e-12, 1.0)] * len(start_K),
@@ -114,9 +114,9 @@ def _most_even(payoffs_NK: Matrix, start_K: Matrix) -> Matrix:
     )
     even_K = np.asarray(solved.x / solved.x.sum(), np.float64)
     is_equilibrium = float((payoffs_NK @ even_K).max()) < _TOLERANCE
-    return even_K if is_equilibrium and _certainty(even_K) < _certainty(start_K) else start_K
+    return even_K if is_equilibrium and _negative_entropy(even_K) < _negative_entropy(start_K) else start_K
 
 
-def _certainty(shares: Matrix) -> float:
+def _negative_entropy(shares: Matrix) -> float:
     """Negative entropy."""
     return float(np.sum(shares * np.log(np.maximum(shares, _PRECISION))))

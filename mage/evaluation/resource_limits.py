@@ -14,7 +14,7 @@ from mage.engines.budget import Budget, use_budget
 from mage.engines.remote import CONCURRENCY as REMOTE_CONCURRENCY
 from mage.engines.remote import RetryPolicy
 from mage.errors import MageError
-from mage.evaluation.eval_agent import EvalAgent, subject_of
+from mage.evaluation.eval_agent import EvalAgent, load_eval_agent
 from mage.evaluation.suite.evaluate import CONCURRENCY
 from mage.evaluation.trial_log import TrialLog
 from mage.files import JsonLines
@@ -42,7 +42,7 @@ class ResourceLimits:
     def eval_agent(self, agent: str, values: Mapping[str, object]) -> EvalAgent:
         """Load the agent; a remote model gets as many requests at once as trials are under way."""
         patience = RetryPolicy() if self.timeout_s is None else RetryPolicy(timeout_s=self.timeout_s)
-        return subject_of(agent, values, patience=patience, concurrency=self.concurrency or REMOTE_CONCURRENCY)
+        return load_eval_agent(agent, values, patience=patience, concurrency=self.concurrency or REMOTE_CONCURRENCY)
 
     def spending(self) -> AbstractContextManager[None]:
         """A context in which remote models are asked at most this often."""

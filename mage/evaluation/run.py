@@ -21,7 +21,7 @@ from mage.evaluation.suite.reflections import ReflectionReport, evaluate_reflect
 from mage.evaluation.suite.report import REFLECTIONS, REPORT, EvaluationReport, evaluation_report, to_json
 from mage.evaluation.trial_log import LoggedPlay, TrialLog
 from mage.files import write_atomically
-from mage.runs.store import TOKENIZER, fresh_path
+from mage.runs.store import TOKENIZER, new_run_path
 from mage.types import Memory
 from mage.worlds.openspiel.world import OpenSpielWorld
 
@@ -63,7 +63,7 @@ class Evaluation:
 
     async def _scores(self, split: Split, play: Play) -> SplitReport:
         await self.eval_agent.refresh()
-        world, eval_agent = OpenSpielWorld(), self.eval_agent.expecting(split)
+        world, eval_agent = OpenSpielWorld(), self.eval_agent.for_split(split)
         agent, control = eval_agent.make_agent(world), eval_agent.make_agent(world, Memory.NONE)
         return await evaluate_split(world, agent, control, split, self.plan.tasks(self.eval_agent, split), play=play)
 
@@ -83,7 +83,7 @@ class Evaluation:
         """The report, written to the evaluation, and to the run where it is evaluated as usual."""
         agent, plan, log = self.eval_agent, self.plan, self.trial_log
         made = evaluation_report(
-            reports, plan.reported(agent), agent.step, eval_agent=agent.describe(), seconds=log.seconds
+            reports, plan.report_config(agent), agent.step, eval_agent=agent.describe(), seconds=log.seconds
         )
         report = msgspec.structs.replace(made, command=plan.command)
         content = to_json(report)
@@ -115,15 +115,15 @@ def _new_log(agent: EvalAgent, plan: EvaluationPlan, out: Path | None) -> TrialL
     path = out or _fresh(agent)
     trial_log = TrialLog.create(path, msgspec.to_builtins(plan), agent.config.evaluation.seed)
     is_below_run = agent.run is not None and path.resolve().is_relative_to(agent.run.resolve())
-    if agent.keep_tokenizer is not None and not is_below_run:
-        agent.keep_tokenizer(path / TOKENIZER)  # a run has it already; elsewhere the tokens could not be read
+    if agent.save_tokenizer is not None and not is_below_run:
+        agent.save_tokenizer(path / TOKENIZER)  # a run has it already; elsewhere the tokens could not be read
     return trial_log
 
 
 def _fresh(agent: EvalAgent) -> Path:
     if agent.run is not None:
-        return fresh_path("evaluate", f"step-{agent.step:06d}", agent.run / "evaluations")
-    return fresh_path("evaluate", agent.file_name)
+        return new_run_path("evaluate", f"step-{agent.step:06d}", agent.run / "evaluations")
+    return new_run_path("evaluate", agent.file_name)
 
 
 def _everyone(plan: EvaluationPlan) -> list[str]:

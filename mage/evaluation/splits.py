@@ -1,8 +1,8 @@
-"""Splits: named, hashed sets of opponents, shipped or a user's own. What is held out is refused in training.
+"""Splits: named, hashed sets of opponents to evaluate on; training against held-out ones is refused.
 
-A split is a JSON file with its game, its members and the SHA-256 of both. Reports carry the hash, so that two
-figures on "the same" split can be told apart when they are not. Shipped ones lie in `mage/splits` and go by their
-name, a user's own by the path of its file, which `write_split` makes; a file is called as its split is.
+A split is a JSON file with its world, its members and the SHA-256 of both. Reports carry the hash, so that metrics
+on different versions of a split can be told apart. Shipped splits are in `mage/splits` and are loaded by name; a
+user's own, written by `write_split`, by the path of its file, whose stem is the split's name.
 """
 
 from __future__ import annotations
@@ -29,45 +29,45 @@ from mage.worlds.openspiel.worded import GAMES
 
 _ENDING = ".json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-"""Names are parts of file names and of the keys of metrics."""
+"""Names are part of file names and metric keys."""
 
 
 class SplitKind(StrEnum):
-    """What a split asks of an agent."""
+    """How the opponents of a split differ from those of training."""
 
     SEEN = "seen"
-    """Nothing new: free to be trained against, and met in training where a recipe names them."""
+    """Not held out: recipes may train against them."""
     PARAMETERS = "unseen parameters"
-    """Other members of a family that is trained against."""
+    """Other members of a family that recipes train against."""
     FAMILIES = "unseen families"
-    """Players of kinds that no shipped recipe for the game's usual population trains against."""
+    """Families that no shipped recipe for the world's usual population trains against."""
     HARDER = "harder"
-    """Players who are harder to read or to beat: noise, longer memory, more search."""
+    """Opponents that are harder to predict or to beat: noise, longer memory, more search."""
     REWORDED = "reworded"
-    """Players trained against, in the same game with other names for everything."""
+    """Opponents trained against, in the same world with other words for everything."""
     SWITCHING = "switching"
-    """Players trained against who turn into another one at an episode that nobody announces."""
+    """Opponents trained against that are replaced by another one at an episode the agent is not told."""
 
 
 class Split(msgspec.Struct, frozen=True):
-    """A set of opponents to judge by."""
+    """A set of opponents to evaluate on."""
 
     name: str
     description: str
     world: str
     members: tuple[str, ...]
     held_out: bool
-    """Training against a member is refused."""
+    """Whether training against its members is refused."""
     pool: str
-    """The split whose members a player may expect: exact references are against it. Its own name, as a rule."""
+    """The split whose members are the prior of exact references; usually its own name."""
     sha256: str
     kind: SplitKind = SplitKind.SEEN
     episodes: int | None = None
-    """How many episodes a trial has; None leaves it to whoever judges."""
+    """Episodes per trial; None leaves it to the evaluation."""
 
 
 def fingerprint(game: str, members: tuple[str, ...], episodes: int | None = None) -> str:
-    """The hash of what a split is made of.
+    """The hash of a split's world, members and episodes.
 
     >>> fingerprint("rps", ("uniform",)) == fingerprint("rps", ("uniform",))
     True
@@ -87,7 +87,7 @@ def make_split(
     kind: SplitKind | None = None,
     episodes: int | None = None,
 ) -> Split:
-    """A split with canonical member specs and its hash; whom one holds out is of an unseen family unless told."""
+    """A split with canonical member specs and its hash; the kind of a held-out split is FAMILIES by default."""
     canonical = tuple(str(parse_spec(m)) for m in members)
     world = str(parse_spec(world))
     return Split(
@@ -110,13 +110,13 @@ def split_names() -> list[str]:
 
 
 def is_path(name: str) -> bool:
-    """Whether a split is named by the path of a file; shipped ones go by a name alone."""
+    """Whether `name` is the path of a split file, not the name of a shipped split."""
     return name.endswith(_ENDING)
 
 
 def load_split(name: str) -> Split:
-    """A shipped split by its name or a user's own by its path, checked against its hash."""
-    return _own(Path(name)) if is_path(name) else shipped_split(name)
+    """Load a shipped split by name or a user's own by path, checked against its hash."""
+    return _load_file(Path(name)) if is_path(name) else shipped_split(name)
 
 
 @cache
@@ -124,11 +124,11 @@ def shipped_split(name: str) -> Split:
     """A shipped split, checked against its hash."""
     if name not in split_names():
         raise ConfigError(f"unknown split {name!r}; known: {listing(split_names())}; or a path{_ENDING}")
-    return _decoded((resources.files("mage") / "splits" / f"{name}{_ENDING}").read_bytes(), name)
+    return _decode((resources.files("mage") / "splits" / f"{name}{_ENDING}").read_bytes(), name)
 
 
 def pool_of(split: Split) -> Split:
-    """The split whose members a player may expect."""
+    """The split that `split.pool` names."""
     return split if split.pool == split.name else load_split(split.pool)
 
 
@@ -162,12 +162,12 @@ def write_split(
         kind=_kind(kind) if kind else None,
         episodes=None if episodes is None else whole("episodes", episodes, 1),
     )
-    check_split(_located(split, path), range(load_game(split.world).num_seats))
+    check_split(_with_pool_path(split, path), range(load_game(split.world).num_seats))
     content = to_json(split)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and path.read_bytes() != content:
-            raise RecordError(f"{path} holds something else already; delete it or give the split another name")
+            raise RecordError(f"{path} exists with other content; delete it or give the split another name")
         write_atomically(path, content)
     except OSError as error:
         raise RecordError(f"cannot write {path}: {error.strerror or error}") from None
@@ -175,12 +175,12 @@ def write_split(
 
 
 def to_json(split: Split) -> bytes:
-    """The split as it is written to a file."""
+    """The split as JSON for its file."""
     return msgspec.json.format(msgspec.json.encode(split), indent=1) + b"\n"
 
 
-def files_of(names: Iterable[str]) -> dict[str, bytes]:
-    """What the files of a user's own splits, and of their pools, hold, by file name."""
+def split_files(names: Iterable[str]) -> dict[str, bytes]:
+    """By file name, the contents of the split files among `names`, and of the files of their pools."""
     found: dict[str, bytes] = {}
     for name in filter(is_path, names):
         for path in filter(is_path, (name, load_split(name).pool)):
@@ -191,12 +191,12 @@ def files_of(names: Iterable[str]) -> dict[str, bytes]:
 
 
 def check_split(split: Split, seats: Sequence[int]) -> None:
-    """Fail now, with one line, on a split that the given seats could not be judged by."""
+    """Raise `ConfigError` on a split that cannot be played from the given seats."""
     game, pool = load_game(split.world), pool_of(split)
     if not split.members or len(set(split.members)) < len(split.members):
         raise ConfigError(f"the split {split.name!r} needs at least one member, and each of them once")
     if pool.world != split.world or not set(split.members) <= set(pool.members):
-        raise ConfigError(f"the split {split.name!r}: its pool {pool.name!r} has another game or lacks some members")
+        raise ConfigError(f"the split {split.name!r}: its pool {pool.name!r} has another world or lacks some members")
     for seat in seats:
         if seat >= game.num_seats:
             raise ConfigError(f"the split {split.name!r}: {game.spec} has seats 0 to {game.num_seats - 1}, not {seat}")
@@ -206,18 +206,18 @@ def check_split(split: Split, seats: Sequence[int]) -> None:
 
 
 def refuse_held_out(game: str, members: tuple[str, ...], named: Sequence[Split] = ()) -> None:
-    """Fail when a member to train against in `game`, whatever its parameters, is held out, or the game's words are.
+    """Raise `ConfigError` when a training opponent in `game`, whatever its parameters, or its wording is held out.
 
-    Asked are the shipped splits and those that a recipe has `named`; files that it does not name are not known.
+    Checked are the shipped splits and those in `named`; other split files are not known.
     """
-    training = {str(spec) for member in members for spec in _everyone(parse_spec(member))}
+    training = {str(spec) for member in members for spec in _with_inner_specs(parse_spec(member))}
     for split in (*map(load_split, split_names()), *named):
         if not split.held_out or parse_spec(split.world).name != parse_spec(game).name:
             continue
-        if split.kind is SplitKind.REWORDED:  # its players are not held out, its words are
+        if split.kind is SplitKind.REWORDED:  # its wording is held out, its players are not
             if _wording(split.world) == _wording(game):
                 raise ConfigError(
-                    f"game = {game}: its words are held out by the split {split.name!r}; train with others"
+                    f"world = {game}: its wording is held out by the split {split.name!r}; train with another"
                 )
             continue
         caught = sorted(training & {str(parse_spec(member)) for member in split.members})
@@ -227,15 +227,15 @@ def refuse_held_out(game: str, members: tuple[str, ...], named: Sequence[Split] 
             )
 
 
-def _everyone(spec: Spec) -> list[Spec]:
-    """A member, and who is met on the way: a switch is each of its members for whole episodes, as a mixture may be."""
+def _with_inner_specs(spec: Spec) -> list[Spec]:
+    """The spec and the specs it plays for whole episodes: those of a switch, and of a mixture not drawn per move."""
     is_whole = spec.name == "mixture" and str(spec.named.get("each", MixtureScope.MOVE)) != MixtureScope.MOVE
     inner = spec.args if spec.name == "switch" or is_whole else ()
-    return [spec, *(other for member in inner if isinstance(member, Spec) for other in _everyone(member))]
+    return [spec, *(other for member in inner if isinstance(member, Spec) for other in _with_inner_specs(member))]
 
 
 def _wording(game: str) -> object:
-    """The seed of a game's words; None where they are the usual ones."""
+    """The seed of a game's rewording; None for the usual words."""
     spec = without_opening(parse_spec(game))
     if spec.name not in GAMES:
         return spec.named.get("reworded")
@@ -248,20 +248,20 @@ def _kind(word: str) -> SplitKind:
     return SplitKind(word)
 
 
-def _own(path: Path) -> Split:
-    """Read anew each time: a file may change while a process lives."""
+def _load_file(path: Path) -> Split:
+    """Not cached: the file may change while the process runs."""
     _check_name(path)
     try:
-        split = _decoded(path.read_bytes(), str(path))
+        split = _decode(path.read_bytes(), str(path))
     except OSError as error:
         raise ConfigError(f"the split {str(path)!r} cannot be read: {error.strerror or error}") from None
     if split.name != path.stem:
-        raise ConfigError(f"the split in {path} is called {split.name!r}; a file is called as its split is")
-    return _located(split, path)
+        raise ConfigError(f"the split in {path} is called {split.name!r}; file and split must have one name")
+    return _with_pool_path(split, path)
 
 
-def _located(split: Split, path: Path) -> Split:
-    """A split whose pool can be loaded from anywhere: one beside its file goes by its path."""
+def _with_pool_path(split: Split, path: Path) -> Split:
+    """The split with its pool as a path where the pool's file lies beside it."""
     beside = path.with_name(f"{split.pool}{_ENDING}")
     is_beside = split.pool != split.name and beside.is_file()
     return msgspec.structs.replace(split, pool=str(beside)) if is_beside else split
@@ -275,7 +275,7 @@ def _check_name(path: Path) -> None:
         )
 
 
-def _decoded(content: bytes, name: str) -> Split:
+def _decode(content: bytes, name: str) -> Split:
     try:
         split = msgspec.json.decode(content, type=Split)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

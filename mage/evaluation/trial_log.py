@@ -1,10 +1,8 @@
-"""The journal of an evaluation: every outcome is on file once it is known, so a kill loses only what is under way.
+"""Log of an evaluation's trials, from which a killed evaluation is resumed with the same result.
 
-An evaluation is a run, which `mage show` reads, with one file more:
+An evaluation is a run directory with one more file:
 
-    arms.jsonl    beside each line of `trials.jsonl`: the split and the arm that it was played for, and the time it took
-
-Resumed, an evaluation takes what it finds there for played. The report that comes out is that of an unbroken one.
+    arms.jsonl    for each line of `trials.jsonl`: the split and the arm it belongs to, and the time it took
 """
 
 from __future__ import annotations
@@ -35,16 +33,16 @@ _Key = tuple[str, str, Task, int]
 
 
 class Arm(msgspec.Struct, frozen=True):
-    """What a trial was played for."""
+    """The split and the arm that a trial belongs to."""
 
     split: str
     arm: str
     took_s: float
-    """By the clock, since the outcome before it, or since the process that played it began with this arm."""
+    """Wall-clock time since the previous outcome, or since this process began the arm."""
 
 
-def arms_of(path: Path) -> list[Arm]:
-    """What each trial of an evaluation was played for, in their order; nothing where a run is of another kind."""
+def read_arms(path: Path) -> list[Arm]:
+    """The arm of each trial, in order; empty for other kinds of runs."""
     try:
         return [msgspec.convert(line, Arm) for line in read_lines(path / ARMS)]
     except msgspec.ValidationError as error:
@@ -52,7 +50,7 @@ def arms_of(path: Path) -> list[Arm]:
 
 
 class TrialLog:
-    """Outcomes by split, arm and job; a context manager that closes itself."""
+    """Outcomes by split, arm and job. Use as a context manager."""
 
     def __init__(self, writer: RunWriter, known: Mapping[_Key, Trial | Failure], arms: Iterable[Arm]) -> None:
         self.path = writer.path
@@ -61,23 +59,23 @@ class TrialLog:
         self._arms = JsonLines(writer.path / ARMS)
         self._is_closed = False
         self.seconds: dict[str, dict[str, float]] = {}
-        """By split, how long each arm took by the clock, over all processes that played it."""
+        """Wall-clock seconds by split and arm, over all processes."""
         for arm in arms:
             self._add_time(arm)
 
     @classmethod
     def create(cls, path: Path, config: Mapping[str, Any], seed: int, kind: str = KIND) -> Self:
-        """Start an evaluation in a directory that is new or empty; `config` has all that it needs to go on."""
+        """Start an evaluation in a new or empty directory; `config` holds what resuming needs."""
         return cls(RunWriter.create(path, kind=kind, config=config, seed=seed), {}, ())
 
     @classmethod
     def reopen(cls, path: Path, *, forget_failures: bool = False) -> Self:
-        """Go on with an evaluation; what failed is played again where failures are to be forgotten."""
+        """Open an evaluation to resume it; with `forget_failures` failed trials are played again."""
         writer = RunWriter.reopen(path)  # first: it holds the lock
         num_whole = min(count_lines(path / TRIALS), count_lines(path / ARMS))
         truncate_lines(path / ARMS, num_whole, "superseded")
         writer.cut_back(num_whole)
-        arms = arms_of(path)
+        arms = read_arms(path)
         reader = RunReader(path)
         known: dict[_Key, Trial | Failure] = {}
         for summary, outcome in zip(reader.summaries(), reader.trials(), strict=True):
@@ -87,18 +85,18 @@ class TrialLog:
         return cls(writer, known, arms)
 
     def find(self, split: str, arm: str, job: Job) -> Trial | Failure | None:
-        """What came of a job, if it was played."""
+        """The outcome of a job; None if it was not played yet."""
         return self._known.get((split, arm, *job))
 
     def append(self, arm: Arm, outcome: Trial | Failure) -> None:
-        """Write an outcome down."""
-        self._arms.append(arm)  # first: a line too many here is no loss, a trial that nobody can place would be
+        """Write an outcome."""
+        self._arms.append(arm)  # first: an extra line here is dropped, a trial without its arm would be lost
         self._writer.append(outcome)
         self._known[arm.split, arm.arm, outcome.task, outcome.sibling] = outcome
         self._add_time(arm)
 
     def close(self) -> None:
-        """Force everything to the disk."""
+        """Sync to disk and close."""
         self._writer.close()
         if not self._is_closed:
             self._arms.close()
@@ -106,11 +104,11 @@ class TrialLog:
 
     @property
     def has_failures(self) -> bool:
-        """Whether something failed that could be played once more."""
+        """Whether any trial failed."""
         return any(isinstance(outcome, Failure) for outcome in self._known.values())
 
     def discard_if_empty(self) -> bool:
-        """Delete an evaluation in which nothing was ever played; whether it was deleted."""
+        """Delete the evaluation if it has no trials; returns whether it did."""
         self.close()
         if self._writer.is_empty:
             (self.path / ARMS).unlink(missing_ok=True)
@@ -129,7 +127,7 @@ class TrialLog:
 
 
 class LoggedPlay:
-    """A `Play` for one split: what is in the journal is not played again, and what is played goes there at once."""
+    """A `Play` for one split that skips logged jobs and logs each outcome at once."""
 
     def __init__(self, trial_log: TrialLog, split: str, *, concurrency: int, bar: Progress) -> None:
         self._trial_log = trial_log
@@ -149,7 +147,7 @@ class LoggedPlay:
             nonlocal latest
             for job in source:
                 async for outcome in play_trials(world, [job], make_agent):
-                    _stop_when_nothing_works(outcome)
+                    _raise_if_unavailable(outcome)
                     before, latest = latest, perf_counter()
                     self._trial_log.append(Arm(self._split, arm, latest - before), outcome)
                     self._bar.advance(shown)
@@ -164,7 +162,7 @@ class LoggedPlay:
         return [outcome for outcome in found if outcome is not None]
 
 
-def _stop_when_nothing_works(outcome: Trial | Failure) -> None:
-    """What would go wrong with every other trial too is an error here: nothing is written down about this one."""
+def _raise_if_unavailable(outcome: Trial | Failure) -> None:
+    """Raise on an unavailable service, which would fail every other trial too; the trial is not logged."""
     if isinstance(outcome, Failure) and outcome.error == ServiceUnavailableError.__name__:
         raise EngineError(outcome.message)

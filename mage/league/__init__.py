@@ -1,1 +1,1 @@
-"""Leagues: members, pay-offs, samplers, matches, exploration and reports."""
+"""Leagues: members, pay-offs, samplers, matches, exploration, eviction and reports."""

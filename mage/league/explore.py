@@ -1,4 +1,4 @@
-"""Exploit and explore: learners clearly worse than the leader copy it, and change its hyper-parameters a little."""
+"""Population-based training: learners significantly worse than the leader copy it and perturb its hyper-parameters."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import msgspec
 from mage.errors import ConfigError, pick
 from mage.league.state import League
 from mage.seeds import derive, uniform
-from mage.stats import ROUNDING, Z95, holm, paired_difference_of_few
+from mage.stats import ROUNDING, Z95, holm, student_paired_difference
 
 LEAST_PAIRS = 2
-"""Opponents that both must have met: one alone says nothing about how differences scatter."""
+"""Fewest common opponents: one alone gives no variance of differences."""
 
 
 class Perturbation(msgspec.Struct, frozen=True):
-    """How one hyper-parameter may move."""
+    """How one hyper-parameter is perturbed."""
 
     lowest: float = 0.0
     highest: float = inf
     from_one: bool = False
-    """Whether 1 - x is multiplied in place of x, so that a discount of 0.99 becomes 0.988 or 0.9917, never 1.19."""
+    """Whether 1 - x is multiplied instead of x: a discount of 0.99 becomes 0.988 or 0.9917, never 1.19."""
 
-    def moved(self, value: float, factor: float) -> float:
-        """A value times the factor, kept inside the bounds; where 1 - x is moved, that is.
+    def applied(self, value: float, factor: float) -> float:
+        """The value (or 1 - value) times the factor, clipped to the bounds.
 
-        >>> round(Perturbation(highest=1.0, from_one=True).moved(0.9, 2.0), 6)
+        >>> round(Perturbation(highest=1.0, from_one=True).applied(0.9, 2.0), 6)
         0.8
         """
         moved = 1.0 - (1.0 - value) * factor if self.from_one else value * factor
@@ -50,29 +50,29 @@ BOUNDS: Mapping[str, Perturbation] = {
     "learner.prediction_weight": Perturbation(),
     "learner.value_weight": Perturbation(),
 }
-"""What can be explored, by dotted config key."""
+"""Hyper-parameters that can be explored, by dotted config key."""
 
 
 class Event(msgspec.Struct, frozen=True):
-    """A learner that is to copy another."""
+    """A learner that copies another."""
 
     learner: str
     parent: str
     reason: str
     """One line with the numbers."""
     changes: Mapping[str, tuple[float, float]]
-    """By dotted key the learner's value before and after; only those that change."""
+    """By dotted key, the learner's value before and after; only those that change."""
 
 
 class LearnerGap(NamedTuple):
-    """How far a learner is behind another over the opponents that both met."""
+    """The score difference of two learners over their common opponents."""
 
     behind: float
     reach: float
-    """Half of its 95 % interval."""
+    """Half of the 95 % interval's width."""
     num_pairs: int
     p_value: float
-    """Two-sided, of the test that the interval belongs to."""
+    """Two-sided."""
 
     @property
     def words(self) -> str:
@@ -80,12 +80,12 @@ class LearnerGap(NamedTuple):
         return f"{self.behind:.3f} behind over {self.num_pairs} opponents ({low:.3f} to {high:.3f})"
 
 
-def perturbed(
+def perturb(
     values: Mapping[str, float], seed: int, factor: float, bounds: Mapping[str, Perturbation] = BOUNDS
 ) -> dict[str, float]:
     """Each value times `factor` or 1 / `factor`, drawn from the seed and its key (Jaderberg et al. 2017).
 
-    It stays inside its bounds. What is 0, or a discount of 1, stays: a term that is off is not turned on.
+    Values are clipped to their bounds. A value of 0, or a discount of 1, stays: a term that is off is not turned on.
     """
     if not factor >= 1:
         raise ConfigError(f"a factor of {factor} to explore by: takes 1 or more")
@@ -94,26 +94,25 @@ def perturbed(
         rule = pick("hyper-parameter to explore", bounds, key)
         if not rule.lowest <= value <= rule.highest:
             raise ConfigError(f"{key} = {value}: takes {rule.lowest} to {rule.highest} where it is explored")
-        found[key] = rule.moved(value, factor if uniform(seed, "explore", key) < 0.5 else 1.0 / factor)
+        found[key] = rule.applied(value, factor if uniform(seed, "explore", key) < 0.5 else 1.0 / factor)
     return found
 
 
-def compared(league: League, better: str, worse: str) -> LearnerGap | None:
-    """How far `worse` is behind `better`; None where they have met fewer than two others in common.
+def compare_learners(league: League, better: str, worse: str) -> LearnerGap | None:
+    """How far `worse` is behind `better`; None where they have fewer than two common opponents.
 
-    Each common opponent is one pair and counts the same, however often it was drawn, so a learner that was sent to the
-    hard ones is not taken for a bad one. The error is the larger of two, each with its test: that of the cells, normal,
-    says whether the scores are known well enough; the scatter of the pairs, Student's, says whether the one is better
-    all round or only elsewhere.
+    Each common opponent has equal weight, however often it was drawn, so a learner that met harder opponents is not
+    at a disadvantage. The interval is the wider of two, and the p-value the larger: a normal test with the errors of
+    the cells (are the scores known well enough?) and Student's test over opponents (is the difference consistent?).
     """
     ours, theirs = league.payoffs.row(better), league.payoffs.row(worse)
     present = {m.id for m in league.present}
-    # Nobody has a cell against itself, so neither of the two is among them.
+    # No learner has a cell against itself, so neither of the two is among them.
     common = [name for name in ours if name in theirs and name in present]
     if len(common) < LEAST_PAIRS:
         return None
     pooled = league.payoffs.pooled_variance()
-    pairs = paired_difference_of_few([ours[name].mean for name in common], [theirs[name].mean for name in common])
+    pairs = student_paired_difference([ours[name].mean for name in common], [theirs[name].mean for name in common])
     behind, high = pairs.estimate.value, pairs.estimate.high
     errors = [row[name].error(pooled) for row in (ours, theirs) for name in common]
     error = sqrt(fsum(e * e for e in errors)) / len(common)
@@ -122,13 +121,13 @@ def compared(league: League, better: str, worse: str) -> LearnerGap | None:
     return LearnerGap(behind, max(Z95 * error, scatter), len(common), max(p_cells, pairs.p_value))
 
 
-def decisions(league: League, step: int, seed: int, keys: Sequence[str], factor: float) -> list[Event]:
-    """Which learners copy the leader now, in their order: those clearly worse, Holm-corrected over all others.
+def choose_copies(league: League, step: int, seed: int, keys: Sequence[str], factor: float) -> list[Event]:
+    """The learners that copy the leader now: those significantly worse, Holm-corrected over all others.
 
-    A copy takes all of the leader's hyper-parameters, those in `keys` perturbed.
+    A copy takes all of the leader's hyper-parameters, with those in `keys` perturbed.
     """
     leader = league.leader().id
-    found = [(m.id, compared(league, leader, m.id)) for m in league.learners if m.id != leader]
+    found = [(m.id, compare_learners(league, leader, m.id)) for m in league.learners if m.id != leader]
     known = [(name, comparison) for name, comparison in found if comparison is not None]
     stands = holm([comparison.p_value for _, comparison in known])
     clear = [pair for pair, is_clear in zip(known, stands, strict=True) if is_clear and pair[1].behind > 0]
@@ -142,7 +141,7 @@ def decisions(league: League, step: int, seed: int, keys: Sequence[str], factor:
 
 def _explored(values: Mapping[str, float], seed: int, keys: Sequence[str], factor: float) -> dict[str, float]:
     own = {key: pick("hyper-parameter of the leader", values, key) for key in keys}
-    return {**values, **perturbed(own, seed, factor)}
+    return {**values, **perturb(own, seed, factor)}
 
 
 def _changes(name: str, old: Mapping[str, float], new: Mapping[str, float]) -> dict[str, tuple[float, float]]:

@@ -1,4 +1,4 @@
-"""Matches of a league: a learner against a member. Where two learners meet, one game is a trial for each of them."""
+"""Plays the matches of a league: a learner against members. Between two learners, one match gives each a trial."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from mage.worlds.openspiel.game import load_game
 from mage.worlds.openspiel.world import OpenSpielWorld, make_opponent, other_seats
 
 Outcome = tuple[Trial, ...] | Failure
-"""The trials of one game, one for each seat that learns."""
+"""The trials of one match, one for each seat that learns."""
 
 
 class Match(NamedTuple):
-    """What is played: a learner's task, and the seats whose trials are learned from, its own first."""
+    """A learner's task, and the seats whose trials are trained on, its own first."""
 
     learner: str
     task: Task
@@ -35,14 +35,14 @@ class PlayedMatch(NamedTuple):
 
     learner: str
     opponents: tuple[str, ...]
-    """Ids of the members that it met, by seat."""
+    """Ids of its opponents, by seat."""
     group: Group
     is_drawn: bool
-    """Whether the learner drew the task, and not whoever it met."""
+    """Whether the learner itself drew the task, not an opponent that learns too."""
 
     @property
     def score(self) -> float | None:
-        """The mean score of the last episode; None where nothing but forfeits is left, for they show no skill."""
+        """The mean score of the last episode without forfeits, which show no skill; None where none is left."""
         seat = self.group.task.seat
         finished = [trial.episodes[-1].result for trial in self.group.trials if len(trial.episodes) > 0]
         scores = [result.returns[seat] for result in finished if result.ending is not Ending.FORFEITED]
@@ -50,10 +50,10 @@ class PlayedMatch(NamedTuple):
 
 
 class LeagueWorld(OpenSpielWorld):
-    """The world in which members that have weights can sit opposite, as a sibling of a trial meets them."""
+    """A world whose opponents can be members with weights, played as the given sibling."""
 
     def __init__(self, agent_factories: Mapping[str, AgentFactory], sibling: int, name: str) -> None:
-        self._seatings = agent_factories
+        self._agent_factories = agent_factories
         self._sibling = sibling
         self._name = name
 
@@ -64,13 +64,13 @@ class LeagueWorld(OpenSpielWorld):
     def _player(self, spec: str, task: Task, seat: int) -> Player:
         if not spec.startswith(SPEC_PREFIX):
             return make_opponent(spec, task, seat)
-        return self._seatings[spec.removeprefix(SPEC_PREFIX)](seen_from(task, seat, self._name), self._sibling)
+        return self._agent_factories[spec.removeprefix(SPEC_PREFIX)](seen_from(task, seat, self._name), self._sibling)
 
 
 def draw_matches(
     config: Config, learner: str, members: Sequence[Member], odds: Mapping[str, float], num: int, *path: str | int
 ) -> Iterator[Match]:
-    """A learner's matches from the stream called `path`; it takes its seats in turn."""
+    """A learner's matches from the random stream `path`; it takes its seats in turn."""
     known = {member.id: member for member in members}
     seats = range(load_game(config.world).num_seats)
     for index in range(num):
@@ -85,11 +85,13 @@ def draw_matches(
 async def play_matches(
     matches: Sequence[Match], size: int, agent_factories: Mapping[str, AgentFactory], concurrency: int
 ) -> list[PlayedMatch]:
-    """Play siblings of every match together; the groups of each match, its learner's own first."""
-    games = (
-        ((match.task, sibling), _game(match, sibling, agent_factories)) for match in matches for sibling in range(size)
+    """Play `size` siblings of every match in parallel; returns the groups of each match, its learner's own first."""
+    jobs = (
+        ((match.task, sibling), _play_sibling(match, sibling, agent_factories))
+        for match in matches
+        for sibling in range(size)
     )
-    outcomes = [outcome async for outcome in outcomes_of(games, concurrency)]
+    outcomes = [outcome async for outcome in outcomes_of(jobs, concurrency)]
     return [
         played
         for number, match in enumerate(matches)
@@ -97,26 +99,26 @@ async def play_matches(
     ]
 
 
-def _game(
+def _play_sibling(
     match: Match, sibling: int, agent_factories: Mapping[str, AgentFactory]
 ) -> Callable[[], Awaitable[tuple[Trial, ...]]]:
-    """Siblings meet the same opponents in the same way, unless these learn too and must differ themselves."""
+    """One sibling of a match. Opponents play all siblings alike, unless they learn too and must differ."""
     name = SPEC_PREFIX + match.learner
     world = LeagueWorld(agent_factories, sibling if len(match.seats) > 1 else 0, name)
     return partial(play_seats, world, match.task, sibling, agent_factories[match.learner], match.seats, name)
 
 
 def _groups(match: Match, outcomes: Sequence[Outcome]) -> Iterator[PlayedMatch]:
-    """A group for each seat that learns. Failures are the drawing learner's."""
+    """A group for each seat that learns. Failures count for the learner that drew the task."""
     failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Failure))
-    tables = [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
+    played = [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
     for place, seat in enumerate(match.seats):
         task = seen_from(match.task, seat, SPEC_PREFIX + match.learner)
         learner = match.learner if place == 0 else _id(match.task.opponents[seat - (seat > match.task.seat)])
-        group = Group(task, tuple(trials[place] for trials in tables), failures if place == 0 else ())
+        group = Group(task, tuple(trials[place] for trials in played), failures if place == 0 else ())
         yield PlayedMatch(learner, tuple(map(_id, task.opponents)), group, is_drawn=place == 0)
 
 
 def _id(spec: str) -> str:
-    """The id of the member that a spec names: anchors go by their specs."""
+    """The id of the member that a spec names; that of an anchor is its spec."""
     return spec.removeprefix(SPEC_PREFIX)

@@ -1,4 +1,4 @@
-"""Members of a league: whoever may sit opposite, and where they come from."""
+"""Members of a league: anchors, snapshots and learners."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from enum import StrEnum
 import msgspec
 
 SPEC_PREFIX = "member:"
-"""Begins the spec of a member whose player is made of weights that the run holds."""
+"""Prefix of the spec of a member with weights in the run."""
 
 
 class MemberKind(StrEnum):
-    """What a member is made of."""
+    """The kind of a member."""
 
     ANCHOR = "anchor"
     """Given by the config: a script, a family, search, a solver, a remote model."""
     SNAPSHOT = "snapshot"
-    """A learner as it was at some step."""
+    """A learner frozen at a step."""
     LEARNER = "learner"
-    """Trained now."""
+    """In training."""
 
 
 class Member(msgspec.Struct, frozen=True):
-    """Anyone who may sit opposite."""
+    """A possible opponent."""
 
     id: str
     kind: MemberKind
     spec: str
-    """What a world makes a player of; `member:ID` for learners and snapshots."""
+    """The opponent spec; `member:ID` for learners and snapshots."""
     family: str
-    """What statistics and eviction group it by: the family of an anchor's spec, the learner of all others."""
+    """Groups members in statistics and eviction: the family of an anchor's spec, else the learner."""
     born: int = 0
-    """The step at which it joined."""
+    """The step it joined at."""
     parents: tuple[str, ...] = ()
-    """Whose weights it took, in the order of time."""
+    """Members whose weights it copied, in order."""
     retired: int | None = None
-    """The step at which it was evicted; it stays in the list for the family tree."""
+    """The step it was evicted at; it stays listed for the family tree."""
     weight: float = 1.0
-    """How often the weighted sampler draws it, relative to others."""
+    """Its relative weight in the weighted sampler."""
 
 
 def anchor(spec: str, weight: float = 1.0) -> Member:
-    """A member of the config's population, called by its spec.
+    """A member of the config's population; its id is its spec.
 
     >>> anchor("automaton(states=3, seed=7)").family
     'automaton'
@@ -52,7 +52,7 @@ def anchor(spec: str, weight: float = 1.0) -> Member:
 
 
 def learner(index: int) -> Member:
-    """The learner of an index, from 0.
+    """The learner with an index, from 0.
 
     >>> learner(2).id, learner(2).spec
     ('learner-2', 'member:learner-2')

@@ -1,4 +1,4 @@
-"""The league of a run as one reads it: members and ratings, who scores what against whom, what happened and why."""
+"""Reads a run's league into a report: members, ratings, pay-offs and events."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from mage.stats import Z95, Estimate
 LEAGUE, EVENTS = "league.json", "events.jsonl"
 
 
-class Saved(msgspec.Struct, frozen=True):
-    """What a run has on file."""
+class SavedLeague(msgspec.Struct, frozen=True):
+    """The contents of `league.json`."""
 
     step: int
     league: League
 
 
 class MemberStanding(msgspec.Struct, frozen=True):
-    """A member, and how it stands."""
+    """A member with its rating."""
 
     id: str
     kind: MemberKind
@@ -38,26 +38,26 @@ class MemberStanding(msgspec.Struct, frozen=True):
     retired: int | None
     parents: tuple[str, ...]
     rating: Estimate | None
-    """In units of score, as `League.ratings` says; None for one that has met nobody, or is retired."""
+    """In units of score, from `League.ratings`; None without results, or if retired."""
     results: int
-    """Groups on the pay-off table that it took part in."""
+    """Number of its results in the pay-off table."""
     drawn: float | None
-    """The mean over the learners that may meet it of how often each draws it now; None where none may."""
+    """Mean probability that a learner draws it now; None where none can."""
 
 
 class Payoff(msgspec.Struct, frozen=True):
-    """What a learner scores in the last episode against a member."""
+    """A learner's score in the last episode against a member."""
 
     row: str
     column: str
     score: Estimate
     results: int
     updated: int
-    """The step of the newest result."""
+    """Step of the newest result."""
 
 
 class LeagueEvent(msgspec.Struct, frozen=True):
-    """Something that was done to a member, and why."""
+    """A change to a member, with its reason."""
 
     step: int
     kind: str = msgspec.field(name="league")
@@ -66,11 +66,11 @@ class LeagueEvent(msgspec.Struct, frozen=True):
     parent: str | None = None
     reason: str = ""
     changes: Mapping[str, tuple[float, float]] = {}
-    """By the keys of the config, old and new values."""
+    """By config key, old and new value."""
 
 
 class LeagueReport(msgspec.Struct, frozen=True):
-    """A league at a step."""
+    """The state of a league at a step."""
 
     step: int
     leader: str
@@ -80,14 +80,14 @@ class LeagueReport(msgspec.Struct, frozen=True):
     members: tuple[MemberStanding, ...]
     payoffs: tuple[Payoff, ...]
     hyper: Mapping[str, Mapping[str, float]]
-    """By learner, the settings that it trains with now."""
+    """By learner, its current hyper-parameters."""
     drawn: Mapping[str, Mapping[str, float]]
-    """By learner, how often it draws each member now."""
+    """By learner, the probability of drawing each member now."""
     events: tuple[LeagueEvent, ...]
 
 
 def read_league(path: Path) -> LeagueReport:
-    """The league of a run as it is on file, or one line on why it cannot be read."""
+    """Read the league of a run; raises `RecordError`."""
     saved = _read(path)
     league = saved.league
     ratings, pooled = _ratings(league), league.payoffs.pooled_variance()
@@ -102,7 +102,7 @@ def read_league(path: Path) -> LeagueReport:
             _standing(league, member, ratings.get(member.id), results[member.id]) for member in league.members
         ),
         payoffs=tuple(
-            Payoff(row, column, _spread(cell.mean, cell.half_width(pooled)), cell.count, cell.updated)
+            Payoff(row, column, _estimate(cell.mean, cell.half_width(pooled)), cell.count, cell.updated)
             for row, column, cell in _cells(league)
         ),
         hyper=league.hyper,
@@ -111,9 +111,9 @@ def read_league(path: Path) -> LeagueReport:
     )
 
 
-def _read(path: Path) -> Saved:
+def _read(path: Path) -> SavedLeague:
     try:
-        saved = msgspec.json.decode((path / LEAGUE).read_bytes(), type=Saved)
+        saved = msgspec.json.decode((path / LEAGUE).read_bytes(), type=SavedLeague)
     except FileNotFoundError:
         raise RecordError(
             f"{path} has no league; a train run with league.learners over 0 writes its own at the first checkpoint"
@@ -129,7 +129,7 @@ def _read(path: Path) -> Saved:
     if not saved.league.learners:
         raise RecordError(f"{path / LEAGUE} has no learner among its members")
     if not all(_is_sound(cell) for _, _, cell in _cells(saved.league)):
-        raise RecordError(f"{path / LEAGUE} has a pay-off that rests on nothing")
+        raise RecordError(f"{path / LEAGUE} has a pay-off without observations")
     return saved
 
 
@@ -169,24 +169,24 @@ def _standing(league: League, member: Member, rating: Estimate | None, results: 
 
 
 def _ratings(league: League) -> dict[str, Estimate]:
-    """The ratings of all who have met somebody, with intervals.
+    """Ratings of all members with results, with intervals.
 
-    Ratings are sums of the cells' means, so their variances are sums of those of the cells, which are taken to be
-    independent; what a snapshot inherited from its learner is not quite.
+    Ratings are linear in the cells' means, so their variances follow from those of the cells, which are taken as
+    independent; inherited cells of snapshots are not quite.
     """
     values, pooled = league.ratings(), league.payoffs.pooled_variance()
     cells = [(row, column, cell) for row, column, cell in _cells(league) if row in values and column in values]
-    met = {name for row, column, _ in cells for name in (row, column)}
+    rated = {name for row, column, _ in cells for name in (row, column)}
     place = {name: k for k, name in enumerate(values)}
-    met_CN = np.zeros((len(cells), len(place)))
+    design_CN = np.zeros((len(cells), len(place)))
     for number, (row, column, _) in enumerate(cells):
-        met_CN[number, place[row]], met_CN[number, place[column]] = 1.0, -1.0
+        design_CN[number, place[row]], design_CN[number, place[column]] = 1.0, -1.0
     errors_C = np.array([cell.error(pooled) for _, _, cell in cells])
-    with np.errstate(invalid="ignore"):  # errors that nobody knows are infinite, and some count for nothing
-        errors_N = np.sqrt((np.linalg.pinv(met_CN) ** 2) @ errors_C**2)
-    return {name: _spread(values[name], Z95 * float(errors_N[place[name]])) for name in values if name in met}
+    with np.errstate(invalid="ignore"):  # unknown errors are infinite, and inf x 0 is NaN
+        errors_N = np.sqrt((np.linalg.pinv(design_CN) ** 2) @ errors_C**2)
+    return {name: _estimate(values[name], Z95 * float(errors_N[place[name]])) for name in values if name in rated}
 
 
-def _spread(value: float, half: float) -> Estimate:
-    """Without an interval where nobody knows how wide it is."""
+def _estimate(value: float, half: float) -> Estimate:
+    """An estimate; without an interval where its width is not finite."""
     return Estimate(value, value - half, value + half) if isfinite(half) else Estimate(value, None, None)

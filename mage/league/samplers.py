@@ -1,4 +1,4 @@
-"""Who meets whom: samplers turn a league into the odds with which a learner draws each opponent."""
+"""Opponent samplers: from a league to the probabilities with which a learner draws each opponent."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ from mage.seeds import pick_index
 
 S = TypeVar("S", bound=msgspec.Struct)
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-ActionProbs = dict[str, float]
-"""By member id: not negative, and 1 in all."""
+MemberProbs = dict[str, float]
+"""Probability by member id."""
 
 
 class Sampler(Protocol):
-    """Says how often a learner meets each of its opponents."""
+    """Gives the probabilities of a learner's opponents."""
 
-    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> ActionProbs:
-        """The odds of all `opponents`, in their order."""
+    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> MemberProbs:
+        """The probability of each of `opponents`, in their order."""
         ...
 
 
 class Uniform(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All opponents alike.
+    """Equal probabilities.
 
-    When to use: as the control, and for a small pool in which everybody still teaches something. A growing list of
-    snapshots dilutes it: after n of them the newest is met once in n.
+    When to use: as the control, and for a small pool in which every opponent is still informative. A growing list of
+    snapshots dilutes it: after n of them the newest is drawn once in n.
     """
 
-    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> ActionProbs:
+    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> MemberProbs:
         return _shares([(m.id, 1.0) for m in opponents], learner)
 
 
 class Weighted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """By the weights of the config; learners and snapshots weigh 1.
+    """By the weights of the config; learners and snapshots have weight 1.
 
-    When to use: when it is known beforehand who matters, as where the members one will be judged by should make up half
-    of the practice.
+    When to use: when the important members are known beforehand, for example if those of the evaluation should be half
+    of the training tasks.
     """
 
-    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> ActionProbs:
+    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> MemberProbs:
         return _shares([(m.id, m.weight) for m in opponents], learner)
 
 
 class Priority(StrEnum):
-    """Which opponents come first."""
+    """Which opponents are preferred."""
 
     HARD = "hard"
     """Those that win: (1 - p) ** power."""
@@ -61,24 +61,23 @@ class Priority(StrEnum):
 
 
 class Prioritised(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """By what there is to learn, where p is the share of the score range that the learner wins (Vinyals et al. 2019).
+    """Prioritised fictitious self-play: by a function of p, the share of the score range won (Vinyals et al. 2019).
 
-    When to use: the first choice for a large or growing pool. `hard` drives a learner at what still beats it, and is
-    for the end of training and for strong learners; `even` is a curriculum for young ones, who learn little from those
-    who always win.
+    When to use: the first choice for a large or growing pool. `hard` prefers opponents that still win, for strong
+    learners and the end of training; `even` is a curriculum for weak ones, which learn little from opponents that
+    always win.
 
-    An opponent counts as if `prior` observations had shown the p of highest priority (0 for hard, 1/2 for even), so
-    that who was never met comes first and a single lucky result does not settle anything. `floor` is spread evenly:
-    nobody is forgotten.
+    Each opponent starts with `prior` observations of the p of highest priority (0 for hard, 1/2 for even), so that new
+    opponents come first and one lucky result has little weight. `floor` is spread evenly, so that none is forgotten.
     """
 
     kind: Priority = Priority.HARD
     power: Annotated[float, msgspec.Meta(ge=0)] = 2.0
-    """How sharply hard ones are preferred; 0 is uniform. Of no effect on even."""
+    """How strongly hard opponents are preferred; 0 is uniform. Without effect on even."""
     floor: Share = 0.1
     """The share that is spread evenly."""
     prior: Annotated[float, msgspec.Meta(gt=0)] = 1.0
-    """Observations that the first guess is worth."""
+    """Weight of the prior, in observations."""
     lowest: float = -1.0
     """The score of which p is 0."""
     highest: float = 1.0
@@ -87,14 +86,14 @@ class Prioritised(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def __post_init__(self) -> None:
         _refuse_range(self.lowest, self.highest)
 
-    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> ActionProbs:
-        wanted = {m.id: self._priority(self.won(league, learner, m.id)) for m in opponents}
+    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> MemberProbs:
+        wanted = {m.id: self._priority(self.win_share(league, learner, m.id)) for m in opponents}
         if not any(wanted.values()):
             wanted = dict.fromkeys(wanted, 1.0)
         return _mixed(_shares(list(wanted.items()), learner), self.floor)
 
-    def won(self, league: League, learner: str, opponent: str) -> float:
-        """The share of the score range that a learner wins, drawn towards the first guess; 1/2 against itself."""
+    def win_share(self, league: League, learner: str, opponent: str) -> float:
+        """The share of the score range that a learner wins, shrunk to the prior; 1/2 against itself."""
         if opponent == learner:
             return 0.5
         guess = 0.0 if self.kind is Priority.HARD else 0.5
@@ -109,15 +108,14 @@ class Prioritised(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Psro(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The opponents' side of an equilibrium of the game learners x opponents (Lanctot et al. 2017).
+    """The opponents' strategy in an equilibrium of the meta-game learners x opponents (Lanctot et al. 2017).
 
-    Learners pick a row, opponents a column, and the columns pay as little as they can: OpenSpiel's CFR+ on the table of
-    mean scores. `floor` is spread evenly. When to use: where moves beat each other in circles, so that no single
-    hardest opponent exists and a learner that chases one forgets another; it wants few learners and full cells.
+    A zero-sum matrix game of mean scores, rows are learners and columns opponents, solved by OpenSpiel's CFR+. `floor`
+    is spread evenly. When to use: for cyclic games, in which there is no single hardest opponent and a learner that
+    chases one forgets another; it needs few learners and full cells.
 
-    It plays nothing that has not been measured: an opponent that some learner has not met keeps the odds of the uniform
-    sampler, and the equilibrium divides what is left among the others. A learner against itself counts as the middle of
-    the score range.
+    An opponent without results against some learner keeps its probability of the uniform sampler, and the equilibrium
+    is scaled to the rest. A learner against itself counts as the middle of the score range.
     """
 
     floor: Share = 0.2
@@ -130,7 +128,7 @@ class Psro(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def __post_init__(self) -> None:
         _refuse_range(self.lowest, self.highest)
 
-    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> ActionProbs:
+    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> MemberProbs:
         evenly = Uniform().odds(league, learner, opponents)
         columns = {m.id: self._column(league, m.id) for m in opponents}
         known = {name: column for name, column in columns.items() if None not in column}
@@ -149,17 +147,17 @@ class Psro(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Anchored(msgspec.Struct, frozen=True):
-    """A fixed share for the anchors, evenly; the rest by another sampler among the others.
+    """A fixed share spread evenly over the anchors; the rest by another sampler.
 
-    When to use: in every long run. Learners that meet mostly each other drift together and forget how to beat the
-    scripts that they are judged by; a quarter of the tasks is enough to notice and to mend it. Where there are no
-    anchors, or nobody else, those that are there have it all.
+    When to use: in every long run. Learners that play mostly each other drift together and forget how to beat the
+    scripts they are evaluated on; a quarter of the tasks is enough to prevent it. Without anchors, or with
+    anchors only, the members present get the whole probability.
     """
 
     share: Share
     inner: Sampler
 
-    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> ActionProbs:
+    def odds(self, league: League, learner: str, opponents: Sequence[Member]) -> MemberProbs:
         anchors = [m for m in opponents if m.kind is MemberKind.ANCHOR]
         others = [m for m in opponents if m.kind is not MemberKind.ANCHOR]
         if not others:
@@ -173,7 +171,7 @@ class Anchored(msgspec.Struct, frozen=True):
 
 
 class _AnchoredOptions(msgspec.Struct, frozen=True):
-    """What `anchored` itself takes; whatever else is given goes to the inner sampler."""
+    """The options of `anchored` itself; others go to the inner sampler."""
 
     share: Share = 0.25
     inner: str = "prioritised"
@@ -194,9 +192,9 @@ def make_sampler(
     options: Mapping[str, bool | int | float | str],
     score_range: tuple[float, float] = (-1.0, 1.0),
 ) -> Sampler:
-    """A sampler from plain values, as a recipe has them, or one line that says what it takes.
+    """A sampler from the plain values of a recipe; raises `ConfigError` with the options it takes.
 
-    `score_range` is the game's; samplers that look at scores take it unless `lowest` and `highest` are given.
+    `score_range` is the world's; samplers that use scores take it unless `lowest` and `highest` are given.
 
     >>> make_sampler("anchored", {"share": 0.5, "inner": "prioritised", "kind": "even"}).inner.kind
     <Priority.EVEN: 'even'>
@@ -222,7 +220,7 @@ def draw_member(odds: Mapping[str, float], point: float) -> str:
 
 @lru_cache(maxsize=64)
 def meta_strategy(rows: tuple[tuple[float, ...], ...], iterations: int) -> tuple[float, ...]:
-    """The column player's part of an equilibrium of a zero-sum game that is given by what the row player scores.
+    """The column player's strategy in an equilibrium of a zero-sum matrix game, given the row player's scores.
 
     >>> [round(odd, 3) for odd in meta_strategy(((0.0, -1.0, 1.0), (1.0, 0.0, -1.0), (-1.0, 1.0, 0.0)), 10)]
     [0.333, 0.333, 0.333]
@@ -267,14 +265,14 @@ def _refuse_range(lowest: float, highest: float) -> None:
         raise ConfigError(f"scores from {lowest} to {highest}: the lowest must be under the highest")
 
 
-def _shares(weights: Sequence[tuple[str, float]], learner: str) -> ActionProbs:
-    """Weights divided by their sum, or one line that says why nobody can be drawn."""
+def _shares(weights: Sequence[tuple[str, float]], learner: str) -> MemberProbs:
+    """Weights divided by their sum; raises `ConfigError` where that is 0."""
     total = fsum(weight for _, weight in weights)
     if not total > 0:
-        raise ConfigError(f"{learner} has nobody to meet: the weights of its opponents are {dict(weights)}")
+        raise ConfigError(f"{learner} has no opponents to draw: their weights are {dict(weights)}")
     return {name: weight / total for name, weight in weights}
 
 
-def _mixed(odds: Mapping[str, float], floor: float) -> ActionProbs:
-    """Odds of which a share is spread evenly."""
+def _mixed(odds: Mapping[str, float], floor: float) -> MemberProbs:
+    """Probabilities with the share `floor` spread evenly."""
     return {name: (1.0 - floor) * odd + floor / len(odds) for name, odd in odds.items()}

@@ -1,4 +1,4 @@
-"""A league: members, pay-off table and hyper-parameters. Frozen, plain, part of every checkpoint."""
+"""The state of a league: members, pay-off table and hyper-parameters, as a frozen value in every checkpoint."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from mage.league.members import Member, MemberKind, learner, snapshot
 from mage.league.payoffs import EMPTY, MatchScore, Payoffs
 
 ALIKE = 0.5
-"""The distance of pay-off columns, in units of score, over which likeness falls to 1/e."""
+"""The distance of pay-off columns, in units of score, at which similarity is 1/e."""
 
 
 class League(msgspec.Struct, frozen=True):
-    """Who is there, what they scored, what each learner trains with, and how often each was to meet whom."""
+    """Members, pay-offs, hyper-parameters, and the sampling probabilities of the last step."""
 
     members: tuple[Member, ...]
-    """In the order in which they joined, retired ones too."""
+    """In the order they joined, retired ones included."""
     payoffs: Payoffs
     hyper: Mapping[str, Mapping[str, float]]
-    """For each learner the values of its own, by dotted config key."""
+    """By learner and dotted config key."""
     drawn: Mapping[str, Mapping[str, float]]
-    """For each learner how often each member was to be drawn at the last step."""
+    """By learner and member, the sampling probability of the last step."""
 
     @property
     def present(self) -> tuple[Member, ...]:
@@ -49,20 +49,20 @@ class League(msgspec.Struct, frozen=True):
         return tuple(m for m in self.present if m.kind is kind)
 
     def member(self, name: str) -> Member:
-        """The member of an id, retired or not, or one line that lists who there is."""
+        """The member with an id, retired or not; raises `ConfigError`."""
         return pick("member", {m.id: m for m in self.members}, name)
 
     def opponents_of(self, name: str, *, with_itself: bool = False) -> tuple[Member, ...]:
-        """Whom a learner may meet: all who are present, itself only where asked for."""
+        """The possible opponents of a learner: all present members, itself only `with_itself`."""
         self.member(name)
         return tuple(m for m in self.present if with_itself or m.id != name)
 
     def ratings(self) -> dict[str, float]:
-        """One figure for each present member, in units of score: r with score(row, column) = r_row - r_column.
+        """The rating of each present member, in units of score: r with score(row, column) = r_row - r_column.
 
-        Least squares over all cells, each counted once (Massey 1997): an Elo rating on scores in place of wins. Two
-        learners that met the same opponents, and not each other, differ by the mean difference of their scores. It
-        takes the sum of scores to be zero. Members tied together by results have mean 0; who met nobody has 0.
+        Least squares over all cells, each counted once (Massey 1997): an Elo rating on scores instead of wins. Two
+        learners with the same opponents differ by the mean difference of their scores. Scores are assumed to be
+        zero-sum. Each connected component of the table has mean 0; a member without results has 0.
         """
         place = {m.id: i for i, m in enumerate(self.present)}
         laplacian_NN, wins_N = np.zeros((len(place), len(place))), np.zeros(len(place))
@@ -74,7 +74,7 @@ class League(msgspec.Struct, frozen=True):
                     laplacian_NN[[a, b], [b, a]] -= 1.0
                     wins_N[a] += cell.mean
                     wins_N[b] -= cell.mean
-        # The shortest of all solutions: its mean is 0 in each part of the table that hangs together.
+        # The minimum-norm solution: its mean is 0 in each connected component of the table.
         found_N = np.linalg.lstsq(laplacian_NN, wins_N, rcond=1e-10)[0]
         return {name: float(found_N[i]) for name, i in place.items()}
 
@@ -86,34 +86,34 @@ class League(msgspec.Struct, frozen=True):
         return max(self.learners, key=lambda m: ratings[m.id])
 
     def diversity(self, alike: float = ALIKE) -> float:
-        """The effective number of members that somebody has met: 1 where all pay alike, their number where none do.
+        """The effective number of members with results: 1 where all pay-offs are equal, their number where none are.
 
-        exp of the mean of -log(mean likeness of a member to all, itself included), with likeness exp(-distance /
-        alike) between pay-off columns: the diversity of order 1 of Leinster and Cobbold (2012). The spectrum of the
-        table would do as well, but it cannot count further than there are learners. 0 where nobody has met anybody.
+        exp of the mean of -log(mean similarity of a member to all, itself included), with similarity exp(-distance /
+        alike) between pay-off columns: the diversity of order 1 of Leinster and Cobbold (2012). The rank of the table
+        would be bounded by the number of learners. 0 without results.
         """
-        met = [m.id for m in self.present if self.payoffs.column(m.id)]
-        if not met:
+        ids = [m.id for m in self.present if self.payoffs.column(m.id)]
+        if not ids:
             return 0.0
-        commonness = [fsum(exp(-self._apart(a, b) / alike) for b in met) / len(met) for a in met]
-        return exp(-fsum(map(log, commonness)) / len(met))
+        similarity = [fsum(exp(-self._distance(a, b) / alike) for b in ids) / len(ids) for a in ids]
+        return exp(-fsum(map(log, similarity)) / len(ids))
 
-    def _apart(self, a: str, b: str) -> float:
+    def _distance(self, a: str, b: str) -> float:
         return 0.0 if a == b else self.payoffs.distance(a, b)
 
     def with_results(self, results: Iterable[MatchScore], step: int, half_life: float) -> League:
-        """With the results of a step; cells of learners decay."""
+        """With the results of a step added; cells of learners decay."""
         live = [m.id for m in self.learners]
         return msgspec.structs.replace(self, payoffs=self.payoffs.with_results(results, step, half_life, live))
 
     def with_snapshot(self, name: str, step: int) -> League:
-        """With a frozen copy of a learner, which begins with the results of others against it."""
+        """With a frozen copy of a learner, which inherits the learner's pay-off column."""
         new = snapshot(self.member(name), step)
         _refuse_twice([*self.members, new])
         return msgspec.structs.replace(self, members=(*self.members, new), payoffs=self.payoffs.inherit(new.id, name))
 
     def with_copy(self, name: str, parent: str, changes: Mapping[str, float]) -> League:
-        """With a learner that has taken the weights of another member, and new values of its own by dotted key."""
+        """With a learner that copied the weights of another member, and changed hyper-parameters by dotted key."""
         known = {m.id: m for m in self.members}
         old = self.member(name)
         self.member(parent)
@@ -126,21 +126,21 @@ class League(msgspec.Struct, frozen=True):
         )
 
     def with_drawn(self, drawn: Mapping[str, Mapping[str, float]]) -> League:
-        """With how often each learner was to meet whom."""
+        """With the sampling probabilities of a step."""
         return msgspec.structs.replace(self, drawn=drawn)
 
     def retire(self, ids: Collection[str], step: int) -> League:
-        """With members evicted: listed still, but gone from the table."""
+        """With members evicted: still listed, but not in the table."""
         for name in ids:
             self.member(name)
         members = tuple(msgspec.structs.replace(m, retired=step) if m.id in ids else m for m in self.members)
         return msgspec.structs.replace(self, members=members, payoffs=self.payoffs.without(ids))
 
 
-def found(anchors: Sequence[Member], hyper: Sequence[Mapping[str, float]]) -> League:
+def new_league(anchors: Sequence[Member], hyper: Sequence[Mapping[str, float]]) -> League:
     """A new league: the anchors, and a learner for each set of hyper-parameters.
 
-    >>> [m.id for m in found([], [{"learner.lr": 1e-3}, {"learner.lr": 3e-3}]).learners]
+    >>> [m.id for m in new_league([], [{"learner.lr": 1e-3}, {"learner.lr": 3e-3}]).learners]
     ['learner-0', 'learner-1']
     """
     learners = [learner(i) for i in range(len(hyper))]
@@ -153,4 +153,4 @@ def _refuse_twice(members: Sequence[Member]) -> None:
     names = [m.id for m in members]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ConfigError(f"a league cannot have two members called {twice[0]!r}; every id is there once")
+        raise ConfigError(f"a league cannot have two members called {twice[0]!r}; ids must be unique")

@@ -1,1 +1,1 @@
-"""The run directory: written, read and rendered."""
+"""The run directory: writing, reading and rendering."""

@@ -1,4 +1,4 @@
-"""Where output goes. Nothing that is printed is read as markup: it may hold words of models."""
+"""Terminal output. Printed text is never interpreted as markup, because it may come from a model."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from rich.table import Table
 from mage.runs.drawings import shown
 
 WIDTH = 120
-"""Columns of a table that is kept as text."""
+"""Columns of a table rendered to text."""
 
 
 def plain_console(*, stderr: bool = False, quiet: bool = False) -> Console:
-    """The terminal, or nowhere."""
+    """A console without markup; `quiet` prints nothing."""
     return Console(stderr=stderr, quiet=quiet, markup=False, emoji=False, highlight=False)
 
 
 def as_text(table: RenderableType) -> str:
-    """A table without colours, as wide as `WIDTH`."""
+    """A table rendered without colours, `WIDTH` columns wide."""
     console = Console(width=WIDTH, markup=False, emoji=False, highlight=False, force_terminal=False)
     with console.capture() as captured:
         console.print(table)
@@ -34,12 +34,12 @@ def metrics_table(*names: str) -> Table:
 
 
 def say(sentence: str) -> None:
-    """A remark beside the output; long lines are left whole, to be copied."""
+    """Print a message to stderr; long lines are not wrapped, so that they can be copied."""
     plain_console(stderr=True).print(shown(sentence, "dim"), soft_wrap=True)
 
 
 def progress_bar() -> Progress:
-    """Shows on a terminal how far things are; nothing elsewhere."""
+    """A progress bar on stderr; disabled where that is no terminal."""
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     stderr = plain_console(stderr=True)
     return Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal)

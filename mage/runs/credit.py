@@ -1,7 +1,7 @@
-"""Credit on file: what each turn of a kept trial earned, and how sure the learner was of each of its tokens.
+"""Credit files: advantage and return of each turn of a kept trial, and the learner's log-probabilities of its tokens.
 
-`credit.jsonl` has one line for each trial that a training run keeps, in the order of `trials.jsonl`. A run without the
-file, or a trial without a line, has no credit to show and reads as before.
+`credit.jsonl` has one line for each trial that a training run keeps, in the order of `trials.jsonl`. The file, and any
+line of it, may be missing.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ CREDIT = "credit.jsonl"
 
 
 class CallCredit(msgspec.Struct, frozen=True):
-    """How sure the learner was of the tokens of one call, aligned with what was sampled; null where one was forced."""
+    """The learner's values for the sampled tokens of one call; null where a token was forced."""
 
     logprobs: tuple[float | None, ...]
-    """The learner's, before its weights changed; the engine's are in the trial."""
+    """Before the update; the engine's are in the trial."""
     entropies: tuple[float | None, ...]
-    """Over the allowed ids, divided by their maximum: 1 is uniform, 0 is certain."""
+    """Over the allowed ids, divided by the maximum: 1 is uniform, 0 is deterministic."""
 
 
 class TurnCredit(msgspec.Struct, frozen=True):
-    """What one turn of the agent earned."""
+    """Advantage and return of one turn of the agent."""
 
     advantage: float | None
-    """As the estimator says and the update uses it; null for a turn that is never trained."""
+    """As used in the update; null for a turn that is never trained."""
     return_: float = msgspec.field(name="return")
-    """What the objective pays from here on, less penalties."""
+    """Return from this turn on, minus penalties."""
     calls: tuple[CallCredit, ...]
-    """One for each call of the turn."""
+    """One per call of the turn."""
 
 
 class Credit(msgspec.Struct, frozen=True):
@@ -44,9 +44,9 @@ class Credit(msgspec.Struct, frozen=True):
     trial: int
     """Its number, as in `trials.jsonl`."""
     step: int
-    """Updates that the weights which played it have behind them."""
+    """Number of updates of the weights that played it."""
     trained: bool
-    """Whether an update used it: not so for showcases, and for groups that were dead."""
+    """Whether an update used it: false for showcases and dead groups."""
     turns: tuple[TurnCredit, ...]
     """The agent's turns in order of play: episode 0, reflection 0, episode 1, and so on."""
 
@@ -59,8 +59,8 @@ class EpisodeCredit(msgspec.Struct, frozen=True):
     reflections: tuple[TurnCredit, ...]
 
 
-def credit_of(run: Path, number: int) -> Credit | None:
-    """The credit of a trial, or None where the run has none of it; only a few lines of the file are read."""
+def read_credit(run: Path, number: int) -> Credit | None:
+    """The credit of a trial, or None where the run has none; found by binary search in the file."""
     path = run / CREDIT
     if not path.is_file():
         return None
@@ -72,12 +72,12 @@ def credit_of(run: Path, number: int) -> Credit | None:
         raise RecordError(f"cannot read {path}: {error.strerror or error}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise RecordError(
-            f"the credit of trial {number} in {path} cannot be read; without this file the run still shows its trials"
+            f"the credit of trial {number} in {path} cannot be read; delete the file to see the run without credit"
         ) from None
 
 
 def by_episode(trial: Trial, credit: Credit) -> list[EpisodeCredit]:
-    """The credit of a trial's turns, episode by episode."""
+    """The credit of a trial's turns, by episode."""
     turns = agent_turns(trial)
     fits = [(len(turn.calls), [len(c.completion.tokens) for c in turn.calls]) for turn in turns]
     if fits != [(len(turn.calls), [len(c.logprobs) for c in turn.calls]) for turn in credit.turns]:
@@ -95,7 +95,7 @@ class _Numbered(msgspec.Struct):
 
 
 def _find(file: BinaryIO, size: int, number: int) -> bytes | None:
-    """The whole line of a trial. Lines ascend by trial, so each look rules out half of what is left."""
+    """The line of a trial, by binary search: lines ascend by trial."""
     low, high = 0, size  # the line begins at or after `low` and before `high`, if there is one
     while low < high:
         middle = (low + high) // 2
@@ -112,7 +112,7 @@ def _find(file: BinaryIO, size: int, number: int) -> bytes | None:
 
 
 def _line_start(file: BinaryIO, position: int) -> int:
-    """Go to the first line that begins at `position` or after it."""
+    """Seek to the first line that begins at `position` or after it."""
     file.seek(max(0, position - 1))
     if position:
         file.readline()

@@ -1,7 +1,6 @@
-"""Pictures for people, drawn from structured facts; prose is never parsed.
+"""Terminal drawings of observations and results, made from structured facts; text is never parsed.
 
-`DRAWINGS` is the one table: a game without an entry is shown by its own text and its facts as they stand. A new
-game is one class and one line.
+Games without an entry in `DRAWINGS` show their text and their facts as they are.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ SEAT_STYLES = ("cyan", "magenta", "yellow", "green", "blue", "red")
 
 
 class Drawing(Protocol):
-    """How one game is shown."""
+    """How a game is drawn."""
 
     def private(self, observation: Observation) -> str:
-        """What the seat alone knows, in a few words; empty where nothing is hidden."""
+        """The seat's private information as text; empty where nothing is hidden."""
 
     def position(self, observation: Observation) -> RenderableType | None:
-        """The board as the seat sees it, or None where the text says it all."""
+        """The board as the seat sees it, or None where the text is enough."""
 
     def revealed(self, episode: Episode) -> RenderableType:
-        """Everything about a finished episode, hidden cards included."""
+        """The full result of a finished episode, hidden information included."""
 
 
 def drawing_of(game: str) -> Drawing:
@@ -42,7 +41,7 @@ def drawing_of(game: str) -> Drawing:
 
 
 def shown(text: str, style: str = "") -> Text:
-    """Foreign text, safe to print: no markup, and control characters made visible.
+    """Untrusted text, safe to print: no markup, and control characters escaped.
 
     >>> shown("[red]\\x1b[2J").plain
     '[red]\\\\x1b[2J'
@@ -62,7 +61,7 @@ def seat_style(seat: int) -> str:
 
 
 class FactsDrawing:
-    """For any game: facts by name."""
+    """For any game: facts as `name: value`."""
 
     def private(self, observation: Observation) -> str:
         return ""
@@ -79,7 +78,7 @@ class FactsDrawing:
 
 
 class TicTacToeDrawing:
-    """The board; free cells show the words that mark them."""
+    """The board; free cells show their actions."""
 
     def __init__(self, words: TicTacToeWords) -> None:
         self._words = words
@@ -132,7 +131,7 @@ class KuhnDrawing:
         acts = [_seat_says(i % num_seats, words.moves[a]) for i, a in enumerate(facts["betting"])]
         return Group(
             Text.assemble(f"{words.card}s: ", held),
-            Text.assemble("play: ", Text(", ").join(acts)) if acts else Text("play: nobody acted"),
+            Text.assemble("play: ", Text(", ").join(acts)) if acts else Text("play: no moves"),
         )
 
 

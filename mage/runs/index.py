@@ -1,6 +1,6 @@
-"""Thin summaries of trials, and the index that is kept of them.
+"""Summaries of trials, and the index file that holds them.
 
-The index only saves time: whatever is missing or wrong in it is found again in the trials themselves.
+The index is a cache: what is missing or wrong in it is rebuilt from the trials.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ INDEX = "index.jsonl"
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What a list of trials shows of one, and where its line stands."""
+    """Summary of one trial, and the position of its line in the file."""
 
     number: int
     """The line in `trials.jsonl`, from 0."""
     offset: int
     length: int
-    """Bytes of the line, its end included."""
+    """Bytes of the line, line break included."""
     world: str
     opponents: tuple[str, ...]
     agent: str | None
@@ -34,36 +34,36 @@ class Summary(msgspec.Struct, frozen=True):
     scores: tuple[float, ...]
     endings: tuple[Ending, ...]
     forfeits: int
-    """Episodes that the agent itself gave up."""
+    """Episodes forfeited by the agent itself."""
     invalid_replies: int
     overflows: int
     error: str | None
-    """Why there is no trial; None where there is one."""
+    """The error of a failure; None for a trial."""
 
     @property
     def end(self) -> int:
-        """Where the next line begins."""
+        """Offset of the next line."""
         return self.offset + self.length
 
 
 class Scan(NamedTuple):
-    """What a run's files hold, however they were left."""
+    """The contents of a run's files, broken or not."""
 
     summaries: tuple[Summary, ...]
     num_lines: int
-    """Whole lines, readable or not."""
+    """Complete lines, readable or not."""
     end: int
-    """Where the last whole line ends."""
+    """Offset of the end of the last complete line."""
     tail: int
-    """Bytes after it: a line that was never finished."""
+    """Bytes after it: an incomplete line."""
     damage: tuple[str, ...]
-    """One sentence for everything that is broken or lost."""
+    """One sentence per broken or lost part."""
     num_indexed: int
-    """How many of the summaries were read from a sound index."""
+    """Number of summaries read from a valid index."""
 
 
 def summarize(outcome: Trial | Failure, number: int, offset: int, length: int) -> Summary:
-    """The summary of a trial or a failure whose line stands at `offset`."""
+    """The summary of a trial or a failure whose line begins at `offset`."""
     task = outcome.task
     place = (number, offset, length, task.world, task.opponents)
     if isinstance(outcome, Failure):
@@ -86,7 +86,7 @@ def summarize(outcome: Trial | Failure, number: int, offset: int, length: int) -
 
 
 def num_invalid_replies(trial: Trial) -> int:
-    """Replies of the agent that could not be used."""
+    """Replies of the agent that could not be parsed into an action."""
     seat, num = trial.task.seat, 0
     for episode in trial.episodes:
         for turn in episode.turns:
@@ -96,7 +96,7 @@ def num_invalid_replies(trial: Trial) -> int:
 
 
 def scan(folder: Path) -> Scan:
-    """Read the index, and from the trials only what the index does not cover."""
+    """Read the index, and the trials that it does not cover."""
     path = folder / TRIALS
     if not path.is_file():
         return Scan((), 0, 0, 0, (f"{TRIALS} is missing; no trial can be read",), 0)
@@ -114,12 +114,12 @@ _summaries = msgspec.json.Decoder(Summary)
 
 
 def decode_outcome(line: bytes) -> Trial | Failure:
-    """The trial or failure on a line; raises `msgspec.MsgspecError` or `UnicodeDecodeError` where there is none."""
+    """The trial or failure on a line; raises `msgspec.MsgspecError` or `UnicodeDecodeError`."""
     return _outcomes.decode(line)
 
 
 def _read_index(path: Path, size: int) -> tuple[list[Summary], list[str]]:
-    """The summaries up to the first that is broken or reaches beyond the trials."""
+    """The summaries before the first that is broken or beyond the end of the trials."""
     if not path.is_file():
         return [], [f"{INDEX} is missing; it was rebuilt from {TRIALS}"] if size else []
     summaries: list[Summary] = []

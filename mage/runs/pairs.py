@@ -1,4 +1,4 @@
-"""The same task at several steps of a training: what an agent did before, during and after."""
+"""Finds trials of the same task at several training steps, to compare an agent before, during and after."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ Read = Callable[[int], Trial | Failure]
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """Trials of one task by different weights, in the order of their steps."""
+    """Trials of one task by different weights, in step order."""
 
     world: str
     opponents: tuple[str, ...]
     seat: int
     seed: int
     trials: tuple[int, ...]
-    """Their numbers."""
+    """Trial numbers."""
     steps: tuple[int, ...]
-    """Updates that the weights behind each of them have seen, ascending."""
+    """Number of updates of the weights of each trial, ascending."""
 
 
 def pairs_of(reader: RunReader) -> list[Pair]:
-    """The tasks of a training run that were played at more than one step; no other kind of run has any."""
+    """The tasks of a training run that were played at more than one step; empty for other kinds of runs."""
     return pairs_among(reader.summaries(), reader.trial) if reader.info.kind == "train" else []
 
 
 def pairs_among(summaries: Iterable[Summary], read: Read) -> list[Pair]:
-    """The same for the summaries of a training run; only trials of tasks that came back are read."""
+    """The same for the summaries of a training run; only trials of repeated tasks are read."""
     by_task: dict[tuple[str, tuple[str, ...], int, int, int], list[Summary]] = {}
     for summary in summaries:
-        if summary.error is None:  # siblings share a task and a step; the same one comes back at another step
+        if summary.error is None:  # siblings share a task and a step
             key = (summary.world, summary.opponents, summary.seat, summary.seed, summary.sibling)
             by_task.setdefault(key, []).append(summary)
     found = [_pair(some, read) for some in by_task.values() if len(some) > 1]
@@ -63,7 +63,7 @@ def _pair(summaries: Sequence[Summary], read: Read) -> Pair | None:
 
 
 def step_of(trial: Trial | Failure) -> int | None:
-    """The version of the weights that the agent played a trial with, which is the step they were published at."""
+    """The version of the weights that played a trial, which is the step they were published at."""
     if isinstance(trial, Failure):
         return None
     turns = (turn for episode in trial.episodes for turn in episode.turns if turn.observation.seat == trial.task.seat)

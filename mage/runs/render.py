@@ -1,4 +1,4 @@
-"""Transcripts and lists of trials as people read them."""
+"""Transcripts of trials as terminal output."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from mage.stats import Verdict, verdict
 from mage.worlds.openspiel.words.base import signed
 from mage.runs.credit import Credit, EpisodeCredit, TurnCredit, by_episode
 from mage.runs.drawings import Drawing, drawing_of, seat_style, shown
-from mage.runs.wording import carried, seat_names
+from mage.runs.wording import carried_memory, seat_names
 from mage.types import Call, Ending, Episode, Failure, Task, Trial, Turn
 
 _VERDICT_STYLES = {Verdict.WIN: "green", Verdict.DRAW: "yellow", Verdict.LOSS: "red"}
 
 
 def transcript(outcome: Trial | Failure, title: str, rules: str | None, credit: Credit | None = None) -> RenderableType:
-    """A whole trial: who sat where, every turn of both seats, what crossed between the episodes, the scores.
+    """A whole trial: players, every turn of every seat, memory carried between episodes, scores.
 
-    With `credit` the agent's turns say what they earned.
+    With `credit` the agent's turns show advantage and return.
     """
     names = seat_names(outcome)
     if isinstance(outcome, Failure):
@@ -53,7 +53,7 @@ def transcript(outcome: Trial | Failure, title: str, rules: str | None, credit: 
 
 
 def scores_table(trial: Trial) -> RenderableType:
-    """The score of every seat in every episode, with the verdict for the task's seat."""
+    """The score of every seat in every episode, with win, draw or loss of the task's seat."""
     if not trial.episodes:
         return Text("No episode was finished.", "dim")
     names = seat_names(trial)
@@ -82,7 +82,7 @@ def _header(task: Task, sibling: int, names: tuple[str, ...], trial: Trial | Non
     if trial and trial.agent.method not in (None, "plain"):
         grid.add_row("method", shown(trial.agent.method))
     if trial and trial.agent.memory:
-        grid.add_row("memory", f"{trial.agent.memory}: to the next episode crosses {carried(trial.agent)}")
+        grid.add_row("memory", f"{trial.agent.memory}: to the next episode crosses {carried_memory(trial.agent)}")
     if trial and trial.agent.reply:
         grid.add_row("replies", trial.agent.reply)
     if rules:
@@ -112,7 +112,7 @@ def _turn(
 
 
 def _opening(episode: Episode) -> Iterator[Text]:
-    """The first moves of an episode, where they were drawn."""
+    """The drawn first moves of an episode."""
     drawn: Any = episode.result.facts.get("opening", ())
     for seat, action in drawn:
         yield Text.assemble("drawn for ", (f"seat {seat}", f"bold {seat_style(seat)}"), ": ", shown(action, "bold"))
@@ -132,21 +132,21 @@ def _ending(episode: Episode, names: tuple[str, ...], drawing: Drawing) -> Rende
 
 
 def _between(trial: Trial, index: int, credits: Sequence[TurnCredit]) -> RenderableType:
-    """What the agent is told and writes after an episode, and what crosses to the next."""
+    """The agent's reflections after an episode, and the memory carried to the next."""
     grid = _grid()
     earned = iter(credits)
     for note in (r for r in trial.reflections if r.observation.episode == index):
         _add_reply(grid, note)
         grid.add_row("writes", shown(note.action or "(nothing)", "bold"))
         _add_credit(grid, next(earned, None))
-    grid.add_row("crosses", carried(trial.agent))
+    grid.add_row("crosses", carried_memory(trial.agent))
     for line in _stream_lines(trial, index):
         grid.add_row("tokens", line)
     return Group(Text(), _rule(f"between episodes {index + 1} and {index + 2}", "dim"), _indented(grid))
 
 
 def _stream_lines(trial: Trial, index: int) -> Iterator[str]:
-    """Whether the agent's token stream goes on across the boundary after episode `index`."""
+    """Whether the agent's token stream continues after episode `index`."""
     before = _agent_calls(trial, index)
     after = _agent_calls(trial, index + 1)
     if not before or not after:
@@ -166,7 +166,7 @@ def _agent_calls(trial: Trial, index: int) -> list[Call]:
 
 
 def _add_reply(grid: Table, turn: Turn) -> None:
-    """What was said, and the model calls behind it with their problems."""
+    """The reply, and its model calls with their problems."""
     if turn.text and turn.text != turn.action:
         grid.add_row("says", shown(turn.text))
     for number, call in enumerate(turn.calls):
@@ -180,7 +180,7 @@ def _add_reply(grid: Table, turn: Turn) -> None:
 
 
 def _add_credit(grid: Table, credit: TurnCredit | None) -> None:
-    """What a turn earned, and how sure the learner was of it."""
+    """Advantage, return and entropy of a turn."""
     if credit is None:
         return
     said = f"advantage {credit.advantage:+.3f}" if credit.advantage is not None else "not trained"
@@ -190,7 +190,7 @@ def _add_credit(grid: Table, credit: TurnCredit | None) -> None:
 
 
 def _result_word(episode: Episode, seat: int) -> Text:
-    """Win, draw or loss; where the game was not played out, how it ended instead."""
+    """Win, draw or loss; the ending where the episode was not finished."""
     result = episode.result
     if result.ending is Ending.FINISHED:
         word = verdict(result.returns, seat)

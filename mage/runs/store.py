@@ -1,11 +1,11 @@
-"""The run directory.
+"""Reads and writes run directories.
 
     run.json        what was run: schema version, kind, config, seed, versions, creation time, later changes
     trials.jsonl    one trial or failure per line, written whole and flushed; reads back equal
-    index.jsonl     one thin summary per line; rebuilt from the trials where it is missing or wrong
+    index.jsonl     one summary per line; rebuilt from the trials where it is missing or wrong
 
-A kill at any moment loses at most the line being written. Reading says what is broken (`damage`); opening a run
-again for writing first moves a broken tail aside (`repairs`), so that nothing is ever deleted.
+A kill loses at most the line being written. `damage` lists what a reader found broken; reopening a run for writing
+moves a broken tail to another file (`repairs`), so that nothing is deleted.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from mage.runs.index import INDEX, TRIALS, Summary, decode_outcome, scan, summar
 from mage.types import Failure, Trial
 
 SCHEMA = 2
-"""Version of all that is written here. Another version is refused, never guessed at."""
+"""Version of the file format. Other versions are refused."""
 RUN = "run.json"
 TOKENIZER = "tokenizer"
-"""Where a train run, or an evaluation of a model from elsewhere, keeps the tokenizer, in Hugging Face layout."""
+"""Folder of the tokenizer, in Hugging Face layout, in train runs and in evaluations of other models."""
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A setting that a resumed run goes on with."""
+    """A setting that was changed when a run was resumed."""
 
     step: int
-    """Steps that were done with the old value."""
+    """Steps done with the old value."""
     key: str
     old: Any
     new: Any
 
 
 class RunInfo(msgspec.Struct, frozen=True):
-    """What a run is, apart from its trials."""
+    """The contents of `run.json`."""
 
     schema: int
     kind: str
@@ -60,16 +60,16 @@ class RunInfo(msgspec.Struct, frozen=True):
     created: str
     """UTC, ISO 8601."""
     changes: tuple[Change, ...] = ()
-    """What was changed when the run was resumed; `config` has the new values."""
+    """Settings changed on resuming; `config` has the new values."""
 
 
 class RunWriter:
-    """Appends trials to a run. One writer at a time; a context manager that closes itself."""
+    """Appends trials to a run. One writer at a time, held by a lock. Use as a context manager."""
 
     def __init__(self, path: Path, num_lines: int, offset: int, repairs: tuple[str, ...]) -> None:
         self.path = path
         self.repairs = repairs
-        """What was moved aside or rebuilt when the run was opened, in sentences."""
+        """What was moved or rebuilt when the run was opened, in sentences."""
         self._number = num_lines
         self._offset = offset
         self._encoder = msgspec.json.Encoder()
@@ -78,7 +78,7 @@ class RunWriter:
 
     @classmethod
     def create(cls, path: Path, *, kind: str, config: Mapping[str, Any], seed: int) -> Self:
-        """Start a run in a directory that does not exist yet or is empty."""
+        """Create a run in a new or empty directory."""
         versions = {
             "mage": __version__,
             "python": platform.python_version(),
@@ -87,7 +87,7 @@ class RunWriter:
         info = RunInfo(SCHEMA, kind, config, seed, versions, datetime.now(UTC).isoformat(timespec="seconds"))
         try:
             path.mkdir(parents=True, exist_ok=True)
-            refuse_used(path)
+            check_empty(path)
             (path / TRIALS).touch(exist_ok=False)
             (path / INDEX).touch(exist_ok=False)
             write_info(path, info)
@@ -99,7 +99,7 @@ class RunWriter:
 
     @classmethod
     def reopen(cls, path: Path) -> Self:
-        """Go on with a run, after a crash too: a broken tail is moved to a file of its own, the index mended."""
+        """Open an existing run for writing; a broken tail is moved to another file, the index rebuilt."""
         read_info(path)
         try:
             (path / TRIALS).touch()
@@ -111,9 +111,9 @@ class RunWriter:
         return writer
 
     def append(self, outcome: Trial | Failure) -> int:
-        """Write one trial or failure and return its number. It is on file, whole, when this returns."""
+        """Write one trial or failure and return its number. The whole line is written when this returns."""
         if isinstance(outcome, Trial) and not _is_finite(outcome):
-            raise RecordError(f"a trial of {outcome.task.world} holds a number that is not finite; it cannot be written")
+            raise RecordError(f"a trial of {outcome.task.world} has a number that is not finite; it cannot be written")
         try:
             line = self._encoder.encode(outcome) + b"\n"
         except UnicodeEncodeError:
@@ -130,7 +130,7 @@ class RunWriter:
         return summary.number
 
     def cut_back(self, num_lines: int) -> None:
-        """Keep the first lines alone; what follows is moved to a file whose name ends in `superseded`."""
+        """Keep the first `num_lines` trials; the rest is moved to a file whose name ends in `superseded`."""
         summaries = [s for s in scan(self.path).summaries if s.number < num_lines]
         with (self.path / TRIALS).open("rb") as file:
             kept = [len(line) for line in islice(file, num_lines)]
@@ -139,11 +139,11 @@ class RunWriter:
             with (self.path / f"{TRIALS}.superseded").open("ab") as aside:
                 aside.write(rest)
             self._number, self._offset = len(kept), sum(kept)
-            self._write_index(summaries)  # First: an index that lags is no damage, one that runs ahead is.
+            self._write_index(summaries)  # First: an index that is too short is no damage, one that is too long is.
             self._trials.truncate(self._offset)
 
     def close(self) -> None:
-        """Force everything to the disk. More than one call does no harm."""
+        """Sync to disk and close; may be called more than once."""
         for file in (self._trials, self._index):
             if not file.closed:
                 os.fsync(file.fileno())
@@ -151,11 +151,11 @@ class RunWriter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the run holds no trial and no failure."""
+        """Whether the run has no trial and no failure."""
         return self._number == 0
 
     def discard_if_empty(self) -> None:
-        """Close, and delete the run if it holds no trial."""
+        """Close, and delete the run if it is empty."""
         self.close()
         if self.is_empty:
             for name in (RUN, TRIALS, INDEX):
@@ -201,7 +201,7 @@ class RunWriter:
 
 
 class RunReader:
-    """Reads a run, finished or not. What it knows is as of when it was opened."""
+    """Reads a run, finished or not, as it was when opened."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -219,7 +219,7 @@ class RunReader:
         return self._summaries
 
     def trial(self, number: int) -> Trial | Failure:
-        """One trial or failure, read from its place alone."""
+        """Read one trial or failure."""
         for summary in self._summaries:
             if summary.number == number:
                 with (self.path / TRIALS).open("rb") as file:
@@ -246,7 +246,7 @@ class RunReader:
 
 
 def read_info(path: Path) -> RunInfo:
-    """What a run is, or one line on why there is none that can be read here."""
+    """Read `run.json`; raises `RecordError`."""
     try:
         data = (path / RUN).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -264,18 +264,18 @@ def read_info(path: Path) -> RunInfo:
 
 
 def write_info(path: Path, info: RunInfo) -> None:
-    """Say what a run is, or that it goes on as another."""
+    """Write `run.json`."""
     write_atomically(path / RUN, msgspec.json.format(msgspec.json.encode(info), indent=2) + b"\n")
 
 
-def refuse_used(path: Path) -> None:
-    """Fail on a directory that holds something: a new run needs one that is empty or does not exist yet."""
+def check_empty(path: Path) -> None:
+    """Raise `RecordError` on a directory that is not empty."""
     if path.is_dir() and any(path.iterdir()):
         raise RecordError(f"{path} is not empty; name a new directory for the run")
 
 
-def fresh_path(kind: str, eval_agent: str, base: Path = Path("runs")) -> Path:
-    """A new, empty directory such as `runs/20260131-235959-duel-kuhn_poker`, unique even among runs started at once."""
+def new_run_path(kind: str, eval_agent: str, base: Path = Path("runs")) -> Path:
+    """Create a unique directory such as `runs/20260131-235959-duel-kuhn_poker`."""
     stem = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{kind}-{re.sub(r'[^A-Za-z0-9_.+-]+', '_', eval_agent)}"
     for n in count(1):
         path = base / (stem if n == 1 else f"{stem}-{n}")
@@ -296,14 +296,14 @@ class _Schema(msgspec.Struct):
 
 
 def _is_finite(trial: Trial) -> bool:
-    """JSON has no infinities: they would read back as something else."""
+    """Whether all numbers are finite: JSON cannot represent others."""
     turns = [t for e in trial.episodes for t in e.turns] + list(trial.reflections)
     numbers = sum([sum(e.result.returns) for e in trial.episodes]) + sum([t.reward for t in turns])
     return isfinite(numbers + sum([sum(c.completion.logprobs) for t in turns for c in t.calls]))
 
 
 def _write_whole(file: FileIO, data: bytes) -> None:
-    """Usually one system call; more where the system takes only a part."""
+    """Write all bytes: the system may accept only a part per call."""
     written = file.write(data)
     while written < len(data):
         written += file.write(data[written:])

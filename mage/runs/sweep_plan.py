@@ -1,4 +1,4 @@
-"""The plan of a sweep on file: every run that it is to make, with its whole config."""
+"""Reads the plan of a sweep: every run to make, with its whole config."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SWEEP = "sweep.json"
 
 
 class PlannedRun(msgspec.Struct, frozen=True):
-    """A run that a sweep is to make."""
+    """A run of a sweep."""
 
     name: str
     recipe: str
@@ -28,11 +28,11 @@ class SweepPlan(msgspec.Struct, frozen=True):
     schema: int
     runs: tuple[PlannedRun, ...]
     max_minutes: float | None
-    """Of training for each run."""
+    """Minutes of training per run."""
 
 
 def read_plan(folder: Path) -> SweepPlan:
-    """The plan of a sweep."""
+    """Read the plan of a sweep; raises `RecordError`."""
     try:
         plan = msgspec.json.decode((folder / SWEEP).read_bytes(), type=SweepPlan)
     except OSError:

@@ -1,4 +1,4 @@
-"""Where metrics go: always JSON lines in the run directory, and any number of services beside them."""
+"""Metric trackers: JSON lines in the run directory, TensorBoard, Weights & Biases and trackio."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mage.runs.store import read_info
 
 
 class Tracker(Protocol):
-    """Takes figures by step."""
+    """Takes metrics by step."""
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None: ...
 
@@ -21,7 +21,7 @@ class Tracker(Protocol):
 
 
 class JsonTracker:
-    """Metrics in `metrics.jsonl`. They are bit-identical for equal runs, so no clock may be among them."""
+    """Writes `metrics.jsonl`. It is bit-identical for equal runs, so it holds no times."""
 
     def __init__(self, folder: Path) -> None:
         self._lines = JsonLines(folder / "metrics.jsonl")
@@ -34,7 +34,7 @@ class JsonTracker:
 
 
 class TensorBoardTracker:
-    """Event files in `tensorboard/`."""
+    """Writes event files to `tensorboard/`."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -76,7 +76,7 @@ TRACKERS: Mapping[str, Callable[[Path], Tracker]] = {
 
 
 class Trackers:
-    """Several trackers as one; the JSON lines come first."""
+    """Logs to the JSON lines and to the named trackers."""
 
     def __init__(self, folder: Path, names: tuple[str, ...]) -> None:
         makers = [pick("tracker", TRACKERS, name) for name in names]
@@ -92,7 +92,7 @@ class Trackers:
 
 
 def check_trackers(names: Sequence[str]) -> None:
-    """Fail now, with one line, on a tracker that is unknown or not installed."""
+    """Raise `ConfigError` on a tracker that is unknown or not installed."""
     for name in names:
         pick("tracker", TRACKERS, name)
         if find_spec(name) is None:

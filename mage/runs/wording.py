@@ -1,4 +1,4 @@
-"""Words that transcripts in a terminal and pages in a browser share."""
+"""Texts shared by terminal transcripts and the viewer: seat names and carried memory."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _METHODS_CARRY: Mapping[str, str] = {
     "linked-notes": "its notes, of which those that fit are brought back",
     "cases": "its decisions, of which those that fit are brought back",
 }
-"""What crosses where a method has a memory of its own."""
+"""What is carried where a method has its own memory."""
 
 
-def carried(agent: AgentInfo) -> str:
-    """What an agent takes from one episode to the next."""
+def carried_memory(agent: AgentInfo) -> str:
+    """What an agent carries from one episode to the next, as text."""
     if agent.memory is None:
         return "nothing: this player keeps no notes"
     usual = _CARRIES[agent.memory]
@@ -29,7 +29,7 @@ def carried(agent: AgentInfo) -> str:
 
 
 def seat_names(outcome: Trial | Failure) -> tuple[str, ...]:
-    """Who sat in each seat."""
+    """The player in each seat."""
     agent = outcome.agent.name if isinstance(outcome, Trial) else "(no agent)"
     names = list(outcome.task.opponents)
     names.insert(outcome.task.seat, agent)

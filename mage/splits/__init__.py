@@ -1,1 +1,1 @@
-"""Shipped splits as JSON files. `python -m mage.splits` writes them again from their definitions."""
+"""Shipped splits as JSON files, written by `python -m mage.splits`."""

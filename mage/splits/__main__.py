@@ -1,4 +1,4 @@
-"""The definitions of the shipped splits. Run it to write the files again; a test holds both together."""
+"""Definitions of the shipped splits; running it writes their files, and a test checks that they agree."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mage.spec import make_spec
 
 _RPS, _KUHN, _TICTACTOE = "rps(rounds=3)", "kuhn_poker", "tic_tac_toe"
 _WORDING = 2603
-"""The seed of the other words."""
+"""The seed of the rewording."""
 _SWITCHING_EPISODES = 6
 
 
 def definitions() -> list[Split]:
     """Every shipped split."""
-    return [*_rps(), *_rps_new(), *_kuhn(), *_tictactoe()]
+    return [*_rps(), *_rps_unseen(), *_kuhn(), *_tictactoe()]
 
 
 def _rps() -> list[Split]:
@@ -36,8 +36,8 @@ def _rps() -> list[Split]:
     ]
 
 
-def _rps_new() -> list[Split]:
-    """What no memory-one player is."""
+def _rps_unseen() -> list[Split]:
+    """Held-out splits of opponents other than memory-one players."""
     _, trained = _memory_one()
     automata = tuple(f"automaton(states=3,noise=0.1,seed={seed})" for seed in range(900, 916))
     constants = ("always:rock", "always:paper", "always:scissors")
@@ -61,7 +61,7 @@ def _rps_new() -> list[Split]:
 
 
 def _memory_one() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """All distinct memory-one players, and those that may be trained with."""
+    """All distinct memory-one players, and those that are not held out."""
     members = tuple(str(spec) for spec in distinct_members(3))
     held_out = set(stream(2603, "rps-memory-one", "held out").sample(members, 25))
     return members, tuple(m for m in members if m not in held_out)
@@ -113,7 +113,7 @@ def _new(kind: SplitKind, name: str, description: str, game: str, members: Seque
 
 
 def _switching(name: str, description: str, game: str, pairs: Iterable[tuple[str, str]]) -> Split:
-    """Each pair in both orders, so that what can be gained before and after a switch is the same on average.
+    """Each pair in both orders, so that the possible gain before and after a switch is the same on average.
 
     The switch comes after two or three episodes, and leaves at least three.
     """
@@ -130,7 +130,7 @@ def _switching(name: str, description: str, game: str, pairs: Iterable[tuple[str
 
 
 def main() -> None:
-    """Write all files."""
+    """Write all split files."""
     for split in definitions():
         (Path(__file__).parent / f"{split.name}.json").write_bytes(to_json(split))
 

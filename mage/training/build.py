@@ -11,7 +11,7 @@ from mage.agents.tutor import check_tutor
 from mage.config.schema import AgentConfig, Config
 from mage.engines.scripted import MODELS, ScriptedEngine
 from mage.errors import ConfigError, pick
-from mage.evaluation.splits import check_split, files_of, load_split, refuse_held_out
+from mage.evaluation.splits import check_split, load_split, refuse_held_out, split_files
 from mage.models.address import PREFIX, refuse_remote
 from mage.opponents.registry import check_opponent
 from mage.protocols import Agent, AgentFactory, ChatFormat, Engine, World
@@ -101,7 +101,7 @@ def check_splits(config: Config) -> None:
         raise ConfigError(f"evaluation.splits = {list(config.evaluation.splits)}: name each split once")
     for split in evaluated:
         check_split(split, config.trial.seats)
-    files_of(split_names_of(config))
+    split_files(split_names_of(config))
     named = [load_split(name) for name in split_names_of(config)]
     refuse_held_out(config.world, members_of(config), named)
 

@@ -16,7 +16,7 @@ import msgspec
 from mage.config.load import replaced, validated
 from mage.config.schema import Config
 from mage.errors import ConfigError, RecordError
-from mage.evaluation.splits import files_of, is_path
+from mage.evaluation.splits import is_path, split_files
 from mage.files import write_atomically
 from mage.runs.store import Change, read_info, write_info
 from mage.training.build import split_names_of
@@ -45,7 +45,7 @@ def config_of(folder: Path) -> Config:
 
 def keep_splits(folder: Path, config: Config) -> None:
     """Copy the user's split files into the run, so that later changes of the files do not affect it."""
-    for name, content in files_of(split_names_of(config)).items():
+    for name, content in split_files(split_names_of(config)).items():
         (folder / _SPLITS).mkdir(exist_ok=True)
         write_atomically(folder / _SPLITS / name, content)
 
@@ -122,7 +122,7 @@ def _refuse_done(folder: Path, after: Config) -> None:
 
 def _refuse_other_splits(folder: Path, names: set[str]) -> None:
     """Refuse a new split with the name of a different one that the run has."""
-    for name, content in files_of(names).items():
+    for name, content in split_files(names).items():
         copy = folder / _SPLITS / name
         if copy.is_file() and copy.read_bytes() != content:
             raise ConfigError(f"{folder} has another split called {copy.stem!r}; give the new one another name")

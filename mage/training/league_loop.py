@@ -14,12 +14,12 @@ from mage.credit.dead_groups import split_dead, trained_groups
 from mage.credit.estimators.base import Advantages
 from mage.credit.steps import CreditGroup
 from mage.errors import ConfigError
-from mage.evaluation.exploitability.nashconv import first_episode
+from mage.evaluation.exploitability.nashconv import first_episode_gains
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.league.explore import BOUNDS
 from mage.league.matches import Match, PlayedMatch, draw_matches, play_matches
 from mage.league.members import Member
-from mage.league.samplers import ActionProbs, Sampler, make_sampler
+from mage.league.samplers import MemberProbs, Sampler, make_sampler
 from mage.league.state import League
 from mage.training.league_policies import LeaguePolicies
 from mage.training.league_recorder import NASH_CONV, LeagueRecorder
@@ -49,7 +49,7 @@ async def train_league(
         every = config.league.nashconv_every
         if every and (recorder.step + 1) % every == 0:
             for name, make_agent in policies.agent_factories(league, live_only=True).items():
-                gains = await first_episode((name, make_agent), config.world, episodes=config.trial.episodes)
+                gains = await first_episode_gains((name, make_agent), config.world, episodes=config.trial.episodes)
                 metrics[name][NASH_CONV] = gains.nash_conv
         recorder.complete_league_step(stats, metrics, played)
         await recorder.update_members()
@@ -105,7 +105,7 @@ def possible_opponents(config: Config, league: League, learner: Member) -> list[
     return list(league.opponents_of(learner.id, with_itself=is_alone and config.league.itself))
 
 
-def draw(config: Config, league: League, odds: dict[str, ActionProbs], step: int) -> list[Match]:
+def draw(config: Config, league: League, odds: dict[str, MemberProbs], step: int) -> list[Match]:
     """The matches of a step, equally many for each learner."""
     num = config.batch.groups // len(league.learners)
     return [

@@ -14,14 +14,14 @@ from mage.config.schema import Config
 from mage.credit.stats import Stats
 from mage.errors import RecordError
 from mage.files import write_atomically
-from mage.league.eviction import to_evict
-from mage.league.explore import decisions, perturbed
+from mage.league.eviction import choose_evictions
+from mage.league.explore import choose_copies, perturb
 from mage.league.matches import PlayedMatch
 from mage.league.members import anchor
 from mage.league.payoffs import SETTLED, MatchScore
 from mage.league.report import LEAGUE
-from mage.league.samplers import ActionProbs
-from mage.league.state import League, found
+from mage.league.samplers import MemberProbs
+from mage.league.state import League, new_league
 from mage.learners.shared import load_state, save_state
 from mage.seeds import derive
 from mage.training.alarms import NO_ALARMS, AlarmState, watch_score, watch_step
@@ -48,16 +48,16 @@ class LeagueState(msgspec.Struct, frozen=True):
     """Rollbacks of each learner since its last snapshot."""
 
 
-def new_league(config: Config) -> League:
+def founding_league(config: Config) -> League:
     """A new league: the population as anchors, and untrained learners."""
     specs = members_of(config)
     weights = config.population.weights or (1.0,) * len(specs)
     own = {key: float(value_of(config, key)) for key in config.league.explore}
     others = (
-        perturbed(own, derive(config.seed, "found", number), config.league.factor)
+        perturb(own, derive(config.seed, "found", number), config.league.factor)
         for number in range(1, config.league.learners)
     )
-    return found([anchor(spec, weight) for spec, weight in zip(specs, weights, strict=True)], [own, *others])
+    return new_league([anchor(spec, weight) for spec, weight in zip(specs, weights, strict=True)], [own, *others])
 
 
 class LeagueRecorder(RunRecorder):
@@ -73,7 +73,7 @@ class LeagueRecorder(RunRecorder):
         max_minutes: float | None,
     ) -> None:
         self._policies = policies
-        self._state = LeagueState(0, new_league(config), {}, {}, {})
+        self._state = LeagueState(0, founding_league(config), {}, {}, {})
         super().__init__(config, folder, parts, display, max_minutes)
         policies.apply_settings(self.league)
 
@@ -92,7 +92,7 @@ class LeagueRecorder(RunRecorder):
         for member in self.league.snapshots:
             await self._policies.load_snapshot(member.id, self._folder_of(member.id), member.born)
 
-    def record_matches(self, played: Sequence[PlayedMatch], odds: Mapping[str, ActionProbs]) -> None:
+    def record_matches(self, played: Sequence[PlayedMatch], odds: Mapping[str, MemberProbs]) -> None:
         """Add results to the pay-off table; a match of two learners counts for both."""
         results = [
             MatchScore(one.learner, opponent, one.score)
@@ -131,7 +131,7 @@ class LeagueRecorder(RunRecorder):
             if self._is_snapshot_due(member.id):
                 await self._take_snapshot(member.id, "on schedule")
                 changed = True
-        for name, reason in to_evict(self.league, config.snapshots):
+        for name, reason in choose_evictions(self.league, config.snapshots):
             self._evict(name, reason)
         if config.exploit_every and self.step % config.exploit_every == 0 and not self.is_finished:
             self._exploit()
@@ -160,7 +160,9 @@ class LeagueRecorder(RunRecorder):
 
     def _exploit(self) -> None:
         config = self._config.league
-        events = decisions(self.league, self.step, derive(self._config.seed, "explore"), config.explore, config.factor)
+        events = choose_copies(
+            self.league, self.step, derive(self._config.seed, "explore"), config.explore, config.factor
+        )
         for event in events:
             self._policies.shared_learner.replace(event.learner, self._policies.shared_learner[event.parent])
             changes = {key: new for key, (_, new) in event.changes.items()}

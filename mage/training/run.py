@@ -18,7 +18,7 @@ from mage.config.load import replaced
 from mage.config.schema import Config
 from mage.errors import RecordError
 from mage.models.device import resolve_placement
-from mage.runs.store import TOKENIZER, RunWriter, fresh_path, refuse_used
+from mage.runs.store import TOKENIZER, RunWriter, check_empty, new_run_path
 from mage.runs.tracker import check_trackers
 from mage.training.build import check, check_splits
 from mage.training.changes import changed_config, config_of, keep_splits, record_changes
@@ -60,9 +60,9 @@ def create_run(
     """Build the parts of a new run, then create its directory, by default under `runs`; a failure leaves none."""
     check_start(config)
     if folder is not None:
-        refuse_used(folder)
+        check_empty(folder)
     parts = build_parts(config, model_cache)
-    path = fresh_path("train", eval_agent) if folder is None else folder
+    path = new_run_path("train", eval_agent) if folder is None else folder
     _make(config, path)
     parts.loaded.tokenizer.save_pretrained(path / TOKENIZER)  # for the viewer, before the first checkpoint
     return path, parts

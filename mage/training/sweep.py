@@ -30,7 +30,7 @@ from mage.evaluation.suite.report import evaluation_report, to_json
 from mage.files import JsonLines, read_lines, try_lock, write_atomically
 from mage.runs.console import as_text
 from mage.runs.drawings import shown
-from mage.runs.store import RUN, fresh_path, refuse_used
+from mage.runs.store import RUN, check_empty, new_run_path
 from mage.runs.sweep_plan import SCHEMA, SWEEP, PlannedRun, SweepPlan, read_plan
 from mage.training.changes import config_of
 from mage.training.checkpoint import checkpoints, load_checkpoint
@@ -79,14 +79,14 @@ def begin_sweep(
 ) -> Path:
     """Plan a sweep and write the plan to a new directory, under `runs` where no folder is named; return it."""
     plan = plan_sweep(recipes, num_seeds, max_minutes)
-    path = folder or fresh_path("sweep", "-".join(label_of(recipe) for recipe, _ in recipes))
+    path = folder or new_run_path("sweep", "-".join(label_of(recipe) for recipe, _ in recipes))
     make_sweep(path, plan)
     return path
 
 
 def make_sweep(folder: Path, plan: SweepPlan) -> None:
     """Write a plan to a new or empty directory."""
-    refuse_used(folder)
+    check_empty(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / SWEEP, msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n")

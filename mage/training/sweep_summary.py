@@ -16,7 +16,7 @@ from mage.evaluation.suite.report import read_report
 from mage.evaluation.suite.report_tables import interval
 from mage.files import read_lines
 from mage.runs.drawings import shown
-from mage.stats import Estimate, mean_of_few
+from mage.stats import Estimate, student_mean
 
 _CAPTION = (
     "Scores with 95 % intervals: of a seed over its trials, of a mean over the seeds (Student's t). Fixed tasks, the "
@@ -112,7 +112,7 @@ def _over_seeds(scores: Sequence[tuple[Estimate, ...]]) -> tuple[Estimate, ...]:
     """Means over seeds; the scores of a single seed keep their intervals over trials."""
     if len(scores) == 1:
         return scores[0]
-    return tuple(mean_of_few([estimate.value for estimate in episode]) for episode in zip(*scores, strict=True))
+    return tuple(student_mean([estimate.value for estimate in episode]) for episode in zip(*scores, strict=True))
 
 
 def sweep_table(summary: SweepSummary) -> RenderableType:

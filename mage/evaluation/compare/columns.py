@@ -1,4 +1,4 @@
-"""The figures that methods are compared by: what each is in a report, and in each trial of one."""
+"""The metrics that methods are compared by: how each is read from a report, in total and by trial."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from mage.stats import Estimate
 
 
 class Column(NamedTuple):
-    """One figure; `by_trial` gives what paired differences are taken of."""
+    """One metric; `by_trial` gives the values for paired differences."""
 
     key: str
     title: str
     estimate: Callable[[SplitReport], Estimate | None]
     by_trial: Callable[[SplitReport], Sequence[float]]
     is_marked: bool = True
-    """Whether the best of the column is marked."""
+    """Whether the best value of the column is marked."""
     is_low_best: bool = False
     is_printed: bool = True
-    """Whether it is in the tables that people read; all are in the CSV."""
+    """Whether it is in printed tables; the CSV has all."""
 
 
 def columns(episodes: int) -> list[Column]:
-    """The figures of trials with so many episodes."""
+    """The metrics of trials with `episodes` episodes."""
     printed = printed_episodes(episodes)
     scores = [
         Column(
@@ -42,13 +42,13 @@ def columns(episodes: int) -> list[Column]:
         Column("control", "last, no memory", lambda r: r.control.scores[-1], _controls, is_marked=False),
         Column("adaptation", "adaptation", lambda r: r.agent.adaptation, _gains, is_printed=False),
         Column("over_control", "over control", lambda r: r.over_control, _gains_over_control),
-        # The limit of a task is the same for every method: differences of regret are differences of scores.
-        Column("regret", "regret", lambda r: r.regret, _losses, is_low_best=True),
+        # The limit of a task is the same for every method, so differences of regret are differences of scores.
+        Column("regret", "regret", lambda r: r.regret, _negated_last_scores, is_low_best=True),
     ]
 
 
 def printed_episodes(episodes: int) -> set[int]:
-    """The episodes that get a column where people read: all of six, else 1, 2, 5, 10, 20, 50 … and the last.
+    """The episodes with a printed column: all up to six, else 1, 2, 5, 10, 20, 50 … and the last.
 
     >>> sorted(printed_episodes(30))
     [1, 2, 5, 10, 20, 30]
@@ -80,5 +80,5 @@ def _controls(report: SplitReport) -> list[float]:
     return [scores[-1] for scores in report.control.scores_by_trial]
 
 
-def _losses(report: SplitReport) -> list[float]:
+def _negated_last_scores(report: SplitReport) -> list[float]:
     return [-scores[-1] for scores in report.agent.scores_by_trial]

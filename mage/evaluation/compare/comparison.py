@@ -1,7 +1,7 @@
-"""Methods side by side: one table for each split, one row for each method, ties by paired intervals.
+"""Comparison of methods: one table per split, one row per method, ranked by paired differences.
 
-Several training seeds of a method are one row: means over the seeds with Student's interval over them. One seed alone
-keeps its intervals over trials.
+Several training seeds of a method are one row: means over seeds with Student's interval. A single seed keeps its
+intervals over trials.
 """
 
 from __future__ import annotations
@@ -12,38 +12,38 @@ import msgspec
 
 from mage.errors import ConfigError, RecordError
 from mage.evaluation.compare.columns import Column, columns
-from mage.evaluation.compare.cost import History, Level, Reached, levels, reached
-from mage.evaluation.compare.significance import Mark, MetricSample, Rank, standings
+from mage.evaluation.compare.cost import History, Level, Reached, cost_to_reach, levels
+from mage.evaluation.compare.significance import Mark, MetricSample, Rank, rank_metrics
 from mage.evaluation.suite.evaluate import SplitReport
-from mage.evaluation.suite.regret import over_seats
-from mage.stats import ROUNDING, Estimate, mean_of_few
+from mage.evaluation.suite.regret import mean_over_seats
+from mage.stats import ROUNDING, Estimate, student_mean
 
 
 class EvaluatedSplit(msgspec.Struct, frozen=True):
-    """One agent on one split."""
+    """The report of one agent on one split."""
 
     report: SplitReport
     task_seed: int
-    """Fixes the tasks: trials of two reports with the same one can be paired."""
+    """Determines the tasks: trials of reports with equal seeds can be paired."""
     seconds: float | None
-    """How long the agent's trials took by the clock, where somebody looked."""
+    """Wall-clock time of the agent's trials; None where not measured."""
     path: str
 
 
 class MethodRun(msgspec.Struct, frozen=True):
-    """What there is about one method with one training seed."""
+    """One method with one training seed."""
 
     method: str
     seed: int | None
-    """None for agents that were not trained."""
+    """None for untrained agents."""
     recipe: Hashable
-    """Equal for entries that differ by their seed alone."""
+    """Equal for entries that differ in their seed alone."""
     evaluated: tuple[EvaluatedSplit, ...]
     history: History | None
 
 
 class ComparedMetric(msgspec.Struct, frozen=True):
-    """A figure of a method, and how it stands among the others."""
+    """A metric of a method, and its rank among the others."""
 
     estimate: Estimate
     standing: Rank = Rank(Mark.NONE)
@@ -54,21 +54,21 @@ class MethodRow(msgspec.Struct, frozen=True):
 
     method: str
     seeds: tuple[int, ...]
-    """Training seeds that its means are over; empty for an agent that was not trained."""
+    """Training seeds of its means; empty for an untrained agent."""
     num_trials: int
-    """Of all seeds together."""
+    """Over all seeds."""
     metrics: Mapping[str, ComparedMetric]
-    """By the key of a column; without those that are not known exactly."""
+    """By the key of a column; metrics that are not known are left out."""
     controls: tuple[Estimate, ...]
-    """Scores by episode without memory."""
+    """Scores by episode with memory off."""
     ranges: tuple[tuple[float, float], ...]
-    """The lowest and the highest score of a seed, by episode."""
+    """Lowest and highest score over seeds, by episode."""
     exploitation: Mapping[str, float | None]
-    """By opponent, averaged over seeds; None where nothing can be gained or an exact value is missing."""
+    """By opponent, mean over seeds; None where nothing can be gained or an exact value is missing."""
     tokens: float
-    """Of the streams of a trial, read and sampled."""
+    """Tokens in the streams of a trial, read and sampled."""
     seconds: float | None
-    """By the clock, per trial; many are played at once."""
+    """Wall-clock time per trial, of trials played in parallel."""
 
     @property
     def scores(self) -> tuple[Estimate, ...]:
@@ -77,7 +77,7 @@ class MethodRow(msgspec.Struct, frozen=True):
 
 
 class Costs(msgspec.Struct, frozen=True):
-    """What training a method cost, in all and until its last episode reached a level."""
+    """Training cost of a method, in total and until the score of the last episode reached a level."""
 
     method: str
     num_seeds: int
@@ -87,10 +87,10 @@ class Costs(msgspec.Struct, frozen=True):
 
 
 class SplitTable(msgspec.Struct, frozen=True):
-    """All methods on one split, over trials of one length from the same seats."""
+    """All methods on one split, with equal episodes and seats."""
 
     name: str
-    """The split, and what sets it apart where it was judged in several ways."""
+    """The split, with episodes or seats where the same split was evaluated with several."""
     split: str
     sha256: str
     world: str
@@ -100,28 +100,28 @@ class SplitTable(msgspec.Struct, frozen=True):
     limit: float | None
     rows: tuple[MethodRow, ...]
     costs: tuple[Costs, ...]
-    """Of the methods whose training is known."""
+    """For the methods whose training is known."""
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """All that was compared."""
+    """The tables of all splits and the runs they were made from."""
 
     tables: tuple[SplitTable, ...]
     entries: tuple[MethodRun, ...]
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """In the order in which they were given."""
+        """Names in the order given."""
         return tuple(dict.fromkeys(entry.method for entry in self.entries))
 
 
-_Way = tuple[str, int, tuple[int, ...]]
-"""Split, episodes and seats: what is judged alike can be compared."""
+_Setup = tuple[str, int, tuple[int, ...]]
+"""Split, episodes and seats: reports that share them can be compared."""
 
 
 def compare(entries: Sequence[MethodRun]) -> Comparison:
-    """One table for each way of judging; what is called alike and is not the same is refused."""
-    ways: dict[_Way, list[tuple[MethodRun, EvaluatedSplit]]] = {}
+    """One table per split, episodes and seats; different splits with the same name are an error."""
+    setups: dict[_Setup, list[tuple[MethodRun, EvaluatedSplit]]] = {}
     hashes: dict[str, EvaluatedSplit] = {}
     for entry in entries:
         for evaluated in entry.evaluated:
@@ -129,13 +129,15 @@ def compare(entries: Sequence[MethodRun]) -> Comparison:
             first = hashes.setdefault(report.split, evaluated)
             if (first.report.sha256, first.report.world) != (report.sha256, report.world):
                 raise RecordError(f"{first.path} and {evaluated.path} mean different splits by {report.split!r}")
-            ways.setdefault((report.split, report.episodes, report.seats), []).append((entry, evaluated))
-    comparison = Comparison(tuple(_table(way, found, list(ways)) for way, found in ways.items()), tuple(entries))
+            setups.setdefault((report.split, report.episodes, report.seats), []).append((entry, evaluated))
+    comparison = Comparison(
+        tuple(_table(setup, found, list(setups)) for setup, found in setups.items()), tuple(entries)
+    )
     if entries and not comparison.tables:
-        raise ConfigError("nothing to compare: none of these was judged on a split")
+        raise ConfigError("nothing to compare: none of these was evaluated on a split")
     if len(comparison.methods) > 1 and all(len(table.rows) == 1 for table in comparison.tables):
-        ways_of = "; ".join(f"{table.rows[0].method} on {_described(table)}" for table in comparison.tables)
-        raise ConfigError(f"nothing to compare: no two were judged alike: {ways_of}")
+        described = "; ".join(f"{table.rows[0].method} on {_described(table)}" for table in comparison.tables)
+        raise ConfigError(f"nothing to compare: no two have the same split, episodes and seats: {described}")
     return comparison
 
 
@@ -143,17 +145,17 @@ def _described(table: SplitTable) -> str:
     return f"{table.split} ({table.episodes} episodes, seats {', '.join(map(str, table.seats))})"
 
 
-def _table(way: _Way, found: Sequence[tuple[MethodRun, EvaluatedSplit]], ways: Sequence[_Way]) -> SplitTable:
-    split, episodes, seats = way
+def _table(setup: _Setup, found: Sequence[tuple[MethodRun, EvaluatedSplit]], setups: Sequence[_Setup]) -> SplitTable:
+    split, episodes, seats = setup
     methods: dict[str, list[tuple[MethodRun, EvaluatedSplit]]] = {}
     for entry, evaluated in found:
         _add(methods.setdefault(entry.method, []), entry, evaluated)
     report = found[0][1].report
-    memoryless, limit = (_agreed(name, found) for name in ("memoryless", "bayes_last"))
-    rows = _marked([_row(name, mine) for name, mine in methods.items()], list(methods.values()), columns(episodes))
-    costs = (_costs(name, mine, way, levels(memoryless, limit)) for name, mine in methods.items())
+    memoryless, limit = (_shared_reference(name, found) for name in ("memoryless", "bayes_last"))
+    rows = _ranked_rows([_row(name, runs) for name, runs in methods.items()], list(methods.values()), columns(episodes))
+    costs = (_costs(name, runs, setup, levels(memoryless, limit)) for name, runs in methods.items())
     return SplitTable(
-        name=_name(way, ways),
+        name=_name(setup, setups),
         split=split,
         sha256=report.sha256,
         world=report.world,
@@ -166,18 +168,18 @@ def _table(way: _Way, found: Sequence[tuple[MethodRun, EvaluatedSplit]], ways: S
     )
 
 
-def _name(way: _Way, ways: Sequence[_Way]) -> str:
-    split, episodes, seats = way
-    alike = [other for other in ways if other[0] == split and other != way]
+def _name(setup: _Setup, setups: Sequence[_Setup]) -> str:
+    split, episodes, seats = setup
+    alike = [other for other in setups if other[0] == split and other != setup]
     name = f"{split}, {episodes} episodes" if any(other[1] != episodes for other in alike) else split
     is_by_seat = any(other[1] == episodes for other in alike)
     return f"{name}, seats {' and '.join(map(str, seats))}" if is_by_seat else name
 
 
-def _add(mine: list[tuple[MethodRun, EvaluatedSplit]], entry: MethodRun, evaluated: EvaluatedSplit) -> None:
-    """Add a seed to a method; it must be the same recipe and another seed."""
+def _add(runs: list[tuple[MethodRun, EvaluatedSplit]], entry: MethodRun, evaluated: EvaluatedSplit) -> None:
+    """Add a seed to a method; recipes must be equal and seeds different."""
     how = "name one of them otherwise, as in NAME=PATH"
-    for other, theirs in mine:
+    for other, theirs in runs:
         both = f"{theirs.path} and {evaluated.path}"
         if theirs.path == evaluated.path:
             raise ConfigError(f"{evaluated.path} is given twice")
@@ -186,36 +188,38 @@ def _add(mine: list[tuple[MethodRun, EvaluatedSplit]], entry: MethodRun, evaluat
         if other.seed == entry.seed:
             seed = "" if entry.seed is None else f" with seed {entry.seed}"
             raise ConfigError(f"{both} are both {entry.method!r}{seed} on {evaluated.report.split}; {how}")
-    mine.append((entry, evaluated))
+    runs.append((entry, evaluated))
 
 
-def _agreed(name: str, found: Sequence[tuple[MethodRun, EvaluatedSplit]]) -> float | None:
-    """An exact figure averaged over the seats; reports that know it must agree."""
+def _shared_reference(name: str, found: Sequence[tuple[MethodRun, EvaluatedSplit]]) -> float | None:
+    """An exact reference averaged over the seats; reports that have it must agree."""
     known = [
         (value, evaluated)
         for _, evaluated in found
-        if (value := over_seats(evaluated.report.references, name)) is not None
+        if (value := mean_over_seats(evaluated.report.references, name)) is not None
     ]
     for value, evaluated in known:
         first, theirs = known[0]
         if abs(value - first) > ROUNDING:
             raise RecordError(
-                f"{theirs.path} and {evaluated.path} have other exact references for {evaluated.report.split!r}"
+                f"{theirs.path} and {evaluated.path} have different exact references for {evaluated.report.split!r}"
             )
     return known[0][0] if known else None
 
 
-def _row(method: str, mine: Sequence[tuple[MethodRun, EvaluatedSplit]]) -> MethodRow:
-    reports = [evaluated.report for _, evaluated in mine]
+def _row(method: str, runs: Sequence[tuple[MethodRun, EvaluatedSplit]]) -> MethodRow:
+    reports = [evaluated.report for _, evaluated in runs]
     opponents = [dict(report.exploitation_by_member) for report in reports]
     by_episode = list(zip(*([score.value for score in report.agent.scores] for report in reports), strict=True))
-    timed = [evaluated.seconds / evaluated.report.num_trials for _, evaluated in mine if evaluated.seconds is not None]
+    timed = [evaluated.seconds / evaluated.report.num_trials for _, evaluated in runs if evaluated.seconds is not None]
     return MethodRow(
         method=method,
-        seeds=tuple(sorted(entry.seed for entry, _ in mine if entry.seed is not None)),
+        seeds=tuple(sorted(entry.seed for entry, _ in runs if entry.seed is not None)),
         num_trials=sum(report.num_trials for report in reports),
         metrics={},
-        controls=tuple(_pooled(list(scores)) for scores in zip(*(r.control.scores for r in reports), strict=True)),
+        controls=tuple(
+            _mean_over_seeds(list(scores)) for scores in zip(*(r.control.scores for r in reports), strict=True)
+        ),
         ranges=tuple((min(scores), max(scores)) for scores in by_episode),
         exploitation={member: _mean([found.get(member) for found in opponents]) for member in opponents[0]},
         tokens=sum(report.agent.tokens_read / report.num_trials for report in reports) / len(reports),
@@ -223,36 +227,36 @@ def _row(method: str, mine: Sequence[tuple[MethodRun, EvaluatedSplit]]) -> Metho
     )
 
 
-def _marked(
+def _ranked_rows(
     rows: Sequence[MethodRow], found: Sequence[Sequence[tuple[MethodRun, EvaluatedSplit]]], cols: Sequence[Column]
 ) -> list[MethodRow]:
-    """Rows with their figures, each with its standing in its column."""
+    """Rows with their metrics, each with its rank in its column."""
     metrics: list[dict[str, ComparedMetric]] = [{} for _ in rows]
     for column in cols:
-        samples = {place: sample for place, mine in enumerate(found) if (sample := _sample(column, mine)) is not None}
-        known = standings(list(samples.values()), is_low_best=column.is_low_best) if column.is_marked else []
+        samples = {place: sample for place, runs in enumerate(found) if (sample := _sample(column, runs)) is not None}
+        known = rank_metrics(list(samples.values()), is_low_best=column.is_low_best) if column.is_marked else []
         for number, (place, sample) in enumerate(samples.items()):
             standing = known[number] if known else Rank(Mark.NONE)
             metrics[place][column.key] = ComparedMetric(sample.estimate, standing)
-    return [msgspec.structs.replace(row, metrics=mine) for row, mine in zip(rows, metrics, strict=True)]
+    return [msgspec.structs.replace(row, metrics=found) for row, found in zip(rows, metrics, strict=True)]
 
 
-def _sample(column: Column, mine: Sequence[tuple[MethodRun, EvaluatedSplit]]) -> MetricSample | None:
-    estimates = [column.estimate(evaluated.report) for _, evaluated in mine]
+def _sample(column: Column, runs: Sequence[tuple[MethodRun, EvaluatedSplit]]) -> MetricSample | None:
+    estimates = [column.estimate(evaluated.report) for _, evaluated in runs]
     known = [estimate for estimate in estimates if estimate is not None]
     if len(known) < len(estimates):
         return None
-    if len(mine) > 1:
-        by_seed = {str(entry.seed): estimate.value for (entry, _), estimate in zip(mine, known, strict=True)}
-        return MetricSample(_pooled(known), by_seed=by_seed)
-    report, task_seed = mine[0][1].report, mine[0][1].task_seed
+    if len(runs) > 1:
+        by_seed = {str(entry.seed): estimate.value for (entry, _), estimate in zip(runs, known, strict=True)}
+        return MetricSample(_mean_over_seeds(known), by_seed=by_seed)
+    report, task_seed = runs[0][1].report, runs[0][1].task_seed
     tasks = ((task_seed, *task) for task in report.tasks)
     return MetricSample(known[0], by_task=dict(zip(tasks, column.by_trial(report), strict=True)))
 
 
-def _pooled(estimates: Sequence[Estimate]) -> Estimate:
-    """The mean over seeds; one alone keeps its interval over trials."""
-    return estimates[0] if len(estimates) == 1 else mean_of_few([estimate.value for estimate in estimates])
+def _mean_over_seeds(estimates: Sequence[Estimate]) -> Estimate:
+    """The mean over seeds; a single seed keeps its interval over trials."""
+    return estimates[0] if len(estimates) == 1 else student_mean([estimate.value for estimate in estimates])
 
 
 def _mean(estimates: Sequence[Estimate | None]) -> float | None:
@@ -261,17 +265,17 @@ def _mean(estimates: Sequence[Estimate | None]) -> float | None:
 
 
 def _costs(
-    method: str, mine: Sequence[tuple[MethodRun, EvaluatedSplit]], way: _Way, targets: Mapping[Level, float]
+    method: str, runs: Sequence[tuple[MethodRun, EvaluatedSplit]], setup: _Setup, targets: Mapping[Level, float]
 ) -> Costs | None:
-    histories = [entry.history for entry, _ in mine if entry.history is not None]
+    histories = [entry.history for entry, _ in runs if entry.history is not None]
     if not histories:
         return None
-    split, episodes, _ = way
+    split, episodes, _ = setup
     curves = [history.curve(split, episodes) for history in histories]
     return Costs(
         method=method,
         num_seeds=len(histories),
-        tokens=mean_of_few([history.tokens for history in histories]),
-        seconds=mean_of_few([history.seconds for history in histories]),
-        reached={level: reached(curves, target) for level, target in targets.items()},
+        tokens=student_mean([history.tokens for history in histories]),
+        seconds=student_mean([history.seconds for history in histories]),
+        reached={level: cost_to_reach(curves, target) for level, target in targets.items()},
     )

@@ -1,12 +1,11 @@
-"""What reaching a level costs: tokens and seconds of training until the score of the last episode passes it.
+"""Training cost to reach a score level: tokens and seconds until the score of the last episode passes it.
 
-Tokens are those of the streams played in training, read and sampled, every group counted. Seconds are those of the
-clock, without evaluations; what a killed process had to do again is in them.
+Tokens are those of all streams played in training, read and sampled, dead groups included. Seconds are wall-clock time
+without evaluations, repeated steps of resumed runs included.
 
-The score is that of evaluations while training, which are means over many fixed tasks and taken as they are. A run
-without them is followed by its training scores where it trains on the judged split itself: each is averaged with the
-`WINDOW - 1` steps before it, and the first ones, which have fewer before them, do not count. A level is reached at the
-first point at or over it that the next one confirms; the last point needs no confirmation.
+The score is that of evaluations during training. A run without them uses its training scores if it trains on the
+evaluated split itself: each is averaged with the `WINDOW - 1` steps before it, and the first `WINDOW - 1` are left out.
+A level is reached at the first point at or over it whose successor is too; the last point needs no successor.
 """
 
 from __future__ import annotations
@@ -21,27 +20,27 @@ import msgspec
 
 from mage.errors import RecordError
 from mage.files import read_lines
-from mage.stats import Estimate, mean_of_few
+from mage.stats import Estimate, student_mean
 
 WINDOW = 10
-"""Steps over which training scores are averaged."""
+"""Steps of the moving average of training scores."""
 TRAINING = ""
-"""Stands where scores of training have no split."""
+"""The split name of training scores."""
 SHARE = 0.8
-"""How far the second level lies on the way from the first to the limit."""
+"""Position of the second level between the first and the limit."""
 _SCORE = re.compile(r"(?:score/episode_|eval/(?P<split>.+)/score_)(?P<episode>\d+)")
 
 
 class Level(StrEnum):
-    """What is to be reached."""
+    """Score levels."""
 
     MEMORYLESS = "best memoryless"
     MOST = "80 % of the way"
-    """From there to the limit."""
+    """From best memoryless to the limit."""
 
 
 class Point(msgspec.Struct, frozen=True):
-    """A score of the last episode, and what had been spent by then."""
+    """A score of the last episode, and the training cost up to it."""
 
     step: int
     tokens: float
@@ -50,22 +49,22 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """How one run went while it trained."""
+    """Cost and score curves of one training run."""
 
     tokens: float
-    """All that it played."""
+    """Total tokens played."""
     seconds: float
-    """All that it took, evaluations not counted."""
+    """Total seconds without evaluations."""
     trained_on: str
-    """The split whose members it met in training, and no others; empty where there is none."""
+    """The split whose members, and no others, were its training opponents; empty where there is none."""
     pool: str
-    """The game and the opponents of training, in words: training scores of equal pools can be compared."""
+    """World and opponents of training as text: training scores of equal pools can be compared."""
     curves: Mapping[tuple[str, int], tuple[Point, ...]]
-    """By split and number of episodes: evaluations while training and at the end. `TRAINING` stands for the trials it
-    learned from, whose scores are averaged over `WINDOW` steps."""
+    """By split and number of episodes: evaluations during training and at the end. `TRAINING` has the training scores,
+    averaged over `WINDOW` steps."""
 
     def curve(self, split: str, episodes: int) -> tuple[Point, ...]:
-        """The scores to follow the run by on a split; empty where there are none."""
+        """The score curve of a split; empty where there is none."""
         evaluated = self.curves.get((split, episodes), ())
         if len(evaluated) > 1:
             return evaluated
@@ -73,19 +72,19 @@ class History(msgspec.Struct, frozen=True):
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """What it cost the seeds of a method to reach a level; no figures where none did."""
+    """Cost of a method's seeds to reach a level; None where none did."""
 
     num: int
     """Seeds that reached it."""
     of: int
-    """Seeds that were followed; none where no score was written down on the way."""
+    """Seeds that have a score curve."""
     steps: Estimate | None
     tokens: Estimate | None
     seconds: Estimate | None
 
 
 def read_history(folder: Path, *, trained_on: str, pool: str) -> History:
-    """What a run wrote down about its scores and what they cost."""
+    """Read the cost and score curves of a run."""
     clock = _clock(folder)
     tokens, seconds = 0.0, 0.0
     curves: dict[tuple[str, int], list[Point]] = {}
@@ -101,15 +100,16 @@ def read_history(folder: Path, *, trained_on: str, pool: str) -> History:
         trained_on=trained_on,
         pool=pool,
         curves={
-            key: tuple(points if key[0] != TRAINING else smoothed(points, WINDOW)) for key, points in curves.items()
+            key: tuple(points if key[0] != TRAINING else moving_average(points, WINDOW))
+            for key, points in curves.items()
         },
     )
 
 
-def smoothed(points: Sequence[Point], window: int) -> list[Point]:
-    """Each score averaged with the `window - 1` before it, or with all before it where there are fewer.
+def moving_average(points: Sequence[Point], window: int) -> list[Point]:
+    """Each score averaged with up to `window - 1` before it.
 
-    >>> [point.score for point in smoothed([Point(k, 0, 0, score) for k, score in enumerate((1, 3, 5))], 2)]
+    >>> [point.score for point in moving_average([Point(k, 0, 0, score) for k, score in enumerate((1, 3, 5))], 2)]
     [1.0, 2.0, 4.0]
     """
     means = []
@@ -120,7 +120,7 @@ def smoothed(points: Sequence[Point], window: int) -> list[Point]:
 
 
 def first_reached(points: Sequence[Point], level: float) -> Point | None:
-    """The first point at or over a level that the next one confirms; the last needs no confirmation.
+    """The first point at or over a level whose successor is too; the last point needs no successor.
 
     >>> first_reached([Point(k, 0, 0, score) for k, score in enumerate((0.1, 0.5, 0.2, 0.4, 0.6))], 0.4).step
     3
@@ -132,7 +132,7 @@ def first_reached(points: Sequence[Point], level: float) -> Point | None:
 
 
 def levels(memoryless: float | None, limit: float | None) -> dict[Level, float]:
-    """The levels of a split as far as its exact references are known.
+    """The levels of a split for which exact references are known.
 
     >>> levels(0.0, 0.5)
     {<Level.MEMORYLESS: 'best memoryless'>: 0.0, <Level.MOST: '80 % of the way'>: 0.4}
@@ -143,19 +143,19 @@ def levels(memoryless: float | None, limit: float | None) -> dict[Level, float]:
     return found if limit is None else found | {Level.MOST: memoryless + SHARE * (limit - memoryless)}
 
 
-def reached(curves: Sequence[Sequence[Point]], level: float) -> Reached:
-    """What it cost to reach a level: means over the seeds that did, with Student's interval over them."""
+def cost_to_reach(curves: Sequence[Sequence[Point]], level: float) -> Reached:
+    """Cost to reach a level: means over the seeds that did, with Student's interval."""
     followed = [curve for curve in curves if curve]
     points = [point for curve in followed if (point := first_reached(curve, level)) is not None]
     if not points:
         return Reached(0, len(followed), None, None, None)
     costs = ([float(p.step) for p in points], [p.tokens for p in points], [p.seconds for p in points])
-    steps, tokens, seconds = map(mean_of_few, costs)
+    steps, tokens, seconds = map(student_mean, costs)
     return Reached(len(points), len(followed), steps, tokens, seconds)
 
 
 def _clock(folder: Path) -> dict[int, float]:
-    """Seconds spent when a step was done, by all processes that worked on the run, evaluations not counted."""
+    """Cumulative seconds by step, over all processes of the run, without evaluations."""
     found: dict[int, float] = {}
     total = 0.0
     for line in read_lines(folder / "timings.jsonl"):
@@ -166,7 +166,7 @@ def _clock(folder: Path) -> dict[int, float]:
 
 
 def _last_scores(line: Mapping[str, float]) -> dict[str, tuple[int, float]]:
-    """By split: the last episode that a line has, and its score."""
+    """By split: the last episode in a line of metrics, and its score."""
     found: dict[str, tuple[int, float]] = {}
     for key, score in line.items():
         if match := _SCORE.fullmatch(key):

@@ -1,4 +1,4 @@
-"""Tables of marked figures for a terminal, for Markdown and for LaTeX."""
+"""Tables with marked values as terminal output, Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -38,71 +38,71 @@ _GAP = 2
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """One cell: its text, and how it stands in its column."""
+    """The text of a cell, and its mark in its column."""
 
     text: str = ""
     mark: Mark = Mark.NONE
 
 
-class Sheet(msgspec.Struct, frozen=True):
-    """One table: what it is about, the names of its columns, and rows that begin with a name."""
+class MarkedTable(msgspec.Struct, frozen=True):
+    """A table with a title, column names, and rows that begin with a name."""
 
     name: str
-    """For references in LaTeX."""
+    """For labels in LaTeX."""
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     num_references: int = 0
-    """Rows at the end that are bounds to compare with, not methods."""
+    """Number of rows at the end that are references, not methods."""
 
 
-def terminal(sheet: Sheet, width: int) -> RenderableType:
-    """As many tables as the columns need to fit; each begins with the names of the rows."""
-    parts: list[RenderableType] = [shown(sheet.title, "bold")]
-    widths = [_GAP + max(len(_signed(row[k])) for row in (_head(sheet), *sheet.rows)) for k in range(len(sheet.head))]
+def terminal_tables(table: MarkedTable, width: int) -> RenderableType:
+    """Tables of as many columns as fit the width, each with the row names."""
+    parts: list[RenderableType] = [shown(table.title, "bold")]
+    widths = [_GAP + max(len(_signed(row[k])) for row in (_head(table), *table.rows)) for k in range(len(table.head))]
     start = 1
-    while start < len(sheet.head):
+    while start < len(table.head):
         stop, used = start, widths[0]
-        while stop < len(sheet.head) and (stop == start or used + widths[stop] <= width):
+        while stop < len(table.head) and (stop == start or used + widths[stop] <= width):
             used += widths[stop]
             stop += 1
-        parts.append(_part(sheet, (0, *range(start, stop))))
+        parts.append(_part(table, (0, *range(start, stop))))
         start = stop
     return Group(*parts)
 
 
-def markdown(sheet: Sheet) -> str:
-    """A heading and a table; the best of a column is bold, what is tied with it has an equals sign."""
+def markdown(table: MarkedTable) -> str:
+    """A heading and a table; the best value of a column is bold, tied ones have an equals sign."""
 
     def line(cells: Sequence[str]) -> str:
         return f"| {' | '.join(cells)} |"
 
     wrap = {Mark.NONE: "{}", Mark.BEST: "**{}**", Mark.TIED: "{} ="}
-    lines = [f"## {plain_markdown(sheet.title)}", "", line([plain_markdown(name) for name in sheet.head])]
-    lines.append(line(["---", *("---:" for _ in sheet.head[1:])]))
-    lines += [line([wrap[cell.mark].format(plain_markdown(cell.text)) for cell in row]) for row in sheet.rows]
+    lines = [f"## {escape_markdown(table.title)}", "", line([escape_markdown(name) for name in table.head])]
+    lines.append(line(["---", *("---:" for _ in table.head[1:])]))
+    lines += [line([wrap[cell.mark].format(escape_markdown(cell.text)) for cell in row]) for row in table.rows]
     return "\n".join(lines) + "\n"
 
 
-def latex(sheet: Sheet) -> str:
-    """A table for the package booktabs; the best of a column is bold, what is tied with it has an equals sign."""
+def latex(table: MarkedTable) -> str:
+    """A table for the package booktabs; the best value of a column is bold, tied ones have an equals sign."""
 
     def line(cells: Sequence[str]) -> str:
         return f"{' & '.join(cells)} \\\\"
 
     wrap = {Mark.NONE: "%s", Mark.BEST: r"\textbf{%s}", Mark.TIED: r"%s$^{=}$"}
-    rows = [line([wrap[cell.mark] % escaped(cell.text) for cell in row]) for row in sheet.rows]
-    if sheet.num_references:
-        rows.insert(len(rows) - sheet.num_references, r"\midrule")
+    rows = [line([wrap[cell.mark] % escape_latex(cell.text) for cell in row]) for row in table.rows]
+    if table.num_references:
+        rows.insert(len(rows) - table.num_references, r"\midrule")
     return "\n".join(
         [
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{{escaped(sheet.title)}}}",
-            rf"\label{{tab:{re.sub(r'[^A-Za-z0-9-]+', '-', sheet.name)}}}",
-            rf"\begin{{tabular}}{{l{'r' * (len(sheet.head) - 1)}}}",
+            rf"\caption{{{escape_latex(table.title)}}}",
+            rf"\label{{tab:{re.sub(r'[^A-Za-z0-9-]+', '-', table.name)}}}",
+            rf"\begin{{tabular}}{{l{'r' * (len(table.head) - 1)}}}",
             r"\toprule",
-            line([escaped(name) for name in sheet.head]),
+            line([escape_latex(name) for name in table.head]),
             r"\midrule",
             *rows,
             r"\bottomrule",
@@ -113,18 +113,18 @@ def latex(sheet: Sheet) -> str:
     )
 
 
-def escaped(text: str) -> str:
-    """Text as LaTeX prints it; a hyphen before a number is a minus.
+def escape_latex(text: str) -> str:
+    """Text escaped for LaTeX; a hyphen before a number becomes a minus.
 
-    >>> escaped("50_% of {a&b} ±1, -0.5")
+    >>> escape_latex("50_% of {a&b} ±1, -0.5")
     '50\\\\_\\\\% of \\\\{a\\\\&b\\\\} $\\\\pm$1, $-$0.5'
     """
     plain = "".join(_LATEX.get(char, char) for char in " ".join(text.split()))
     return re.sub(r"(?<![\w)])-(?=\d)", "$-$", plain)
 
 
-def figure(estimate: Estimate | None, mark: Mark = Mark.NONE) -> Cell:
-    """A figure with its interval, or a dash, and how it stands."""
+def metric_cell(estimate: Estimate | None, mark: Mark = Mark.NONE) -> Cell:
+    """A cell with a value and its interval, or a dash."""
     return Cell(interval(estimate), mark)
 
 
@@ -144,35 +144,35 @@ def _three(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:#.3g}" if value else "0"
 
 
-def _part(sheet: Sheet, columns: Sequence[int]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+def _part(table: MarkedTable, columns: Sequence[int]) -> Table:
+    part = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
     for place in columns:
-        table.add_column(shown(sheet.head[place]), justify="right" if place else "left", no_wrap=True)
-    first_reference = len(sheet.rows) - sheet.num_references
-    for number, row in enumerate(sheet.rows):
+        part.add_column(shown(table.head[place]), justify="right" if place else "left", no_wrap=True)
+    first_reference = len(table.rows) - table.num_references
+    for number, row in enumerate(table.rows):
         cells = [shown(_signed(row[k]), "bold" if row[k].mark is Mark.BEST else "") for k in columns]
-        table.add_row(*cells, style="dim" if number >= first_reference else "")
-    return table
+        part.add_row(*cells, style="dim" if number >= first_reference else "")
+    return part
 
 
 def _signed(cell: Cell) -> str:
-    """A cell with the sign of its mark; cells of figures keep room for one, so that they stand below each other."""
+    """The text with the sign of its mark; values with intervals are padded so that they align."""
     return cell.text + (_SIGNS[cell.mark] or (" " if "±" in cell.text else ""))
 
 
-def _head(sheet: Sheet) -> tuple[Cell, ...]:
-    return tuple(Cell(name) for name in sheet.head)
+def _head(table: MarkedTable) -> tuple[Cell, ...]:
+    return tuple(Cell(name) for name in table.head)
 
 
-def plain_markdown(text: str) -> str:
-    """Text as Markdown shows it.
+def escape_markdown(text: str) -> str:
+    """Text escaped for Markdown.
 
-    >>> plain_markdown("a|b *c*")
+    >>> escape_markdown("a|b *c*")
     'a\\\\|b \\\\*c\\\\*'
     """
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
 
 
 def note(text: str) -> Text:
-    """A remark below tables."""
+    """Text below tables."""
     return shown(text, "italic dim")

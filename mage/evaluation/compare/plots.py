@@ -1,4 +1,4 @@
-"""Pictures of a comparison: scores by episode, learning curves, exploitation by opponent, pay-off matrices."""
+"""Plots of a comparison: scores by episode, learning curves, exploitation by opponent, pay-off matrices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mage.evaluation.compare.comparison import Comparison, MethodRow, SplitTable
 from mage.evaluation.compare.cost import TRAINING, WINDOW, Point
-from mage.plot_style import BOUND, COLOURS, GREY, LIMIT, Line, blank, check_matplotlib, line_figure, styled
+from mage.plot_style import BOUND, COLOURS, GREY, LIMIT, Line, check_matplotlib, line_figure, new_figure, style_context
 from mage.stats import Estimate
 
 if TYPE_CHECKING:
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 DPI = 200
 MOST_ROWS = 30
-"""Opponents that get a row of their own in a heat map; of more, or with long names, the spread is shown."""
+"""Most opponents in a heat map; more, or longer names, are shown as a distribution."""
 MOST_LETTERS = 26
-"""The longest name of an opponent that leaves room for a heat map."""
+"""Longest opponent name in a heat map."""
 WIDEST = 0.25
-"""How far intervals may widen a panel: those over three seeds may be huge."""
+"""How far intervals may extend the y-range, as a share: those over three seeds can be huge."""
 MOST_NUMBERS = 90
-"""Cells of a heat map that have their number in them."""
+"""Most cells of a heat map with printed values."""
 
 
 class Axis(NamedTuple):
-    """What learning is plotted against."""
+    """The x-axis of learning curves."""
 
     name: str
     label: str
@@ -48,20 +48,22 @@ AXES = (
 def write_figures(
     comparison: Comparison, crossplays: Sequence[CrossPlayReport], folder: Path, command: str
 ) -> list[Path]:
-    """Write all pictures as PNG and SVG; the files say by which command they were made, and carry no date."""
+    """Write all figures as PNG and SVG, with the command and without a date in their metadata."""
     check_matplotlib()
     written: list[Path] = []
-    with styled():
-        for name, figure in figures(comparison, crossplays):
-            for ending, told in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": "mage"})):
+    with style_context():
+        for name, figure in comparison_figures(comparison, crossplays):
+            for ending, extra in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": "mage"})):
                 path = folder / f"{name}.{ending}"
-                figure.savefig(path, dpi=DPI, metadata={"Description": command, **told})
+                figure.savefig(path, dpi=DPI, metadata={"Description": command, **extra})
                 written.append(path)
     return written
 
 
-def figures(comparison: Comparison, crossplays: Sequence[CrossPlayReport] = ()) -> Iterator[tuple[str, Figure]]:
-    """All pictures, each with a name for its file."""
+def comparison_figures(
+    comparison: Comparison, crossplays: Sequence[CrossPlayReport] = ()
+) -> Iterator[tuple[str, Figure]]:
+    """All figures, each with a name for its file."""
     for table in comparison.tables:
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", table.name)
         yield f"episodes-{name}", episodes_figure(table)
@@ -81,9 +83,9 @@ def figures(comparison: Comparison, crossplays: Sequence[CrossPlayReport] = ()) 
 
 
 def episodes_figure(table: SplitTable) -> Figure:
-    """Score by episode with the intervals of the table, memory off dashed, bound and limit as lines.
+    """Score by episode with intervals, memory off dashed, references as horizontal lines.
 
-    The interval over two seeds says next to nothing and would cover everything else: their range stands for it.
+    Two seeds show their range, because their interval would be too wide to be useful.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -97,7 +99,7 @@ def episodes_figure(table: SplitTable) -> Figure:
 
 
 def learning_figure(lines: Sequence[Line], title: str, axis: Axis, bounds: Mapping[str, float]) -> Figure:
-    """Score of the last episode against what was spent."""
+    """Score of the last episode against training cost."""
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
     has_bands = any(line.low != line.high for line in lines)
@@ -110,56 +112,56 @@ def learning_figure(lines: Sequence[Line], title: str, axis: Axis, bounds: Mappi
 
 
 def evaluated_lines(comparison: Comparison, table: SplitTable, axis: Axis) -> list[Line]:
-    """How each method did on a split while it trained; the band reaches from its lowest to its highest seed."""
+    """Each method's scores on a split during training; bands are the range over seeds."""
     found: dict[str, list[Sequence[Point]]] = {}
     for entry in comparison.entries:
         if entry.history is not None and (curve := entry.history.curve(table.split, table.episodes)):
             found.setdefault(entry.method, []).append(curve)
-    return _averaged(found, axis)
+    return _mean_lines(found, axis)
 
 
 def training_lines(comparison: Comparison, pool: str, episodes: int, axis: Axis) -> list[Line]:
-    """How each method did against the opponents that it was trained with."""
+    """Each method's scores against its training opponents."""
     found: dict[str, list[Sequence[Point]]] = {}
     for entry in comparison.entries:
         history = entry.history
         if history is not None and history.pool == pool and (TRAINING, episodes) in history.curves:
             found.setdefault(entry.method, []).append(history.curves[TRAINING, episodes])
-    return _averaged(found, axis)
+    return _mean_lines(found, axis)
 
 
 def exploitation_figure(table: SplitTable) -> Figure:
-    """The share of what could be gained that was gained, by opponent and method."""
+    """Share of the possible gain, by opponent and method."""
     opponents = _exploitable(table)
     if len(opponents) > MOST_ROWS or max(map(len, opponents)) > MOST_LETTERS:
         return _spread_figure(table, opponents)
     values = [[row.exploitation[name] or 0.0 for row in table.rows] for name in opponents]
-    figure = blank(height=0.9 + 0.17 * len(opponents) + 0.1 * max(len(row.method) for row in table.rows))
+    figure = new_figure(height=0.9 + 0.17 * len(opponents) + 0.1 * max(len(row.method) for row in table.rows))
     panel = figure.subplots()
     low = min(0.0, *(value for row in values for value in row))
-    temperature(panel, values, opponents, [row.method for row in table.rows], ("cividis", low, 1.0))
+    heat_map(panel, values, opponents, [row.method for row in table.rows], ("cividis", low, 1.0))
     figure.suptitle(f"{table.name}: share of the possible gain", fontsize=8)
     return figure
 
 
 def payoff_figure(report: CrossPlayReport) -> Figure:
-    """What the row scores against the column."""
+    """Heat map of the row's score against the column."""
     known = {(cell.row, cell.column): cell.score for cell in report.cells}
     scores = [[known.get((row, column)) for column in report.agents] for row in report.agents]
     values = [[0.0 if score is None else score.value for score in row] for row in scores]
     most = max(abs(value) for row in values for value in row) or 1.0
-    figure = blank(height=1.0 + 0.3 * len(report.agents) + 0.06 * max(map(len, report.agents)))
+    figure = new_figure(height=1.0 + 0.3 * len(report.agents) + 0.06 * max(map(len, report.agents)))
     panel = figure.subplots()
-    temperature(panel, values, report.agents, report.agents, ("PuOr", -most, most), scores)
+    heat_map(panel, values, report.agents, report.agents, ("PuOr", -most, most), scores)
     figure.suptitle(f"{report.world}: score of the row against the column", fontsize=8)
     return figure
 
 
 def _spread_figure(table: SplitTable, opponents: Sequence[str]) -> Figure:
-    """One dot for each opponent, and the middle of them."""
+    """One dot per opponent, and their median."""
     from statistics import median
 
-    figure = blank(height=0.8 + 0.3 * len(table.rows))
+    figure = new_figure(height=0.8 + 0.3 * len(table.rows))
     panel = figure.subplots()
     for number, row in enumerate(table.rows):
         values = sorted(row.exploitation[name] or 0.0 for name in opponents)
@@ -175,7 +177,7 @@ def _spread_figure(table: SplitTable, opponents: Sequence[str]) -> Figure:
     return figure
 
 
-def temperature(
+def heat_map(
     panel: Axes,
     values: Sequence[Sequence[float]],
     rows: Sequence[str],
@@ -183,7 +185,7 @@ def temperature(
     scale: tuple[str, float, float],
     scores: Sequence[Sequence[Estimate | None]] = (),
 ) -> None:
-    """Values as colours, with their numbers where there is room."""
+    """Draw values as colours, with numbers where there is room."""
     import numpy as np
 
     colours, low, high = scale
@@ -226,8 +228,8 @@ def _ends(estimate: Estimate) -> tuple[float, float]:
     return estimate.low, estimate.high
 
 
-def _averaged(curves: Mapping[str, Sequence[Sequence[Point]]], axis: Axis) -> list[Line]:
-    """The mean of seeds at the steps that all of them have, in scores and in what was spent, and the scores' range."""
+def _mean_lines(curves: Mapping[str, Sequence[Sequence[Point]]], axis: Axis) -> list[Line]:
+    """Means over seeds of score and cost at the steps that all seeds have, and the range of scores."""
     lines: list[Line] = []
     for method, mine in curves.items():
         by_step = [{point.step: point for point in curve} for curve in mine]
@@ -235,9 +237,9 @@ def _averaged(curves: Mapping[str, Sequence[Sequence[Point]]], axis: Axis) -> li
         found = [[points[step] for points in by_step] for step in steps]
         scores = [[point.score for point in points] for points in found]
         if found:
-            spent = [sum(map(axis.of, points)) / len(points) for points in found]
+            costs = [sum(map(axis.of, points)) / len(points) for points in found]
             means = [sum(values) / len(values) for values in scores]
-            lines.append(Line(method, spent, means, list(map(min, scores)), list(map(max, scores))))
+            lines.append(Line(method, costs, means, list(map(min, scores)), list(map(max, scores))))
     return lines
 
 
@@ -247,13 +249,13 @@ def _bounds(table: SplitTable) -> dict[str, float]:
 
 
 def _exploitable(table: SplitTable) -> list[str]:
-    """The opponents for whom every method has a figure."""
+    """The opponents for which every method has a value."""
     first, *others = (row.exploitation for row in table.rows)
     return [name for name in first if all(found.get(name) is not None for found in (first, *others))]
 
 
 def _training_pools(comparison: Comparison) -> list[tuple[str, int]]:
-    """The pools that runs were trained with, and the number of episodes, each once."""
+    """Training pools and numbers of episodes of all runs, each once."""
     histories = [entry.history for entry in comparison.entries if entry.history is not None]
     found = ((h.pool, episodes) for h in histories for split, episodes in h.curves if split == TRAINING)
     return list(dict.fromkeys(found))

@@ -1,9 +1,9 @@
-"""Who is best, and who cannot be told apart from the best: differences with the pairing that the figures allow.
+"""Significance tests: which method is best, and which are not significantly worse.
 
-Two methods with one report each on the same tasks are paired by trial: the verdict is about these weights. Two methods
-with the same training seeds are paired by seed: the verdict is about the methods. Whatever else is compared (other
-seeds, a trained method against a fixed player) keeps its own error on each side (Welch). Beyond three methods the
-differences from the best are Holm-corrected.
+Two methods with one report each on the same tasks are paired by trial: the result is about these weights. Two methods
+with the same training seeds are paired by seed: the result is about the methods. Everything else (other seeds, a
+trained method against a fixed player) uses Welch's unpaired test. With more than three methods the differences from
+the best are Holm-corrected.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from mage.stats import (
     Estimate,
     holm,
     paired_difference,
-    paired_difference_of_few,
+    student_paired_difference,
 )
 
 LEVEL = 0.05
 MOST_UNCORRECTED = 3
-"""Methods that are compared without a correction."""
+"""Most methods that are compared without a correction."""
 SHARED = 0.9
-"""The share of tasks that two reports must have in common to be paired; those that failed are in one alone."""
+"""Share of tasks that two reports must have in common to be paired; failed tasks are missing."""
 
 
 class Pairing(StrEnum):
-    """What a difference is taken over."""
+    """How a difference is paired."""
 
     TRIAL = "paired by trial"
     SEED = "paired by seed"
@@ -40,7 +40,7 @@ class Pairing(StrEnum):
 
 
 class Mark(StrEnum):
-    """Where a figure stands in its column."""
+    """The mark of a value in its column."""
 
     NONE = ""
     """Significantly worse than the best, or not compared."""
@@ -50,26 +50,26 @@ class Mark(StrEnum):
 
 
 class MetricSample(msgspec.Struct, frozen=True):
-    """What one figure of one method is the mean of."""
+    """The values behind one metric of one method."""
 
     estimate: Estimate
     by_task: Mapping[Hashable, float] = {}
-    """By task, where the figure is that of one report alone; equal keys are the same task."""
+    """By task, for a single report; equal keys are the same task."""
     by_seed: Mapping[str, float] = {}
-    """By training seed, where the figure is a mean over several."""
+    """By training seed, for a mean over several."""
 
 
 class Rank(msgspec.Struct, frozen=True):
-    """How a figure compares with the best of its column."""
+    """How a metric compares with the best of its column."""
 
     mark: Mark
     behind: Difference | None = None
-    """The best minus this one; None for the best itself and where nothing is compared."""
+    """The best minus this one; None for the best and where nothing is compared."""
     pairing: Pairing = Pairing.NONE
 
 
-def standings(samples: Sequence[MetricSample], *, is_low_best: bool = False) -> list[Rank]:
-    """Mark the best figure and all that are not significantly worse; one figure alone has no mark."""
+def rank_metrics(samples: Sequence[MetricSample], *, is_low_best: bool = False) -> list[Rank]:
+    """Mark the best value and all that are not significantly worse; a single value has no mark."""
     if len(samples) < 2:
         return [Rank(Mark.NONE)] * len(samples)
     pick = min if is_low_best else max
@@ -86,19 +86,19 @@ def standings(samples: Sequence[MetricSample], *, is_low_best: bool = False) -> 
 
 
 def difference(a: MetricSample, b: MetricSample) -> tuple[Difference, Pairing]:
-    """The mean of a - b, with the pairing that there is."""
+    """The mean of a - b, with the best pairing available."""
     common = [task for task in a.by_task if task in b.by_task]
     if common and len(common) >= SHARED * max(len(a.by_task), len(b.by_task)):
         return paired_difference(*([sample.by_task[task] for task in common] for sample in (a, b))), Pairing.TRIAL
     seeds = sorted(a.by_seed)
     if len(seeds) > 1 and seeds == sorted(b.by_seed):
         values = ([sample.by_seed[seed] for seed in seeds] for sample in (a, b))
-        return paired_difference_of_few(*values), Pairing.SEED
+        return student_paired_difference(*values), Pairing.SEED
     return _unpaired(a, b), Pairing.NONE
 
 
 def _unpaired(a: MetricSample, b: MetricSample) -> Difference:
-    """The difference of two means that are not about the same things (Welch 1947); a mean without error proves none."""
+    """The difference of two unpaired means (Welch 1947); p = 1 where a mean has no interval."""
     from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]  # slow to import, needed here alone
 
     value = a.estimate.value - b.estimate.value
@@ -116,7 +116,7 @@ def _unpaired(a: MetricSample, b: MetricSample) -> Difference:
 
 
 def _error(sample: MetricSample) -> tuple[float, float] | None:
-    """The standard error of a mean and its degrees of freedom; those of many trials are as good as infinite."""
+    """Standard error of a mean and its degrees of freedom, taken as infinite over trials."""
     from scipy.special import stdtrit
 
     low, high = sample.estimate.low, sample.estimate.high

@@ -1,4 +1,4 @@
-"""What is compared, read from files: train runs, sweeps, evaluations and reports."""
+"""Reads the inputs of a comparison: train runs, sweeps, evaluations and reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from mage.evaluation.compare.comparison import EvaluatedSplit, MethodRun
 from mage.evaluation.compare.cost import read_history
 from mage.evaluation.crossplay import CrossPlayReport
 from mage.evaluation.suite.evaluate import SplitReport
-from mage.evaluation.suite.report import CROSS_PLAY, REPORT, EvaluationReport, GameReport, read_game_report, read_report
+from mage.evaluation.suite.report import (
+    CROSS_PLAY,
+    REPORT,
+    EvaluationReport,
+    WorldReport,
+    read_report,
+    read_world_report,
+)
 from mage.runs.store import RUN, RunInfo, read_info
 from mage.runs.sweep_plan import SWEEP, read_plan
 
@@ -24,58 +31,58 @@ _EVALUATIONS = "evaluations"
 _LABELLED = re.compile(r"([^=/]+)=(.+)", re.DOTALL)
 _STAMP = re.compile(r"^\d{8}-\d{6}-(?:train|evaluate)-")
 _SEED = re.compile(r"-seed\d+(?=/|$)")
-_FREE = {"seed", "description", "world", "trial", "evaluation", "checkpoint", "alarms", "trackers"}
-_FREE |= {"threads", "device", "dtype"}
-"""Keys of a config that may differ within one method: what it is judged on, how it is kept and watched, and where."""
+_IGNORED_KEYS = {"seed", "description", "world", "trial", "evaluation", "checkpoint", "alarms", "trackers"}
+_IGNORED_KEYS |= {"threads", "device", "dtype"}
+"""Config keys that may differ within one method: evaluation, checkpoints, tracking and hardware."""
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Where figures come from: all that is needed to find them again."""
+    """Where metrics come from, with all that is needed to reproduce them."""
 
     path: str
     sha256: str
     """Of the file."""
     method: str
     seed: int | None
-    """Of training; null for agents that were not trained."""
+    """Of training; null for untrained agents."""
     step: int
     task_seed: int
     """Of the evaluation."""
     splits: Mapping[str, str]
-    """The hash of each."""
+    """Hash by split."""
     command: str
     versions: Mapping[str, str]
     machine: str
 
 
 class ComparisonInputs(msgspec.Struct, frozen=True):
-    """All that was given."""
+    """Everything read from the inputs."""
 
     entries: tuple[MethodRun, ...]
     sources: tuple[Source, ...]
     crossplays: tuple[CrossPlayReport, ...]
     left_out: tuple[str, ...]
-    """Runs of sweeps that nobody has judged yet."""
+    """Runs of sweeps that have not been evaluated yet."""
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _NamedRun(msgspec.Struct, frozen=True):
     entry: MethodRun
     sources: tuple[Source, ...]
     is_named: bool
-    """Whether somebody chose the name of the method."""
+    """Whether the user chose the name of the method."""
 
 
 def read_inputs(arguments: Sequence[str]) -> ComparisonInputs:
-    """Read all inputs, each a `PATH` or `NAME=PATH`; runs that differ by their seed alone get one name."""
+    """Read all inputs, each `PATH` or `NAME=PATH`; runs that differ in their seed alone get one name."""
     if not arguments:
         raise ConfigError("name something to compare: a train run, a sweep, an evaluation or a report")
     left_out: list[str] = []
     crossplays: list[CrossPlayReport] = []
     sources: list[Source] = []
-    found: list[_Found] = []
+    found: list[_NamedRun] = []
     for label, path in map(_labelled, arguments):
         if (file := _cross_play_file(path)) is not None:
-            report = read_game_report(file, CrossPlayReport)
+            report = read_world_report(file, CrossPlayReport)
             crossplays.append(report.found)
             sources.append(_source(file, report, ", ".join(report.found.agents), None))
         else:
@@ -93,7 +100,7 @@ def read_inputs(arguments: Sequence[str]) -> ComparisonInputs:
 
 
 def method_name(name: str) -> str:
-    """What the runs of one recipe have in common in their names.
+    """A run's name without its time stamp and seed.
 
     >>> method_name("20260131-235959-train-rps"), method_name("rps-seed3"), method_name("rps-seed3/step-000100")
     ('rps', 'rps', 'rps/step-000100')
@@ -102,35 +109,35 @@ def method_name(name: str) -> str:
 
 
 def _labelled(argument: str) -> tuple[str, Path]:
-    """The name that was chosen, empty where there is none, and the path."""
+    """The given name, or an empty one, and the path."""
     match = _LABELLED.fullmatch(argument)
     if match is None or Path(argument).exists():
         return "", Path(argument)
     return match[1].strip(), Path(match[2])
 
 
-def _read(label: str, path: Path, left_out: list[str]) -> Iterator[_Found]:
+def _read(label: str, path: Path, left_out: list[str]) -> Iterator[_NamedRun]:
     if (path / SWEEP).is_file():
-        yield from _of_sweep(label, path, left_out)
+        yield from _from_sweep(label, path, left_out)
     elif (path / RUN).is_file():
         info = read_info(path)
         if info.kind == "train":
-            yield _of_run(label or method_name(path.resolve().name), path, info, is_named=bool(label))
+            yield _from_run(label or method_name(path.resolve().name), path, info, is_named=bool(label))
         elif (path / REPORT).is_file():
-            yield _of_report(label, path / REPORT)
+            yield _from_report(label, path / REPORT)
         else:
             raise RecordError(
                 f"{path} is a {info.kind} run without a {REPORT}; train runs and evaluations are compared"
             )
     elif path.is_file():
-        yield _of_report(label, path)
+        yield _from_report(label, path)
     else:
         what = "is no train run, sweep, evaluation or report" if path.exists() else "does not exist"
         raise RecordError(f"{path} {what}")
 
 
 def _cross_play_file(path: Path) -> Path | None:
-    """The pay-off matrix that is meant, if it is one."""
+    """The cross-play report at a path, if there is one."""
     file = path / CROSS_PLAY if path.is_dir() else path
     if not file.is_file():
         return None
@@ -141,66 +148,66 @@ def _cross_play_file(path: Path) -> Path | None:
     return file if isinstance(content, dict) and "found" in content else None
 
 
-def _of_sweep(label: str, folder: Path, left_out: list[str]) -> Iterator[_Found]:
-    """All runs that were judged, by recipe; one name for a sweep of several recipes stands before theirs."""
+def _from_sweep(label: str, folder: Path, left_out: list[str]) -> Iterator[_NamedRun]:
+    """All evaluated runs of a sweep; the label of a sweep of several recipes is a prefix of their names."""
     plan = read_plan(folder)
     is_one = len({planned.recipe for planned in plan.runs}) == 1
     for planned in plan.runs:
         path = folder / planned.name
         if any((path / _EVALUATIONS).glob("*.json")):
             method = label if label and is_one else f"{label} {planned.recipe}".strip()
-            yield _of_run(method, path, read_info(path), is_named=True)
+            yield _from_run(method, path, read_info(path), is_named=True)
         else:
             left_out.append(str(path))
 
 
-def _of_run(method: str, folder: Path, info: RunInfo, *, is_named: bool) -> _Found:
-    """A train run: the evaluations of its newest weights as it plays itself, and how it went while it trained."""
+def _from_run(method: str, folder: Path, info: RunInfo, *, is_named: bool) -> _NamedRun:
+    """A train run: evaluations of its newest weights with its own settings, and its training history."""
     recipe = _recipe(info.config)
     reports = [(path, _read_checked(path)) for path in _report_files(folder)]
     own = [(path, report) for path, report in reports if report.reports and _recipe(report.config) == recipe]
     if not own:
-        raise RecordError(f"{folder} was not judged yet; mage evaluate {folder} does it")
+        raise RecordError(f"{folder} was not evaluated yet; run mage evaluate {folder}")
     newest = max(report.step for _, report in own)
     best: dict[tuple[str, int, tuple[int, ...]], EvaluatedSplit] = {}
     for path, report in own:
         for evaluated in _evaluated(path, report) if report.step == newest else ():
-            way = (evaluated.report.split, evaluated.report.episodes, evaluated.report.seats)
-            if way not in best or evaluated.report.num_trials > best[way].report.num_trials:
-                best[way] = evaluated
+            setup = (evaluated.report.split, evaluated.report.episodes, evaluated.report.seats)
+            if setup not in best or evaluated.report.num_trials > best[setup].report.num_trials:
+                best[setup] = evaluated
     kept = {evaluated.path for evaluated in best.values()}
     sources = [_source(path, report, method, info.seed) for path, report in own if str(path) in kept]
     history = read_history(folder, trained_on=_trained_on(info.config), pool=_pool(info.config))
     entry = MethodRun(method, info.seed, (None, recipe), tuple(best.values()), history)
-    return _Found(entry, tuple(sources), is_named)
+    return _NamedRun(entry, tuple(sources), is_named)
 
 
 def _report_files(folder: Path) -> list[Path]:
-    """All evaluations of a run that are about scores, whatever they are called."""
+    """All score reports of a run."""
     named = (folder / _EVALUATIONS).glob("*.json")
     own = [path for path in named if not path.name.startswith("reflections")]
     return sorted([*own, *(folder / _EVALUATIONS).glob(f"*/{REPORT}")])
 
 
-def _of_report(label: str, path: Path) -> _Found:
+def _from_report(label: str, path: Path) -> _NamedRun:
     report = _read_checked(path)
     kind, name = report.eval_agent.get("kind"), str(report.eval_agent["name"])
     is_trained = kind in (None, "run")  # a run does not describe itself
     seed = int(report.config["seed"]) if is_trained else None
-    method = label or _called(path, report)
+    method = label or _method_label(path, report)
     checkpoint = name.partition("/")[2] if kind == "run" else ""
-    who = checkpoint or (None if is_trained else name)  # a checkpoint is somebody else than its run
-    entry = MethodRun(method, seed, (who, _recipe(report.config)), tuple(_evaluated(path, report)), None)
-    return _Found(entry, (_source(path, report, method, seed),), bool(label))
+    identity = checkpoint or (None if is_trained else name)  # a checkpoint is another agent than its run
+    entry = MethodRun(method, seed, (identity, _recipe(report.config)), tuple(_evaluated(path, report)), None)
+    return _NamedRun(entry, (_source(path, report, method, seed),), bool(label))
 
 
 def _read_checked(path: Path) -> EvaluationReport[SplitReport]:
-    """A report that can be relied on, or one line on why it is none."""
+    """Read a report and check that it is consistent; raises `RecordError`."""
     report = read_report(path, SplitReport)
     if not isinstance(report.config.get("population"), dict) or not isinstance(report.config.get("seed"), int):
         raise RecordError(f"{path} is not a report that can be read: its config has no seed or no population")
     if "name" not in report.eval_agent:
-        raise RecordError(f"{path} is not a report that can be read: it does not say who was judged")
+        raise RecordError(f"{path} is not a report that can be read: it does not name the evaluated agent")
     for split in report.reports:
         both = (split.agent, split.control)
         nums = {split.num_trials, len(split.tasks), *(len(metrics.scores_by_trial) for metrics in both)}
@@ -210,8 +217,8 @@ def _read_checked(path: Path) -> EvaluationReport[SplitReport]:
     return report
 
 
-def _called(path: Path, report: EvaluationReport[SplitReport]) -> str:
-    """What whoever was judged is called: a run by its directory, a model with how it was prompted."""
+def _method_label(path: Path, report: EvaluationReport[SplitReport]) -> str:
+    """The default name of a method: a run by its directory, a model with its method and memory."""
     eval_agent = report.eval_agent
     run = path.resolve().parent.parent
     if "kind" not in eval_agent and (run / RUN).is_file():
@@ -230,7 +237,7 @@ def _evaluated(path: Path, report: EvaluationReport[SplitReport]) -> list[Evalua
 
 
 def _source(
-    path: Path, report: EvaluationReport[SplitReport] | GameReport[CrossPlayReport], method: str, seed: int | None
+    path: Path, report: EvaluationReport[SplitReport] | WorldReport[CrossPlayReport], method: str, seed: int | None
 ) -> Source:
     step, reports = (report.step, report.reports) if isinstance(report, EvaluationReport) else (0, ())
     return Source(
@@ -248,28 +255,28 @@ def _source(
 
 
 def _recipe(config: Mapping[str, Any]) -> str:
-    """Equal for configs that differ only where one method may; what a version did not know is what it is by default."""
+    """Equal for configs that differ only in `_IGNORED_KEYS`; missing keys have their defaults."""
     usual = Config().model_dump(mode="json")
     sections = {key: {**value, **config.get(key, {})} for key, value in usual.items() if isinstance(value, dict)}
-    kept = {key: value for key, value in {**usual, **config, **sections}.items() if key not in _FREE}
+    kept = {key: value for key, value in {**usual, **config, **sections}.items() if key not in _IGNORED_KEYS}
     kept["population"]["split"] = _trained_split(config)
-    del kept["agent"]["slots"]  # how it is run, not who it is
+    del kept["agent"]["slots"]  # batching, not behaviour
     return msgspec.json.encode(kept, order="sorted").decode()
 
 
 def _trained_split(config: Mapping[str, Any]) -> str:
-    """The name of a run's own split, wherever its file lies."""
+    """The name of a run's training split, without the path of its file."""
     return Path(config["population"]["split"]).stem
 
 
 def _trained_on(config: Mapping[str, Any]) -> str:
-    """The split that a run drew all its opponents from, each as often as the others; empty where there is none."""
+    """The split that a run drew all its opponents from with equal weights; empty where there is none."""
     population = config["population"]
     return "" if population["members"] or population["weights"] else _trained_split(config)
 
 
 def _pool(config: Mapping[str, Any]) -> str:
-    """The game and the opponents of training, in words that are equal where they are."""
+    """World and opponents of training as text."""
     population = config["population"]
     words = [_trained_split(config), *population["members"], *map(str, population["weights"])]
     return f"{config['world']} against {', '.join(filter(None, words))}"

@@ -1,4 +1,4 @@
-"""A comparison as tables that people read and as lines that programs read."""
+"""A comparison as printed tables and as CSV."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rich.text import Text
 from mage.evaluation.compare.columns import Column, columns
 from mage.evaluation.compare.comparison import Comparison, Costs, MethodRow, SplitTable
 from mage.evaluation.compare.cost import WINDOW, Level, Reached, levels
-from mage.evaluation.compare.markup import Cell, Sheet, amount, figure, note, terminal
+from mage.evaluation.compare.markup import Cell, MarkedTable, amount, metric_cell, note, terminal_tables
 from mage.evaluation.compare.significance import MOST_UNCORRECTED, Rank
 from mage.evaluation.compare.sources import ComparisonInputs
 from mage.evaluation.crossplay import CrossPlayReport
 from mage.evaluation.game_tables import cross_play_table
-from mage.evaluation.suite.report_tables import exact, setting
+from mage.evaluation.suite.report_tables import exact, setup_text
 from mage.stats import Estimate
 
 FIELDS = (
@@ -36,26 +36,26 @@ FIELDS = (
     "p_value",
     "pairing",
 )
-"""The columns of the CSV: one line for each figure of each method on each split."""
+"""The columns of the CSV: one line per metric, method and split."""
 
 
-def score_sheets(comparison: Comparison) -> list[Sheet]:
-    """How the methods scored: one table for each split."""
-    return [_score_sheet(table) for table in comparison.tables]
+def score_tables(comparison: Comparison) -> list[MarkedTable]:
+    """Scores of the methods, one table per split."""
+    return [_score_table(table) for table in comparison.tables]
 
 
-def cost_sheets(comparison: Comparison) -> list[Sheet]:
-    """What it cost to get there: one table for each split that methods were followed on while they trained."""
-    return [_cost_sheet(table) for table in comparison.tables if table.costs]
+def cost_tables(comparison: Comparison) -> list[MarkedTable]:
+    """Training costs, one table per split that has learning curves."""
+    return [_cost_table(table) for table in comparison.tables if table.costs]
 
 
-def payoff_sheets(crossplays: Sequence[CrossPlayReport]) -> list[Sheet]:
-    """Who scores how much against whom: one table for each meeting."""
-    return [_payoff_sheet(number, report) for number, report in enumerate(crossplays, start=1)]
+def payoff_tables(crossplays: Sequence[CrossPlayReport]) -> list[MarkedTable]:
+    """Pay-off matrices, one table per cross-play report."""
+    return [_payoff_table(number, report) for number, report in enumerate(crossplays, start=1)]
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """What has to be known to read the tables."""
+    """Explanations printed below the tables."""
     if not comparison.tables:
         return []
     rows = [row for table in comparison.tables for row in table.rows]
@@ -86,20 +86,20 @@ def notes(comparison: Comparison) -> list[str]:
 def comparison_table(comparison: Comparison, inputs: ComparisonInputs, width: int) -> RenderableType:
     """Scores, costs, cross-play and notes, for a terminal of `width` columns."""
     parts: list[RenderableType] = []
-    for sheet in (*score_sheets(comparison), *cost_sheets(comparison)):
-        parts += [terminal(sheet, width), Text()]
+    for table in (*score_tables(comparison), *cost_tables(comparison)):
+        parts += [terminal_tables(table, width), Text()]
     parts += [part for report in inputs.crossplays for part in (cross_play_table(report), Text())]
     told = notes(comparison) + [f"Not evaluated yet and left out: {path}." for path in inputs.left_out]
     return Group(*parts, *(note(text) for text in told))
 
 
-def all_sheets(comparison: Comparison, crossplays: Sequence[CrossPlayReport]) -> list[Sheet]:
+def all_tables(comparison: Comparison, crossplays: Sequence[CrossPlayReport]) -> list[MarkedTable]:
     """Everything in tables."""
-    return [*score_sheets(comparison), *cost_sheets(comparison), *payoff_sheets(crossplays)]
+    return [*score_tables(comparison), *cost_tables(comparison), *payoff_tables(crossplays)]
 
 
 def as_csv(comparison: Comparison, crossplays: Sequence[CrossPlayReport]) -> str:
-    """One line for each figure, everything included."""
+    """All metrics, one per line."""
     out = io.StringIO()
     writer = csv.DictWriter(out, FIELDS, lineterminator="\n")
     writer.writeheader()
@@ -114,7 +114,7 @@ def as_csv(comparison: Comparison, crossplays: Sequence[CrossPlayReport]) -> str
     return out.getvalue()
 
 
-def _score_sheet(table: SplitTable) -> Sheet:
+def _score_table(table: SplitTable) -> MarkedTable:
     printed = [column for column in columns(table.episodes) if column.is_printed]
     is_timed = any(row.seconds is not None for row in table.rows)
     costs = ("tokens", "seconds") if is_timed else ("tokens",)
@@ -125,39 +125,39 @@ def _score_sheet(table: SplitTable) -> Sheet:
         for name, value in (("best memoryless", table.memoryless), ("limit", table.limit))
         if value is not None
     ]
-    title = f"{table.name}: {setting(table.world, table.episodes, table.seats)}"
-    return Sheet(f"scores-{table.name}", title, head, (*rows, *references), len(references))
+    title = f"{table.name}: {setup_text(table.world, table.episodes, table.seats)}"
+    return MarkedTable(f"scores-{table.name}", title, head, (*rows, *references), len(references))
 
 
 def _score_row(row: MethodRow, printed: Sequence[Column]) -> tuple[Cell, ...]:
     found = [row.metrics.get(column.key) for column in printed]
-    cells = [figure(None) if f is None else figure(f.estimate, f.standing.mark) for f in found]
+    cells = [metric_cell(None) if f is None else metric_cell(f.estimate, f.standing.mark) for f in found]
     seconds = "–" if row.seconds is None else amount(row.seconds)
     return (Cell(row.method), Cell(_seeds(row)), *cells, Cell(amount(row.tokens)), Cell(seconds))
 
 
 def _reference_row(name: str, value: float, table: SplitTable, printed: Sequence[Column]) -> tuple[Cell, ...]:
-    """An exact value stands where the last episode does, and its distance to the limit under regret."""
+    """An exact value in the column of the last episode, and its distance to the limit under regret."""
     texts = {f"score_{table.episodes}": exact(value)}
     if table.limit is not None:
         texts["regret"] = exact(table.limit - value)
     return (Cell(name), Cell(), *(Cell(texts.get(column.key, "")) for column in printed), Cell(), Cell())
 
 
-def _cost_sheet(table: SplitTable) -> Sheet:
+def _cost_table(table: SplitTable) -> MarkedTable:
     targets = levels(table.memoryless, table.limit)
     head = ("method", "seeds", "in all", *(f"to {level} ({value:.3f})" for level, value in targets.items()))
     rows = [
         (
             Cell(cost.method),
             Cell(str(cost.num_seeds)),
-            Cell(_price(cost.tokens, cost.seconds)),
+            Cell(_cost_text(cost.tokens, cost.seconds)),
             *(Cell(_reached(cost.reached[level])) for level in targets),
         )
         for cost in table.costs
     ]
     title = f"{table.name}: tokens and seconds of training to reach a level"
-    return Sheet(f"cost-{table.name}", title, head, tuple(rows))
+    return MarkedTable(f"cost-{table.name}", title, head, tuple(rows))
 
 
 def _reached(found: Reached) -> str:
@@ -166,22 +166,22 @@ def _reached(found: Reached) -> str:
     if found.tokens is None or found.seconds is None:
         return "not reached"
     some = "" if found.num == found.of else f" ({found.num} of {found.of} seeds)"
-    return _price(found.tokens, found.seconds) + some
+    return _cost_text(found.tokens, found.seconds) + some
 
 
-def _payoff_sheet(number: int, report: CrossPlayReport) -> Sheet:
+def _payoff_table(number: int, report: CrossPlayReport) -> MarkedTable:
     scores = {(cell.row, cell.column): cell.score for cell in report.cells}
-    rows = [(Cell(row), *(figure(scores.get((row, column))) for column in report.agents)) for row in report.agents]
+    rows = [(Cell(row), *(metric_cell(scores.get((row, column))) for column in report.agents)) for row in report.agents]
     title = f"{report.world}, {report.episodes} episodes: score of the row against the column"
-    return Sheet(f"payoffs-{number}", title, ("", *report.agents), tuple(rows))
+    return MarkedTable(f"payoffs-{number}", title, ("", *report.agents), tuple(rows))
 
 
-def _price(tokens: Estimate, seconds: Estimate) -> str:
-    return f"{_spent(tokens)}, {_spent(seconds)} s"
+def _cost_text(tokens: Estimate, seconds: Estimate) -> str:
+    return f"{_amount_text(tokens)}, {_amount_text(seconds)} s"
 
 
-def _spent(estimate: Estimate) -> str:
-    """A cost with its reach to either side, which one seed alone does not have."""
+def _amount_text(estimate: Estimate) -> str:
+    """A cost with half of its interval's width, if it has one."""
     if estimate.low is None or estimate.high is None:
         return amount(estimate.value)
     return f"{amount(estimate.value)} ±{amount((estimate.high - estimate.low) / 2)}"
@@ -234,7 +234,7 @@ def _values(estimate: Estimate) -> dict[str, object]:
 
 
 def _short(value: float | None) -> float | None:
-    """As many digits as are worth something: equal on all machines."""
+    """Rounded to ten digits, so that files are equal on all machines."""
     return None if value is None else float(f"{value:.10g}") + 0.0
 
 

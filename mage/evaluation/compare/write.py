@@ -9,11 +9,11 @@ import msgspec
 
 from mage.errors import RecordError
 from mage.evaluation.compare.comparison import Comparison
-from mage.evaluation.compare.markup import Sheet, latex, markdown, plain_markdown
+from mage.evaluation.compare.markup import MarkedTable, escape_markdown, latex, markdown
 from mage.evaluation.compare.plots import write_figures
 from mage.evaluation.compare.sources import ComparisonInputs, Source
-from mage.evaluation.compare.tables import all_sheets, as_csv, notes
-from mage.evaluation.suite.report import command_line, machine_name, versions_now
+from mage.evaluation.compare.tables import all_tables, as_csv, notes
+from mage.evaluation.suite.report import command_line, installed_versions, machine_name
 from mage.files import write_atomically
 from mage.plot_style import check_matplotlib
 
@@ -37,7 +37,7 @@ def write_comparison(comparison: Comparison, inputs: ComparisonInputs, folder: P
     if plots:
         check_matplotlib()
     told = _described(inputs)
-    sheets = all_sheets(comparison, inputs.crossplays)
+    sheets = all_tables(comparison, inputs.crossplays)
     try:
         _clear(folder)
         (folder / PLOTS).mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def _clear(folder: Path) -> None:
 
 
 def _described(inputs: ComparisonInputs) -> Sources:
-    return Sources(command_line(), versions_now(), machine_name(), inputs.sources, inputs.left_out, ())
+    return Sources(command_line(), installed_versions(), machine_name(), inputs.sources, inputs.left_out, ())
 
 
 def _lines(told: Sources) -> list[str]:
@@ -85,13 +85,13 @@ def _lines(told: Sources) -> list[str]:
     return lines
 
 
-def _as_markdown(sheets: Sequence[Sheet], remarks: Sequence[str], told: Sources) -> str:
+def _as_markdown(sheets: Sequence[MarkedTable], remarks: Sequence[str], told: Sources) -> str:
     def listed(lines: Sequence[str]) -> str:
-        return "".join(f"- {plain_markdown(line)}\n" for line in lines)
+        return "".join(f"- {escape_markdown(line)}\n" for line in lines)
 
     return "\n".join(["# Comparison\n", *map(markdown, sheets), listed(remarks), "## Sources\n", listed(_lines(told))])
 
 
-def _as_latex(sheets: Sequence[Sheet], remarks: Sequence[str], told: Sources) -> str:
+def _as_latex(sheets: Sequence[MarkedTable], remarks: Sequence[str], told: Sources) -> str:
     comments = ["\\usepackage{booktabs}", *remarks, *_lines(told)]
     return "\n".join(["".join(f"% {' '.join(line.split())}\n" for line in comments), *map(latex, sheets)])

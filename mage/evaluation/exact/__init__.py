@@ -1,6 +1,6 @@
-"""Exact references: best response, equilibrium, best memoryless and Bayes-optimal play, for games small enough.
+"""Exact references for small games: best response, equilibrium, best memoryless and Bayes-optimal play.
 
-No sampling: every figure is a finite sum over the ways an episode can go, in floating point.
+No sampling: every value is a finite sum over the game tree, in floating point.
 """
 
 from mage.evaluation.exact.planner import Planner, PlanObjective
@@ -10,8 +10,8 @@ from mage.evaluation.exact.references import (
     bayes_optimal,
     best_memoryless,
     best_response,
+    fraction_text,
     references,
-    shown,
 )
 from mage.evaluation.exact.security import security_value
 
@@ -25,7 +25,7 @@ __all__ = [
     "bayes_optimal",
     "best_memoryless",
     "best_response",
+    "fraction_text",
     "references",
     "security_value",
-    "shown",
 ]

@@ -1,4 +1,4 @@
-"""Who an opponent can turn out to be: every realisation of what a spec draws once per trial, and who plays when."""
+"""Enumerates the policies that an opponent spec can draw for a trial, and the episodes at which it switches."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from mage.spec import Spec, parse_spec
 from mage.worlds.openspiel.game import Game
 
 
-def realisations(spec: str, game: Game, seat: int) -> list[tuple[float, Policy]]:
-    """All players that `spec` can become in `seat` for one trial, each with its probability.
+def enumerate_policies(spec: str, game: Game, seat: int) -> list[tuple[float, Policy]]:
+    """All policies that `spec` can draw in `seat` for one trial, each with its probability.
 
-    An `InexactError` where they cannot be listed.
+    Raises `InexactError` where they cannot be listed.
     """
     parsed = parse_spec(spec)
     try:
@@ -23,26 +23,26 @@ def realisations(spec: str, game: Game, seat: int) -> list[tuple[float, Policy]]
         raise InexactError(f"opponent {spec!r} cannot be enumerated: {error}") from None
 
 
-def present(spec: Spec, episode: int) -> Spec:
-    """Who plays in an episode, counted from 0: a switch is one of its members at a time.
+def active_spec(spec: Spec, episode: int) -> Spec:
+    """The spec that plays in an episode, counted from 0: for a switch, its member at that time.
 
-    >>> str(present(parse_spec("switch(copy,always:rock,at=2)"), 2))
+    >>> str(active_spec(parse_spec("switch(copy,always:rock,at=2)"), 2))
     'always(rock)'
     """
     if spec.name != "switch":
         return spec
     at = spec.named.get("at", 1)
     place = sum(start <= episode for start in (at if isinstance(at, tuple) else (at,)))
-    return present(spec.args[place], episode)
+    return active_spec(spec.args[place], episode)
 
 
 @lru_cache(maxsize=4096)
-def switches(spec: str, episodes: int) -> tuple[int, ...]:
-    """The episodes of a trial, counted from 0, that begin with another opponent than the one before ended with.
+def switch_episodes(spec: str, episodes: int) -> tuple[int, ...]:
+    """The episodes of a trial, counted from 0, at which the opponent changes.
 
-    >>> switches("switch(copy,always:rock,cycle,at=[2,3])", 6), switches("copy", 6)
+    >>> switch_episodes("switch(copy,always:rock,cycle,at=[2,3])", 6), switch_episodes("copy", 6)
     ((2, 3), ())
     """
     parsed = parse_spec(spec)
-    players = [present(parsed, episode) for episode in range(episodes)]
+    players = [active_spec(parsed, episode) for episode in range(episodes)]
     return tuple(k for k in range(1, episodes) if players[k] != players[k - 1])

@@ -1,4 +1,4 @@
-"""Exact expected scores by exhaustive play: every deal, every move that has a probability."""
+"""Exact expected scores of given policies, by walking the whole game tree."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mage.worlds.openspiel.words.base import State
 
 
 def expected_returns(game: Game, policies: Sequence[Policy], *, episode: int = 0) -> tuple[float, ...]:
-    """What each seat scores on average when seat s plays `policies[s]`, computed over the whole game tree."""
+    """Expected score of each seat when seat s plays `policies[s]`."""
     if len(policies) != game.num_seats:
         raise ConfigError(f"{game.spec} has {game.num_seats} seats, but {len(policies)} policies are given")
     if game.samples_chance_itself:
-        raise ConfigError(f"{game.spec} draws chance by itself; its game tree cannot be walked")
+        raise ConfigError(f"{game.spec} samples chance internally; its game tree cannot be walked")
     totals = list(game.zero_rewards)
     turns = (0,) * game.num_seats
     for probability, state in _leaves(game, policies, episode, game.start(0), turns):
@@ -27,7 +27,7 @@ def expected_returns(game: Game, policies: Sequence[Policy], *, episode: int = 0
 def _leaves(
     game: Game, policies: Sequence[Policy], episode: int, state: State, turns: tuple[int, ...]
 ) -> Iterator[tuple[float, State]]:
-    """The ends of the game that can be reached, each with its probability."""
+    """Reachable terminal states, each with its probability."""
     if state.is_terminal():
         yield 1.0, state
         return

@@ -1,7 +1,7 @@
-"""A small cache on disk for what takes seconds to plan.
+"""Disk cache of planned values.
 
-Entries are named by a hash of the numbers that were planned with, not of the specs they came from: a changed
-script or a custom opponent can never meet a stale entry. Anything wrong with the cache only costs time.
+Keys are hashes of the numbers in the game tree, not of the specs they came from, so changed scripts and custom
+opponents never get stale entries. Cache errors only cost time.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from mage.evaluation.exact.tree import Leaf, Node, Tree
 from mage.files import write_atomically
 
 VERSION = 1
-"""Of the planning code: raise it when the same numbers would give other values."""
+"""Version of the planning code: increase it when the same numbers would give other values."""
 
 
 def fingerprint(*parts: object) -> str:
-    """A name for values that are equal number by number; their `repr` must be exact and stable."""
+    """A key for `parts`, whose `repr` must be exact and stable."""
     return hashlib.sha256(repr((VERSION, *parts)).encode()).hexdigest()[:32]
 
 
-def numbers(tree: Tree) -> tuple[object, ...]:
-    """All of a tree that planning depends on; words do not matter."""
-    return tuple(_numbers(node) for node in tree.values())
+def tree_numbers(tree: Tree) -> tuple[object, ...]:
+    """The numbers of a tree that planning depends on; texts are left out."""
+    return tuple(_node_numbers(node) for node in tree.values())
 
 
-def _numbers(node: Node) -> object:
+def _node_numbers(node: Node) -> object:
     if isinstance(node, Leaf):
         return sorted(node.reach.items()), sorted(node.gain.items())
-    return node.ids, tuple(numbers(branch) for branch in node.branches)
+    return node.ids, tuple(tree_numbers(branch) for branch in node.branches)
 
 
-def remembered(name: str, length: int, compute: Callable[[], tuple[float, ...]]) -> tuple[float, ...]:
-    """The `length` values stored under `name`, or computed and stored; an unreadable entry is written anew."""
+def load_or_compute(name: str, length: int, compute: Callable[[], tuple[float, ...]]) -> tuple[float, ...]:
+    """The `length` values stored under `name`; computed and stored where missing or unreadable."""
     path = cache_directory() / "exact" / f"{name}.json"
     with suppress(OSError, msgspec.DecodeError):
         stored = msgspec.json.decode(path.read_bytes(), type=tuple[float, ...])

@@ -1,8 +1,8 @@
-"""Planning against a hidden member: dynamic programming over beliefs, exact up to rounding.
+"""Planning against an unknown member of a pool: dynamic programming over beliefs, exact up to rounding.
 
-One recursion gives every figure. A belief over members goes down an episode's tree; each end turns it into the
-posterior that the next episode starts from. Best response: one member, one episode. Best memoryless: the
-prior, one episode. Bayes-optimal: the prior, all episodes.
+One recursion gives every reference. A belief over members is passed down an episode's tree; each leaf turns it into
+the posterior that the next episode starts from. Best response: one member, one episode. Best memoryless: the prior,
+one episode. Bayes-optimal: the prior, all episodes.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from mage.evaluation.exact.tree import Decision, Leaf, Node, Tree
 from mage.opponents.draws import InexactError
 
 MAX_WORK = 10_000_000
-"""Most (end, member) pairs that are looked at: about a minute on a slow core."""
+"""Most (leaf, member) pairs that are visited: about a minute on a slow core."""
 MAX_FRAMES = 700
-"""Deepest recursion, four frames to a decision; Python stops at 1000."""
+"""Deepest recursion, four frames per decision; Python stops at 1000."""
 
 Belief: TypeAlias = Mapping[int, float]
-"""Probability by member; members ruled out are left out."""
-ActionProbs: TypeAlias = tuple[tuple[int, float], ...]
-"""A belief as a key: rounded, so that different ways to the same posterior meet."""
-Split: TypeAlias = tuple[float, ...]
-"""Expected score by episode, from the one at hand to the last."""
+"""Probability by member; impossible members are left out."""
+BeliefKey: TypeAlias = tuple[tuple[int, float], ...]
+"""A rounded belief as a dictionary key, so that different paths to one posterior share it."""
+EpisodeScores: TypeAlias = tuple[float, ...]
+"""Expected score by episode, from the current one to the last."""
 
 
 class PlanObjective(StrEnum):
@@ -34,7 +34,7 @@ class PlanObjective(StrEnum):
     SUM = "sum"
 
     def weights(self, episodes: int) -> tuple[float, ...]:
-        """How much each episode counts.
+        """The weight of each episode.
 
         >>> PlanObjective.LAST.weights(3), PlanObjective.SUM.weights(3)
         ((0.0, 0.0, 1.0), (1.0, 1.0, 1.0))
@@ -44,59 +44,58 @@ class PlanObjective(StrEnum):
 
 
 class Planner:
-    """Plays to maximise the scores of the episodes weighted by `objective`, one weight per episode.
+    """Maximises the episodes' scores weighted by `objective`, one weight per episode.
 
-    Among plays that are equal in this, the one with the larger plain sum is taken, then the first legal action:
-    so `value` is one example where several plays are optimal, and always the same one.
+    Ties go to the larger plain sum, then to the first legal action, so the plan is deterministic; where several plans
+    are optimal, `value` is that of one of them.
     """
 
     def __init__(self, trees: Sequence[Tree], prior: Belief, objective: Sequence[float]) -> None:
         self._trees = trees
         self._objective = tuple(objective)
-        self._values: dict[tuple[int, ActionProbs], Split] = {}
-        self._choices: dict[tuple[int, ActionProbs, int], int] = {}
+        self._values: dict[tuple[int, BeliefKey], EpisodeScores] = {}
+        self._choices: dict[tuple[int, BeliefKey, int], int] = {}
         self._work = 0
         self.prior = normalised(prior)
         if len(objective) * (4 * max(map(_depth, trees)) + 1) > MAX_FRAMES:
             raise InexactError(f"{len(objective)} episodes of this length are too long a trial to plan exactly")
 
-    def start(self) -> Split:
+    def trial_scores(self) -> EpisodeScores:
         """Expected scores of a whole trial."""
         return self.value(0, self.prior)
 
-    def value(self, episode: int, belief: Belief) -> Split:
+    def value(self, episode: int, belief: Belief) -> EpisodeScores:
         """Expected scores from the start of `episode` on, under optimal play."""
         if episode == len(self._objective):
             return ()
-        key = (episode, _odds(belief))
+        key = (episode, _belief_key(belief))
         if key not in self._values:
-            self._values[key] = self._sum(episode, self._trees[episode], belief)
+            self._values[key] = self._branch_scores(episode, self._trees[episode], belief)
         return self._values[key]
 
     def choose(self, episode: int, node: Decision, belief: Belief) -> int:
-        """The place, among the legal actions of a decision, of the best one."""
-        key = (episode, _odds(belief), id(node))  # nodes live as long as the trees, so their ids are their own
+        """The index of the best action among the legal ones."""
+        key = (episode, _belief_key(belief), id(node))  # nodes live as long as the trees, so ids are unique
         if key not in self._choices:
-            ranks = [self._rank(episode, self._sum(episode, seen, belief)) for seen in node.branches]
+            ranks = [self._rank(episode, self._branch_scores(episode, seen, belief)) for seen in node.branches]
             self._choices[key] = ranks.index(max(ranks))
         return self._choices[key]
 
-    def _sum(self, episode: int, branches: Tree, belief: Belief) -> Split:
-        splits = [self._look(episode, node, belief) for node in branches.values()]
-        return tuple([sum(values) for values in zip(*splits, strict=True)])
+    def _branch_scores(self, episode: int, branches: Tree, belief: Belief) -> EpisodeScores:
+        scores = [self._node_scores(episode, node, belief) for node in branches.values()]
+        return tuple([sum(values) for values in zip(*scores, strict=True)])
 
-    def _look(self, episode: int, node: Node, belief: Belief) -> Split:
-        """Scores from `node` on, times the probability of coming here under `belief`."""
+    def _node_scores(self, episode: int, node: Node, belief: Belief) -> EpisodeScores:
+        """Scores from `node` on, times the probability of reaching it under `belief`."""
         if isinstance(node, Leaf):
-            return self._end(episode, node, belief)
+            return self._leaf_scores(episode, node, belief)
         within = {m: p for m, p in belief.items() if m in node.members}
         if not within:
             return (0.0,) * (len(self._objective) - episode)
-        return max(
-            (self._sum(episode, seen, within) for seen in node.branches), key=lambda split: self._rank(episode, split)
-        )
+        options = [self._branch_scores(episode, seen, within) for seen in node.branches]
+        return max(options, key=lambda scores: self._rank(episode, scores))
 
-    def _end(self, episode: int, leaf: Leaf, belief: Belief) -> Split:
+    def _leaf_scores(self, episode: int, leaf: Leaf, belief: Belief) -> EpisodeScores:
         self._work += len(belief)
         if self._work > MAX_WORK:
             raise InexactError(f"planning {len(self._objective)} episodes against this pool takes too long")
@@ -108,9 +107,9 @@ class Planner:
         rest = self.value(episode + 1, normalised(after))
         return (score, *[mass * later for later in rest])
 
-    def _rank(self, episode: int, split: Split) -> tuple[float, float]:
-        weighted = sum([w * s for w, s in zip(self._objective[episode:], split, strict=True)])
-        return round(weighted, 10), round(sum(split), 10)
+    def _rank(self, episode: int, scores: EpisodeScores) -> tuple[float, float]:
+        weighted = sum([w * s for w, s in zip(self._objective[episode:], scores, strict=True)])
+        return round(weighted, 10), round(sum(scores), 10)
 
 
 def posterior(leaf: Leaf, belief: Belief) -> dict[int, float]:
@@ -119,21 +118,21 @@ def posterior(leaf: Leaf, belief: Belief) -> dict[int, float]:
 
 
 def best_value(tree: Tree, belief: Belief) -> float:
-    """The most that one episode alone can give against `belief`: best response, or best memoryless play."""
-    return Planner([tree], belief, [1.0]).start()[0]
+    """The highest expected score of a single episode against `belief`: best response, or best memoryless play."""
+    return Planner([tree], belief, [1.0]).trial_scores()[0]
 
 
 def normalised(belief: Belief) -> Belief:
-    """The same odds, adding up to one."""
+    """The belief scaled to sum to 1."""
     total = sum(belief.values())
     return {m: p / total for m, p in belief.items()}
 
 
-def _odds(belief: Belief) -> ActionProbs:
+def _belief_key(belief: Belief) -> BeliefKey:
     return tuple([(m, round(belief[m], 12)) for m in sorted(belief)])
 
 
 def _depth(tree: Tree) -> int:
-    """One more than the most decisions that an episode can ask for."""
+    """One more than the most decisions in an episode."""
     inner = [branch for node in tree.values() if not isinstance(node, Leaf) for branch in node.branches]
     return 1 + max(map(_depth, inner), default=0)

@@ -1,7 +1,7 @@
-"""The Bayes-optimal player: it knows the pool, watches the opponent, and plays the exact plan; and one who forgets.
+"""Players that follow the exact plan against a known pool: Bayes-optimal, and best memoryless.
 
-It learns from the keys of its own decisions and from what its seat is told after an episode, compared as whole
-values with those the rules can produce: nothing is parsed, and nothing is seen that an agent would not see.
+They update their belief from the keys of their own decisions and the text their seat is told after an episode,
+compared as whole strings with those the rules can produce: nothing is parsed, and no hidden information is used.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 from mage.errors import ConfigError, PlayError
 from mage.evaluation.exact.planner import Belief, Planner, PlanObjective, normalised, posterior
-from mage.evaluation.exact.pool import checked, load_pool
+from mage.evaluation.exact.pool import load_pool, normalise_opponents
 from mage.evaluation.exact.tree import Decision, Leaf, Node, Tree
 from mage.types import AgentInfo, Observation, Reply, Task
 
 
 class BayesPlayer:
-    """An agent for one trial. Planners may be shared: they hold no state of a trial."""
+    """A Bayes-optimal agent for one trial. Planners can be shared: they hold no state of a trial."""
 
     def __init__(self, planner: Planner, trees: Sequence[Tree], name: str) -> None:
         self.info = AgentInfo(name, None, None)
@@ -24,19 +24,19 @@ class BayesPlayer:
         self._trees = trees
         self._belief = planner.prior
         self._next: Tree = trees[0]
-        """What may be seen next."""
+        """The nodes that can come next."""
 
     async def act(self, observation: Observation) -> Reply:
-        node = self._see(False, observation.key)
+        node = self._next_node(False, observation.key)
         assert isinstance(node, Decision)
         place = self._choose(observation.episode, node)
         self._next = node.branches[place]
         return Reply(observation.actions[observation.ids.index(node.ids[place])], "", ())
 
     async def reflect(self, outcome: Observation) -> Reply | None:
-        leaf = self._see(True, outcome.text)
+        leaf = self._next_node(True, outcome.text)
         assert isinstance(leaf, Leaf)
-        self._belief = self._learned(leaf)
+        self._belief = self._belief_after(leaf)
         self._next = self._trees[outcome.episode + 1]
         return None
 
@@ -46,19 +46,19 @@ class BayesPlayer:
     def _choose(self, episode: int, node: Decision) -> int:
         return self._planner.choose(episode, node, self._belief)
 
-    def _learned(self, leaf: Leaf) -> Belief:
+    def _belief_after(self, leaf: Leaf) -> Belief:
         return normalised(posterior(leaf, self._belief))
 
-    def _see(self, over: bool, what: str) -> Node:
+    def _next_node(self, over: bool, what: str) -> Node:
         node = self._next.get((over, what))
         expected = () if node is None else node.reach if isinstance(node, Leaf) else node.members
         if node is None or not any(member in expected for member in self._belief):
-            raise PlayError(f"the opponent is nobody of the pool that {self.info.name} knows: {what!r} cannot happen")
+            raise PlayError(f"the opponent is not in the pool that {self.info.name} knows: {what!r} cannot happen")
         return node
 
 
 class MemorylessPlayer(BayesPlayer):
-    """Plays every episode as if there were no other: the best memoryless play, and the control of the Bayes player."""
+    """Plays every episode from the prior: the best memoryless play, and the control of the Bayes player."""
 
     def __init__(self, planners: Sequence[Planner], trees: Sequence[Tree], name: str) -> None:
         super().__init__(planners[0], trees, name)
@@ -67,12 +67,12 @@ class MemorylessPlayer(BayesPlayer):
     def _choose(self, episode: int, node: Decision) -> int:
         return self._planners[episode].choose(0, node, self._belief)
 
-    def _learned(self, leaf: Leaf) -> Belief:
+    def _belief_after(self, leaf: Leaf) -> Belief:
         return self._planner.prior
 
 
 class BayesAgentFactory:
-    """Seats Bayes-optimal players who know `opponents` and their weights; one plan serves all trials alike."""
+    """Makes Bayes-optimal players that know `opponents` and their weights; trials share plans."""
 
     def __init__(self, opponents: Sequence[tuple[str, float]], objective: PlanObjective) -> None:
         self._opponents = tuple(opponents)
@@ -88,13 +88,13 @@ class BayesAgentFactory:
         return BayesPlayer(*self._plans[key], f"bayes-{self._objective}")
 
     def _plan(self, game: str, seat: int, episodes: int) -> tuple[Planner, tuple[Tree, ...]]:
-        pool = load_pool(game, checked(game, self._opponents, seat, episodes), seat)
+        pool = load_pool(game, normalise_opponents(game, self._opponents, seat, episodes), seat)
         trees = pool.trees(episodes)
         return Planner(trees, pool.prior, self._objective.weights(episodes)), trees
 
 
 class MemorylessAgentFactory:
-    """Seats players who know `opponents` and their weights and remember no other episode; plans are shared."""
+    """Makes memoryless players that know `opponents` and their weights; trials share plans."""
 
     def __init__(self, opponents: Sequence[tuple[str, float]]) -> None:
         self._opponents = tuple(opponents)
@@ -103,7 +103,9 @@ class MemorylessAgentFactory:
     def __call__(self, task: Task, sibling: int) -> MemorylessPlayer:
         key = (task.world, task.seat, task.episodes)
         if key not in self._plans:
-            pool = load_pool(task.world, checked(task.world, self._opponents, task.seat, task.episodes), task.seat)
+            pool = load_pool(
+                task.world, normalise_opponents(task.world, self._opponents, task.seat, task.episodes), task.seat
+            )
             trees = pool.trees(task.episodes)
             self._plans[key] = tuple(Planner([tree], pool.prior, [1.0]) for tree in trees), trees
         return MemorylessPlayer(*self._plans[key], "best-memoryless")

@@ -1,4 +1,4 @@
-"""The hidden opponent: specs with weights, taken apart into the players they can turn out to be."""
+"""A weighted pool of opponents, expanded into the policies they can draw, with the game tree of each episode."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import fsum, isfinite
 
 from mage.errors import ConfigError
-from mage.evaluation.exact.enumerate import realisations
+from mage.evaluation.exact.enumerate import enumerate_policies
 from mage.evaluation.exact.tree import Tree, check_countable, episode_tree
 from mage.opponents.policy import Policy
 from mage.spec import parse_spec
@@ -17,8 +17,8 @@ Opponents = tuple[tuple[str, float], ...]
 """Specs with their weights."""
 
 
-def checked(game: str, opponents: Sequence[tuple[str, float]], seat: int, episodes: int) -> Opponents:
-    """Opponents in canonical spelling with weights that add up to one, or an error that says what is wrong."""
+def normalise_opponents(game: str, opponents: Sequence[tuple[str, float]], seat: int, episodes: int) -> Opponents:
+    """Opponents with canonical specs and weights that sum to 1; raises `ConfigError`."""
     num_seats = load_game(game).num_seats
     if not 0 <= seat < num_seats:
         raise ConfigError(f"seat {seat} does not exist; {game} has seats 0 to {num_seats - 1}")
@@ -37,20 +37,22 @@ def checked(game: str, opponents: Sequence[tuple[str, float]], seat: int, episod
 
 
 class Pool:
-    """Realised members against one seat. What is random about an opponent is fixed for the trial and hidden."""
+    """Policies against one seat. An opponent's draw is fixed for the trial and hidden from the seat."""
 
     def __init__(self, game: str, opponents: Opponents, seat: int) -> None:
         self._game = load_game(game)
         check_countable(self._game)
         self._seat = seat
         self._trees: dict[int, Tree] = {}
-        found = [(w * p, policy) for spec, w in opponents for p, policy in realisations(spec, self._game, 1 - seat)]
+        found = [
+            (w * p, policy) for spec, w in opponents for p, policy in enumerate_policies(spec, self._game, 1 - seat)
+        ]
         self._policies: list[Policy] = [policy for _, policy in found]
         self.prior = {member: weight for member, (weight, _) in enumerate(found)}
-        """Probability by realised member."""
+        """Probability by policy."""
 
     def tree(self, episode: int) -> Tree:
-        """What one episode may bring. Each has its own: an opponent may change its play between episodes."""
+        """The tree of one episode; opponents may play differently in each."""
         if episode not in self._trees:
             self._trees[episode] = episode_tree(self._game, self._seat, self._policies, episode)
         return self._trees[episode]
@@ -62,5 +64,5 @@ class Pool:
 
 @lru_cache(maxsize=16)
 def load_pool(game: str, opponents: Opponents, seat: int) -> Pool:
-    """The pool of checked opponents, shared by all who ask: members are pure."""
+    """The cached pool of normalised opponents."""
     return Pool(game, opponents, seat)

@@ -1,4 +1,4 @@
-"""The exact figures that scores are judged by, for one pool of opponents from one seat."""
+"""Exact reference values for one seat against a pool of opponents."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import msgspec
 
-from mage.evaluation.exact.plan_cache import fingerprint, numbers, remembered
-from mage.evaluation.exact.planner import Planner, PlanObjective, Split, best_value
-from mage.evaluation.exact.pool import Opponents, checked, load_pool
+from mage.evaluation.exact.plan_cache import fingerprint, load_or_compute, tree_numbers
+from mage.evaluation.exact.planner import EpisodeScores, Planner, PlanObjective, best_value
+from mage.evaluation.exact.pool import Opponents, load_pool, normalise_opponents
 from mage.evaluation.exact.security import security_value
 from mage.opponents.draws import InexactError
 
@@ -19,52 +19,52 @@ T = TypeVar("T")
 
 
 class References(msgspec.Struct, frozen=True):
-    """Exact values per episode for a seat. A figure that cannot be had exactly is None; `missing` says why.
+    """Exact values per episode for a seat. A value that cannot be computed is None; `missing` says why.
 
-    Deals are fresh each episode and every trial has all its episodes. Opponents that change between episodes
-    are judged by their last one in `best_response` and `memoryless`, as score@N is.
+    Deals are fresh each episode and every trial has all its episodes. For opponents that change between episodes,
+    `best_response` and `memoryless` are about the last episode, as score@N is.
     """
 
     best_response: Mapping[str, float]
-    """By opponent: the best reply to the realised opponent (its phase, its first move known), averaged over
-    what it may turn out to be. Opponents without an exact value are left out."""
+    """By opponent: the best response to each policy it can draw (phase and first move known), averaged over the draws.
+    Opponents without an exact value are left out."""
     equilibrium: float | None
-    """What a player who never adapts can guarantee; the security level where the game is not zero-sum."""
+    """The value that a player can guarantee without adapting; the security level where the game is not zero-sum."""
     memoryless: float | None
-    """The best play that knows the pool and sees the current episode only."""
+    """Score of the best play that knows the pool and sees the current episode only."""
     bayes_last: float | None
-    """The most any player who knows only the pool can score in the last episode: the limit for score@N."""
+    """Highest score in the last episode of a player that knows only the pool: the limit for score@N."""
     bayes_sum: float | None
-    """The most such a player can score in all episodes together."""
+    """Highest sum of scores over all episodes of such a player."""
     bayes_sum_split: tuple[float, ...] | None
-    """How one play that reaches `bayes_sum` spreads it over the episodes."""
+    """Scores by episode of one play that reaches `bayes_sum`."""
     opponents: Opponents
-    """Canonical specs with weights that add up to one."""
+    """Canonical specs with weights that sum to 1."""
     missing: Mapping[str, str]
-    """Why a figure is None, by its name; `best_response(SPEC)` for an opponent that is left out there."""
+    """Why a value is None, by its name; `best_response(SPEC)` for an opponent that is left out there."""
 
     @property
     def best_response_mean(self) -> float | None:
-        """Best responses weighted as the pool is; None where one is missing."""
+        """Mean of the best responses, with the pool's weights; None where one is missing."""
         if len(self.best_response) < len(self.opponents):
             return None
         return sum(weight * self.best_response[spec] for spec, weight in self.opponents)
 
 
 def references(game: str, opponents: Sequence[tuple[str, float]], seat: int, episodes: int) -> References:
-    """All exact figures for `seat` against opponents with these weights over trials of `episodes` episodes.
+    """All exact values for `seat` against opponents with these weights over trials of `episodes` episodes.
 
-    Specs that cannot be read are errors; figures that are too large to compute, or opponents drawn from a
-    continuum, leave their fields None with a reason.
+    Invalid specs raise `ConfigError`; values that are too expensive, or of opponents drawn from a continuum, are None
+    with a reason.
     """
-    return _references(game, checked(game, opponents, seat, episodes), seat, episodes)
+    return _references(game, normalise_opponents(game, opponents, seat, episodes), seat, episodes)
 
 
 @lru_cache(maxsize=64)
 def _references(game: str, opponents: Opponents, seat: int, episodes: int) -> References:
     missing: dict[str, str] = {}
 
-    def tried(name: str, compute: Callable[[], T], after: str = "") -> T | None:
+    def attempt(name: str, compute: Callable[[], T], after: str = "") -> T | None:
         if after in missing:
             missing[name] = missing[after]
             return None
@@ -75,17 +75,17 @@ def _references(game: str, opponents: Opponents, seat: int, episodes: int) -> Re
             return None
 
     replies = {
-        spec: tried(f"best_response({spec})", partial(best_response, game, spec, seat, episodes))
+        spec: attempt(f"best_response({spec})", partial(best_response, game, spec, seat, episodes))
         for spec, _ in opponents
     }
     pool = (game, opponents, seat, episodes)
-    memoryless = tried("memoryless", partial(best_memoryless, *pool))
-    # Each figure needs what the one before it needs, and more: a failure that took long is not repeated.
-    last = tried("bayes_last", partial(bayes_optimal, *pool, PlanObjective.LAST), after="memoryless")
-    total = tried("bayes_sum", partial(bayes_optimal, *pool, PlanObjective.SUM), after="bayes_last")
+    memoryless = attempt("memoryless", partial(best_memoryless, *pool))
+    # Each value needs what the one before it needs, and more, so a failure is not repeated.
+    last = attempt("bayes_last", partial(bayes_optimal, *pool, PlanObjective.LAST), after="memoryless")
+    total = attempt("bayes_sum", partial(bayes_optimal, *pool, PlanObjective.SUM), after="bayes_last")
     return References(
         best_response={spec: value for spec, value in replies.items() if value is not None},
-        equilibrium=tried("equilibrium", partial(security_value, game, seat)),
+        equilibrium=attempt("equilibrium", partial(security_value, game, seat)),
         memoryless=memoryless,
         bayes_last=None if last is None else last[-1],
         bayes_sum=None if total is None else sum(total),
@@ -96,32 +96,32 @@ def _references(game: str, opponents: Opponents, seat: int, episodes: int) -> Re
 
 
 def best_response(game: str, opponent: str, seat: int, episodes: int) -> float:
-    """The best reply in the last episode to the realised opponent, averaged over its realisations."""
-    pool = load_pool(game, checked(game, [(opponent, 1.0)], seat, episodes), seat)
+    """The best response in the last episode to each policy the opponent can draw, averaged over the draws."""
+    pool = load_pool(game, normalise_opponents(game, [(opponent, 1.0)], seat, episodes), seat)
     tree = pool.tree(episodes - 1)
     return sum(p * best_value(tree, {member: 1.0}) for member, p in pool.prior.items())
 
 
 def best_memoryless(game: str, opponents: Sequence[tuple[str, float]], seat: int, episodes: int) -> float:
-    """The best play in the last episode for who knows the pool and has seen no other episode."""
-    pool = load_pool(game, checked(game, opponents, seat, episodes), seat)
+    """The best score in the last episode of a player that knows the pool and has seen no other episode."""
+    pool = load_pool(game, normalise_opponents(game, opponents, seat, episodes), seat)
     return best_value(pool.tree(episodes - 1), pool.prior)
 
 
 def bayes_optimal(
     game: str, opponents: Sequence[tuple[str, float]], seat: int, episodes: int, objective: PlanObjective
-) -> Split:
-    """Expected score by episode of one play that is optimal for `objective` over a trial; cached on disk."""
-    pool = load_pool(game, checked(game, opponents, seat, episodes), seat)
+) -> EpisodeScores:
+    """Expected score by episode of a play that is optimal for `objective` over a trial; cached on disk."""
+    pool = load_pool(game, normalise_opponents(game, opponents, seat, episodes), seat)
     trees, weights = pool.trees(episodes), objective.weights(episodes)
-    name = fingerprint([numbers(tree) for tree in trees], pool.prior, weights)
-    return remembered(name, episodes, lambda: Planner(trees, pool.prior, weights).start())
+    name = fingerprint([tree_numbers(tree) for tree in trees], pool.prior, weights)
+    return load_or_compute(name, episodes, lambda: Planner(trees, pool.prior, weights).trial_scores())
 
 
-def shown(value: float) -> str:
-    """An exact value as people read it: a fraction where it is one, else four decimals.
+def fraction_text(value: float) -> str:
+    """An exact value as text: a fraction where it is one, else four decimals.
 
-    >>> shown(22 / 63), shown(-0.05555555555555558), shown(1.0), shown(0.123456789)
+    >>> fraction_text(22 / 63), fraction_text(-0.05555555555555558), fraction_text(1.0), fraction_text(0.123456789)
     ('22/63', '-1/18', '1', '0.1235')
     """
     fraction = Fraction(value).limit_denominator(5000)

@@ -1,6 +1,6 @@
-"""What a seat can guarantee itself whoever sits opposite: the equilibrium value where the game is zero-sum.
+"""The score that a seat can guarantee against any opponent: the equilibrium value of a zero-sum game.
 
-Where it is not, this is the security level: the opponent is taken to minimise the seat's score.
+In other games this is the security level: the opponent minimises the seat's score.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from mage.worlds.openspiel.words.base import State
 from mage.worlds.openspiel.words.matrix import MatrixWords
 
 NOTHING = 0
-"""The number of the empty sequence: a player who has not moved yet."""
+"""The number of the empty sequence, before a player's first move."""
 
 
 @lru_cache(maxsize=256)
 def security_value(spec: str, seat: int) -> float:
-    """The most that `seat` can be sure of in one episode, by mixing as it likes.
+    """The highest expected score that `seat` can guarantee in one episode with a mixed strategy.
 
     >>> round(security_value("kuhn_poker", 1) * 18, 9)
     1.0
     """
     game = load_game(spec)
     if isinstance(game.words, MatrixWords):
-        # A seat can guarantee the stage's value in each round, and be held to it in each: one round is enough.
+        # A seat can guarantee the value of the stage game in each round, and no more: one round is enough.
         return _solve(_matrix_form(game.words, seat))
     check_countable(game)
     if game.has_perfect_information:
@@ -51,7 +51,7 @@ class _Side(NamedTuple):
 
     @classmethod
     def single(cls, num_actions: int) -> _Side:
-        """A player who moves once."""
+        """A player that moves once."""
         return cls([NOTHING], [-1] + [0] * num_actions, {(0, a): a + 1 for a in range(num_actions)})
 
 
@@ -59,11 +59,11 @@ class _SequenceForm(NamedTuple):
     seat: _Side
     other: _Side
     payoffs: dict[tuple[int, int], float]
-    """What the seat gets by (its sequence, the other's), times chance."""
+    """The seat's score times chance, by (its sequence, the other's)."""
 
     @classmethod
     def of(cls, game: Game, seat: int) -> _SequenceForm:
-        """Walk all of a game. Information sets are told apart by path as well, so everybody recalls everything."""
+        """Walk the game tree. Information sets are distinguished by path too, so players have perfect recall."""
         sides = (_Side.empty(), _Side.empty())
         payoffs: dict[tuple[int, int], float] = {}
         numbers: dict[tuple[int, int, str], int] = {}
@@ -102,10 +102,10 @@ def _matrix_form(words: MatrixWords, seat: int) -> _SequenceForm:
 
 
 def _solve(form: _SequenceForm) -> float:
-    """The linear program of a realisation plan against the other side's best reply (Koller, Megiddo, von Stengel).
+    """The linear program of a realisation plan against the other side's best response (Koller, Megiddo, von Stengel).
 
     Variables: the plan x by sequence of the seat, then v by information set of the other side, its value to the
-    seat under the best reply. Row s of `limits` says v[set of s] <= v of the sets after s + pay-offs at s.
+    seat under the best response. Row s of `limits` says v[set of s] <= v of the sets after s + pay-offs at s.
     """
     from scipy.optimize import linprog  # type: ignore[import-untyped]  # slow to import, needed here alone
     from scipy.sparse import lil_array  # type: ignore[import-untyped]
@@ -140,7 +140,7 @@ def _solve(form: _SequenceForm) -> float:
 
 
 def _minimax(game: Game, seat: int) -> float:
-    """The value of a game in which everything is seen, by search over its positions."""
+    """The value of a perfect-information game, by search over its positions."""
     values: dict[tuple[int, bool, str], float] = {}
     count = _counter(game)
 
@@ -149,7 +149,7 @@ def _minimax(game: Game, seat: int) -> float:
             return game.scores(state)[seat]
         mover: int = state.current_player()
         drawn = game.chance(state)
-        # A position may come back that was drawn from before, where moves are made by now.
+        # The same position can be a chance node first and a decision later.
         position = (mover, bool(drawn), str(state) if state.is_chance_node() else game.key(state, mover))
         if position not in values:
             count()

@@ -1,7 +1,7 @@
-"""One episode as a seat lives it: its decisions, what it may see next, and what that says about the opponent.
+"""The tree of one episode from a seat's view: decisions, observations, and reach probabilities by opponent.
 
-The opponent is one of several members and stays hidden. At every end the tree holds, per member, how likely it
-is to be reached given the seat's own moves, and what it pays; all exact figures are sums over these numbers.
+The opponent is one of several members, unknown to the seat. Every leaf holds, per member, the probability of reaching
+it given the seat's own moves, and the score; all exact values are sums over these numbers.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ from mage.worlds.openspiel.game import Game
 from mage.worlds.openspiel.words.base import State
 
 MAX_STATES = 200_000
-"""Largest episode that is walked; rock-paper-scissors with three rounds has about a thousand states."""
+"""Most states of an episode; rock-paper-scissors with three rounds has about a thousand."""
 
 MAX_LENGTH = 150
-"""Longest episode that is walked: the walk is recursive, a few frames to a move."""
+"""Most moves of an episode: the walk is recursive, with a few frames per move."""
 
 Seen = tuple[bool, str]
 """What a seat sees next: (False, the key of its next decision) or (True, what it is told at the end)."""
 
 
 class Leaf(NamedTuple):
-    """An end of the episode, as far as the seat can tell ends apart."""
+    """All terminal states that look the same to the seat."""
 
     reach: Mapping[int, float]
-    """By member, the probability of coming here given the seat's moves; members who never do are left out."""
+    """By member, the probability of reaching it given the seat's moves; members that cannot are left out."""
     gain: Mapping[int, float]
-    """By member, `reach` times the seat's mean score here."""
+    """By member, `reach` times the seat's mean score."""
 
 
 class Decision(NamedTuple):
-    """A decision of the seat. Branches are by action, in the order of `ids`, then by what is seen next."""
+    """A decision of the seat. Branches are by action, in the order of `ids`, then by the next observation."""
 
     ids: tuple[int, ...]
     branches: tuple[Mapping[Seen, Node], ...]
     members: frozenset[int]
-    """Who can bring the seat here."""
+    """Members that can reach it."""
 
 
 Node: TypeAlias = Leaf | Decision
 Tree: TypeAlias = Mapping[Seen, Node]
-"""What a seat may see first."""
+"""Nodes by the seat's first observation."""
 
 
 class _Place(NamedTuple):
-    """A state of the game with its reach by member, and how often the opponent has moved."""
+    """A state with its reach by member, and the number of the opponent's moves."""
 
     state: State
     reach: Mapping[int, float]
@@ -64,7 +64,7 @@ class _Builder:
         self.num_states = 0
 
     def forward(self, places: Sequence[_Place]) -> Tree:
-        """Play chance and the opponent until the seat must act or the episode is over; group by what it sees."""
+        """Expand chance and the opponent until the seat must act or the episode ends; group by observation."""
         decisions: dict[Seen, list[_Place]] = {}
         ends: dict[Seen, list[_Place]] = {}
         waiting = list(reversed(places))
@@ -88,7 +88,7 @@ class _Builder:
         return nodes
 
     def answers(self, place: _Place) -> list[_Place]:
-        """Each move that some member makes here, with the reach of those who make it."""
+        """The state after each move that some member makes, with the reach of those members."""
         observation = self.game.observe(place.state, 1 - self.seat, self.episode, place.turn)
         reach_by_action: dict[int, dict[int, float]] = {action: {} for action in observation.ids}
         for member, reach in place.reach.items():
@@ -125,19 +125,19 @@ class _Builder:
 
 
 def episode_tree(game: Game, seat: int, policies: Sequence[Policy], episode: int) -> Tree:
-    """The tree of one episode for `seat` of a game for two; members are numbered by their place in `policies`."""
+    """The tree of one episode for `seat` of a two-player game; members are indices into `policies`."""
     check_countable(game)
     builder = _Builder(game, seat, policies, episode)
-    everyone = dict.fromkeys(range(len(policies)), 1.0)
-    return builder.forward([_Place(game.start(0), everyone, 0)])
+    reach = dict.fromkeys(range(len(policies)), 1.0)
+    return builder.forward([_Place(game.start(0), reach, 0)])
 
 
 def check_countable(game: Game) -> None:
-    """Refuse games whose episodes cannot be enumerated for two sides."""
+    """Raise `InexactError` on games whose episodes cannot be enumerated."""
     if game.num_seats != 2:
-        raise InexactError(f"{game.spec} has {game.num_seats} seats; exact references need a game for two")
+        raise InexactError(f"{game.spec} has {game.num_seats} seats; exact references need two")
     if game.samples_chance_itself:
-        raise InexactError(f"{game.spec} draws chance by itself, so its outcomes cannot be enumerated")
+        raise InexactError(f"{game.spec} samples chance internally, so its outcomes cannot be enumerated")
     length: int = game.rules.max_game_length()
     if length > MAX_LENGTH:
         raise InexactError(f"an episode of {game.spec} can take {length} moves, too many to enumerate")

@@ -1,1 +1,1 @@
-"""Evaluation of an agent on splits: trials with and without memory, metrics, references, reports and tables."""
+"""Evaluation of an agent on splits: trials with and without memory, metrics, reports and tables."""

@@ -1,4 +1,4 @@
-"""Judging an agent on a split: the same tasks with its memory and without, side by side."""
+"""Evaluate an agent on a split: the same tasks with its memory and without."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from mage.errors import PlayError
 from mage.evaluation.exact import References, references
 from mage.evaluation.splits import Split, SplitKind, pool_of
-from mage.evaluation.suite.metrics import TrialMetrics, gained, mean_scores, metrics
+from mage.evaluation.suite.metrics import TrialMetrics, mean_scores, score_gain, trial_metrics
 from mage.evaluation.suite.regret import exploitation, regret
 from mage.protocols import AgentFactory, World
 from mage.rollout.group import Job, play_trials
@@ -20,25 +20,25 @@ from mage.types import Failure, Task, Trial
 from mage.worlds.openspiel.game import load_game
 
 CONCURRENCY = 4096
-"""Most trials under way at once, unless a `Play` says otherwise."""
+"""Maximum number of parallel trials of `play_all`."""
 
 
 class Play(Protocol):
-    """Plays the jobs of one arm of a comparison and returns their outcomes in the order of the jobs."""
+    """Plays the jobs of one arm of an evaluation and returns their outcomes in the order of the jobs."""
 
     async def __call__(
         self, arm: str, world: World, jobs: Sequence[Job], make_agent: AgentFactory
     ) -> list[Trial | Failure]:
-        """`arm` names the way in which the jobs are played, such as `agent` or `control`."""
+        """`arm` names the condition, such as `agent` or `control`."""
 
 
 async def play_all(arm: str, world: World, jobs: Sequence[Job], make_agent: AgentFactory) -> list[Trial | Failure]:
-    """The usual `Play`: all at once, in memory."""
+    """The default `Play`: all jobs in parallel, kept in memory."""
     return [outcome async for outcome in play_trials(world, jobs, make_agent, concurrency=CONCURRENCY)]
 
 
 class SplitReport(msgspec.Struct, frozen=True):
-    """An agent judged on a split, beside its control and the exact references."""
+    """Metrics of an agent on a split, with those of its control and exact references."""
 
     split: str
     kind: SplitKind
@@ -49,31 +49,31 @@ class SplitReport(msgspec.Struct, frozen=True):
     seats: tuple[int, ...]
     num_trials: int
     tasks: tuple[tuple[int, int, int], ...]
-    """By trial: the place of its opponent in `members`, its seat, and its number among those that share both. Trials
-    of two agents with the same key, split and seed are the same task."""
+    """By trial: index of its opponent in `members`, seat, and number among the trials that share both. With the same
+    split and seed, equal keys are the same task."""
     failures: int
-    """Trials that could not be played, with memory or without; they are left out on both sides."""
+    """Tasks that failed in either arm; they are left out of both."""
     agent: TrialMetrics
     control: TrialMetrics
-    """The same weights and tasks with memory `none`: what a second chance alone gives."""
+    """The same weights and tasks with memory `none`: what repeated episodes alone give."""
     over_control: Estimate
-    """Adaptation minus the control's, paired by trial: the evidence of adaptation."""
+    """Adaptation minus the control's, paired by trial."""
     by_member: tuple[tuple[str, tuple[Estimate, ...]], ...]
-    """score@k against each member; one trial alone has no interval."""
+    """score@k against each member."""
     exploitation: Estimate | None
-    """The share of what could be gained over equilibrium that was gained in the last episode."""
+    """(score@N - equilibrium) / (best response - equilibrium)."""
     exploitation_by_member: tuple[tuple[str, Estimate | None], ...]
-    """The same against each member; None where nothing can be gained, or an exact value is missing."""
+    """The same against each member; None where nothing can be gained or an exact value is missing."""
     regret: Estimate | None
-    """The limit minus the last score."""
+    """Bayes-optimal score of the last episode minus the agent's."""
     references: tuple[tuple[int, References], ...]
     """Exact values by seat."""
 
 
 def evaluation_tasks(split: Split, *, episodes: int, seats: Sequence[int], trials: int, seed: int) -> list[Task]:
-    """The tasks of a split: every member, every seat, `trials` times; the same whenever the arguments are.
+    """The tasks of a split: every member, every seat, `trials` times; a function of the arguments alone.
 
-    A seat that training takes more often counts once: to play the same tasks again would prove nothing more.
+    Repeated seats count once: their tasks would be the same.
     """
     num_others = load_game(split.world).num_seats - 1
     return [
@@ -102,13 +102,13 @@ async def evaluate_split(
     *,
     play: Play = play_all,
 ) -> SplitReport:
-    """Play the tasks twice, with memory and without, and report both; the arms are `agent` and `control`."""
+    """Play the tasks with memory and without, and report both; the arms are `agent` and `control`."""
     jobs = [(task, 0) for task in tasks]
     with_memory = await play("agent", world, jobs, agent)
-    trials, controls = complete(with_memory, await play("control", world, jobs, control))
+    trials, controls = paired_trials(with_memory, await play("control", world, jobs, control))
     seats = tuple(sorted({task.seat for task in tasks}))
-    exact = references_of(split, seats, tasks[0].episodes)
-    by_member = [(member, found) for member in split.members if (found := against(member, trials))]
+    exact = split_references(split, seats, tasks[0].episodes)
+    by_member = [(member, found) for member in split.members if (found := trials_against(member, trials))]
     return SplitReport(
         split=split.name,
         kind=split.kind,
@@ -118,11 +118,11 @@ async def evaluate_split(
         episodes=tasks[0].episodes,
         seats=seats,
         num_trials=len(trials),
-        tasks=keys(split, tasks, trials),
+        tasks=task_keys(split, tasks, trials),
         failures=len(tasks) - len(trials),
-        agent=metrics(trials),
-        control=metrics(controls),
-        over_control=mean([gained(t) - gained(c) for t, c in zip(trials, controls, strict=True)]),
+        agent=trial_metrics(trials),
+        control=trial_metrics(controls),
+        over_control=mean([score_gain(t) - score_gain(c) for t, c in zip(trials, controls, strict=True)]),
         by_member=tuple((member, mean_scores(found)) for member, found in by_member),
         exploitation=exploitation(trials, dict(exact)),
         exploitation_by_member=tuple((member, exploitation(found, dict(exact))) for member, found in by_member),
@@ -131,8 +131,8 @@ async def evaluate_split(
     )
 
 
-def complete(*arms: Sequence[Trial | Failure]) -> list[list[Trial]]:
-    """The trials of each arm, without the tasks that failed in any: what is left is paired."""
+def paired_trials(*arms: Sequence[Trial | Failure]) -> list[list[Trial]]:
+    """The trials of each arm, without the tasks that failed in any, so that arms are paired."""
     failures = [o for arm in arms for o in arm if isinstance(o, Failure)]
     rows = [row for row in zip(*arms, strict=True) if not any(isinstance(o, Failure) for o in row)]
     if not rows:
@@ -141,8 +141,8 @@ def complete(*arms: Sequence[Trial | Failure]) -> list[list[Trial]]:
     return [[o for o in arm if isinstance(o, Trial)] for arm in zip(*rows, strict=True)]
 
 
-def keys(split: Split, tasks: Sequence[Task], trials: Sequence[Trial]) -> tuple[tuple[int, int, int], ...]:
-    """By trial: the place of its opponent among the members, its seat, and its number among the tasks with both."""
+def task_keys(split: Split, tasks: Sequence[Task], trials: Sequence[Trial]) -> tuple[tuple[int, int, int], ...]:
+    """By trial: index of its opponent in the members, seat, and number among the tasks that share both."""
     places = {member: place for place, member in enumerate(split.members)}
     numbers: dict[tuple[int, int], int] = {}
     found: dict[Task, tuple[int, int, int]] = {}
@@ -153,13 +153,13 @@ def keys(split: Split, tasks: Sequence[Task], trials: Sequence[Trial]) -> tuple[
     return tuple(found[trial.task] for trial in trials)
 
 
-def against(member: str, trials: Sequence[Trial]) -> list[Trial]:
-    """The trials in which a member sat opposite."""
+def trials_against(member: str, trials: Sequence[Trial]) -> list[Trial]:
+    """The trials against a member."""
     return [t for t in trials if member in t.task.opponents]
 
 
-def references_of(split: Split, seats: Sequence[int], episodes: int) -> tuple[tuple[int, References], ...]:
-    """The exact values for each seat against whom a player may expect in this split."""
+def split_references(split: Split, seats: Sequence[int], episodes: int) -> tuple[tuple[int, References], ...]:
+    """The exact references of each seat against the split's pool."""
     members = pool_of(split).members
     pool = [(member, 1.0 / len(members)) for member in members]
     return tuple((seat, references(split.world, pool, seat, episodes)) for seat in seats)

@@ -1,4 +1,4 @@
-"""What is measured on a set of trials: scores, results, second chances, cost and health."""
+"""Metrics of a set of trials: scores, adaptation, win rates, pass@k, tokens and invalid replies."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from math import comb
 import msgspec
 
 from mage.credit.steps import agent_turns
-from mage.evaluation.suite.recovery import Recovery, recovery
+from mage.evaluation.suite.recovery import Recovery, measure_recovery
 from mage.stats import Estimate, Verdict, mean, proportion, verdict
 from mage.types import Ending, Trial
 
 
 class OutcomeRates(msgspec.Struct, frozen=True):
-    """How the trials ended in one episode."""
+    """Shares of wins, draws and losses in one episode."""
 
     win: Estimate
     draw: Estimate
@@ -22,23 +22,23 @@ class OutcomeRates(msgspec.Struct, frozen=True):
 
 
 class PassAtK(msgspec.Struct, frozen=True):
-    """pass@k: how many trials are won at least once in their first k episodes, beside what luck alone gives."""
+    """pass@k: the share of trials won at least once in their first k episodes, and its value without adaptation."""
 
     solved: Estimate
     independent: Estimate | None
-    """The same if every episode were an independent repetition of the first; None where a member was met from a seat
-    in fewer than k trials."""
+    """The same if every episode were an independent repetition of the first; None where a member and seat have fewer
+    than k trials."""
     over_independent: Estimate | None
     """The difference, paired by trial."""
 
 
 class TrialMetrics(msgspec.Struct, frozen=True):
-    """What one agent did on one set of tasks."""
+    """Metrics of one agent on one set of tasks."""
 
     scores: tuple[Estimate, ...]
-    """score@k: the mean score of episode k, for every k, no early stop."""
+    """score@k: the mean score of episode k."""
     scores_by_trial: tuple[tuple[float, ...], ...]
-    """The scores themselves, in the order of the report's `tasks`: what paired differences are taken of."""
+    """The scores behind it, in the order of the report's `tasks`, for paired differences."""
     adaptation: Estimate
     """score@N - score@1, paired by trial."""
     rates: tuple[OutcomeRates, ...]
@@ -46,30 +46,30 @@ class TrialMetrics(msgspec.Struct, frozen=True):
     passes: tuple[PassAtK, ...]
     """pass@k for every k."""
     recovery: Recovery | None
-    """How scores come back after the opponent changed; None where none does."""
+    """Scores after the opponent switched; None where none does."""
     replies: int
-    """What the agent's model said, tries that could not be used included."""
+    """Model calls of the agent, retries included."""
     invalid: int
-    """Replies that could not be used."""
+    """Replies that could not be parsed into an action."""
     truncated: int
-    """Replies that were cut short."""
+    """Replies cut at the token limit."""
     forfeits: int
     overflows: int
     tokens_sampled: int
     tokens_read: int
-    """Length of all token streams: what was read at least once."""
+    """Total length of all token streams."""
 
 
-def metrics(trials: Sequence[Trial]) -> TrialMetrics:
-    """Everything that is measured on a set of trials."""
+def trial_metrics(trials: Sequence[Trial]) -> TrialMetrics:
+    """All metrics of a set of trials."""
     calls = [c for t in trials for turn in agent_turns(t) for c in turn.calls]
     return TrialMetrics(
         scores=mean_scores(trials),
         scores_by_trial=tuple(t.scores for t in trials),
-        adaptation=mean([gained(t) for t in trials]),
-        rates=rates(trials),
-        passes=passes(trials),
-        recovery=recovery(trials),
+        adaptation=mean([score_gain(t) for t in trials]),
+        rates=outcome_rates(trials),
+        passes=pass_at_k(trials),
+        recovery=measure_recovery(trials),
         replies=len(calls),
         invalid=sum(c.problem is not None for c in calls),
         truncated=sum(c.completion.truncated for c in calls),
@@ -85,17 +85,17 @@ def mean_scores(trials: Sequence[Trial]) -> tuple[Estimate, ...]:
     return tuple(mean(scores) for scores in zip(*(t.scores for t in trials), strict=True))
 
 
-def gained(trial: Trial) -> float:
+def score_gain(trial: Trial) -> float:
     """Adaptation in one trial: the last score minus the first."""
     return trial.scores[-1] - trial.scores[0]
 
 
 def verdicts(trial: Trial) -> tuple[Verdict, ...]:
-    """How each episode ended for the task's seat."""
+    """Win, draw or loss of the task's seat in each episode."""
     return tuple(verdict(episode.result.returns, trial.task.seat) for episode in trial.episodes)
 
 
-def rates(trials: Sequence[Trial]) -> tuple[OutcomeRates, ...]:
+def outcome_rates(trials: Sequence[Trial]) -> tuple[OutcomeRates, ...]:
     """Shares of wins, draws and losses in every episode."""
 
     def share(of: Verdict, ended: Sequence[Verdict]) -> Estimate:
@@ -107,12 +107,11 @@ def rates(trials: Sequence[Trial]) -> tuple[OutcomeRates, ...]:
     )
 
 
-def passes(trials: Sequence[Trial]) -> tuple[PassAtK, ...]:
+def pass_at_k(trials: Sequence[Trial]) -> tuple[PassAtK, ...]:
     """pass@k for every k, beside its value if every episode were an independent repetition of the first.
 
-    Repetition is taken member by member and seat by seat, then averaged over the trials: against some opponents the
-    first episode is always won, against others never, and repeating either changes nothing. One win rate for all of
-    them would promise repetition more than it gives.
+    The latter is computed per member and seat, then averaged over the trials: against some opponents the first episode
+    is always won, against others never, and repetition changes neither. A single win rate would overestimate it.
     """
     wins = [[v is Verdict.WIN for v in verdicts(trial)] for trial in trials]
     by_cell: dict[tuple[tuple[str, ...], int], list[int]] = {}
@@ -127,22 +126,24 @@ def passes(trials: Sequence[Trial]) -> tuple[PassAtK, ...]:
             continue
         repeated = [0.0] * len(trials)
         for places in by_cell.values():
-            for place, value in zip(places, in_k_draws([wins[place][0] for place in places], k), strict=True):
+            for place, value in zip(
+                places, independent_pass_at_k([wins[place][0] for place in places], k), strict=True
+            ):
                 repeated[place] = value
         over = mean([a - b for a, b in zip(solved, repeated, strict=True)])
         found.append(PassAtK(estimate, _share(mean(repeated)), over))
     return tuple(found)
 
 
-def in_k_draws(wins: Sequence[bool], k: int) -> list[float]:
-    """Per trial a value; their mean is the chance of a win in k independent draws, their scatter that of the mean.
+def independent_pass_at_k(wins: Sequence[bool], k: int) -> list[float]:
+    """One value per trial; their mean estimates pass@k of independent draws, their variance that of the estimate.
 
-    The mean is the unbiased estimate of Chen et al. (2021), the share of the sets of k trials that hold a win; putting
-    the observed rate into 1 - (1 - p)^k would be too low. Each value is its first-order (Hájek) projection.
+    The mean is the unbiased estimate of Chen et al. (2021), the share of the sets of k trials with a win; the observed
+    rate in 1 - (1 - p)^k would be biased low. Each value is its first-order (Hájek) projection.
 
-    >>> in_k_draws([True, True, False, False], 1)
+    >>> independent_pass_at_k([True, True, False, False], 1)
     [1.0, 1.0, 0.0, 0.0]
-    >>> [round(value, 4) for value in in_k_draws([True, True, False, False], 2)]
+    >>> [round(value, 4) for value in independent_pass_at_k([True, True, False, False], 2)]
     [1.1667, 1.1667, 0.5, 0.5]
     """
     num, num_lost = len(wins), len(wins) - sum(wins)
@@ -152,7 +153,7 @@ def in_k_draws(wins: Sequence[bool], k: int) -> list[float]:
 
 
 def _share(estimate: Estimate) -> Estimate:
-    """An estimate of a share, its interval held within 0 and 1."""
+    """The estimate with its interval clipped to [0, 1]."""
     if estimate.low is None or estimate.high is None:
         return estimate
     return Estimate(estimate.value, max(0.0, estimate.low), min(1.0, estimate.high))

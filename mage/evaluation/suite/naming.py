@@ -1,8 +1,8 @@
-"""Does a reflection say what kind of player sits opposite? A plain matcher of words, held against chance.
+"""How often reflections name the opponent's family, by regular expressions, compared with chance.
 
-Each family of opponents has phrases by which people call it; a reflection names the family if one of them is in it,
-whatever else it says. That is crude on purpose: anyone can check a verdict by reading. A note that mentions everything
-names every family, so the share is held against the same notes and the opponents of the other trials.
+A reflection names a family if it contains one of the family's phrases, whatever else it says; this is crude, but every
+match can be checked by reading. A reflection that mentions everything names every family, so the baseline matches the
+same reflections with the opponents of the other trials.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import msgspec
 
-from mage.evaluation.exact.enumerate import present
+from mage.evaluation.exact.enumerate import active_spec
 from mage.spec import parse_spec
 from mage.stats import Estimate, clustered_proportion, mean
 from mage.types import Task, Trial
@@ -59,51 +59,51 @@ PHRASES: Mapping[str, tuple[str, ...]] = {
         r"(?:changes?|shifts?|switch\w*|moves? on)\b.{0,30} (?:after|when|if)\b.{0,15} los\w+",
     ),
 }
-"""By family, regular expressions for whole words in lower case; families without any cannot be named."""
+"""By family, regular expressions for whole words in lower case; other families are not counted."""
 
 
 class Naming(msgspec.Struct, frozen=True):
-    """How often reflections name the family of the opponent that they are about."""
+    """How often reflections name the family of their opponent."""
 
     num_reflections: int
-    """Those after episodes against opponents whose family has phrases."""
+    """Reflections on episodes against opponents whose family has phrases."""
     named: Estimate
-    """The share of them that name it."""
+    """Share of them that name it."""
     by_chance: Estimate
-    """The share of pairs of a reflection and another trial's opponent at the same episode that match."""
+    """Share that match when a reflection is paired with another trial's opponent at the same episode."""
     over_chance: Estimate
     """The difference, paired by trial."""
 
 
-def names(text: str, family: str) -> bool:
-    """Whether a text has one of a family's phrases.
+def names_family(text: str, family: str) -> bool:
+    """Whether a text contains one of a family's phrases.
 
-    >>> names("They ALWAYS play rock.", "always"), names("They copied me.", "cycle")
+    >>> names_family("They ALWAYS play rock.", "always"), names_family("They copied me.", "cycle")
     (True, False)
     """
     return _pattern(family).search(" ".join(text.lower().split())) is not None
 
 
-def family_of(task: Task, episode: int) -> str | None:
-    """The family of the opponent in an episode, as it is named; None where it has no phrases or there are several."""
+def opponent_family(task: Task, episode: int) -> str | None:
+    """The family of the opponent in an episode; None where it has no phrases or there are several opponents."""
     if len(task.opponents) != 1:
         return None
     name = _name(task.opponents[0], episode)
     return name if name in PHRASES else None
 
 
-def naming(trials: Sequence[Trial]) -> Naming | None:
-    """How often reflections name the true family; None where fewer than two trials have one that can be named."""
+def measure_naming(trials: Sequence[Trial]) -> Naming | None:
+    """How often reflections name the true family; None where it is defined in fewer than two trials."""
     shares: list[tuple[float, float]] = []
     num_reflections = 0
     counts: dict[int, Counter[str]] = {}
     for episode in range(max((len(t.reflections) for t in trials), default=0)):
-        counts[episode] = Counter(f for t in trials if (f := family_of(t.task, episode)) is not None)
+        counts[episode] = Counter(f for t in trials if (f := opponent_family(t.task, episode)) is not None)
     for trial in trials:
         pairs = [
-            _matched(turn.action or "", family, counts[episode])
+            _match_rates(turn.action or "", family, counts[episode])
             for episode, turn in enumerate(trial.reflections)
-            if (family := family_of(trial.task, episode)) is not None and counts[episode].total() > 1
+            if (family := opponent_family(trial.task, episode)) is not None and counts[episode].total() > 1
         ]
         if pairs:
             num_reflections += len(pairs)
@@ -118,16 +118,16 @@ def naming(trials: Sequence[Trial]) -> Naming | None:
     )
 
 
-def _matched(text: str, family: str, counts: Counter[str]) -> tuple[float, float]:
-    """Whether a text names its own family, and the share of the other trials whose family it names."""
-    own = float(names(text, family))
-    everyone = sum(count for other, count in counts.items() if names(text, other))
-    return own, (everyone - own) / (counts.total() - 1)
+def _match_rates(text: str, family: str, counts: Counter[str]) -> tuple[float, float]:
+    """Whether a text names its opponent's family, and the share of the other trials whose family it names."""
+    own = float(names_family(text, family))
+    num_matched = sum(count for other, count in counts.items() if names_family(text, other))
+    return own, (num_matched - own) / (counts.total() - 1)
 
 
 @lru_cache(maxsize=4096)
 def _name(spec: str, episode: int) -> str:
-    return present(parse_spec(spec), episode).name
+    return active_spec(parse_spec(spec), episode).name
 
 
 @lru_cache(maxsize=64)

@@ -1,4 +1,4 @@
-"""How long an agent takes to come back after its opponent changed without a word."""
+"""How many episodes an agent's score takes to recover after its opponent switched unannounced."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from math import copysign
 
 import msgspec
 
-from mage.evaluation.exact.enumerate import switches
+from mage.evaluation.exact.enumerate import switch_episodes
 from mage.stats import ROUNDING, Estimate, mean
 from mage.types import Trial
 
 SHARE = 0.9
-"""How much of the score before the switch must be there again."""
+"""Share of the score before the switch that counts as recovered."""
 
 
 class Recovery(msgspec.Struct, frozen=True):
     """Scores around the first switch of each trial.
 
     The score has recovered in the first episode with the new opponent whose mean score is at least 90 % of the mean
-    score in the last episode with the old one (110 % of it where it is negative). A player who never adapts has
-    nothing to lose and "recovers" at once: read it beside `before`.
+    score in the last episode with the old one (110 % of it where it is negative). A player that never adapts loses
+    nothing and "recovers" at once: read it with `before`.
     """
 
     before: Estimate
     """Mean score in the last episode before the switch."""
     after: tuple[Estimate, ...]
-    """Mean score in each episode after it, up to the fewest that any trial has before it ends or switches again."""
+    """Mean score in each episode after it; as many as every trial has before it ends or switches again."""
     recovered: int | None
-    """Episodes with the new opponent that pass before the score has recovered; None if it never does."""
+    """Episodes with the new opponent before the score has recovered; None if it never does."""
     recovered_earliest: int | None
-    """The same where the 95 % interval of the difference, paired by trial, does not rule recovery out."""
+    """The same by the upper end of the 95 % interval of the difference, paired by trial."""
     recovered_latest: int | None
-    """The same where the interval leaves no doubt."""
+    """The same by its lower end."""
 
 
-def recovery(trials: Sequence[Trial]) -> Recovery | None:
-    """Scores around the switch in the trials whose opponent changes; None where there are none."""
-    rows = [row for trial in trials if (row := _around(trial)) is not None]
+def measure_recovery(trials: Sequence[Trial]) -> Recovery | None:
+    """Scores around the first switch in the trials that have one; None where none has."""
+    rows = [row for trial in trials if (row := _scores_around_switch(trial)) is not None]
     if not rows:
         return None
     num_after = min(len(after) for _, after in rows)
@@ -48,15 +48,15 @@ def recovery(trials: Sequence[Trial]) -> Recovery | None:
         before=before,
         after=tuple(mean([after[k] for _, after in rows]) for k in range(num_after)),
         recovered=_first([gap.value >= -ROUNDING for gap in gaps]),
-        recovered_earliest=_first([_end(gap.high, gap) >= -ROUNDING for gap in gaps]),
-        recovered_latest=_first([_end(gap.low, gap) >= -ROUNDING for gap in gaps]),
+        recovered_earliest=_first([_bound_or_value(gap.high, gap) >= -ROUNDING for gap in gaps]),
+        recovered_latest=_first([_bound_or_value(gap.low, gap) >= -ROUNDING for gap in gaps]),
     )
 
 
-def _around(trial: Trial) -> tuple[float, tuple[float, ...]] | None:
-    """The score before the first switch of a trial, and those from it to the next; None where there is no switch."""
+def _scores_around_switch(trial: Trial) -> tuple[float, tuple[float, ...]] | None:
+    """The score before the first switch of a trial, and those up to the next; None where there is no switch."""
     num = len(trial.scores)
-    changes = sorted({episode for spec in trial.task.opponents for episode in switches(spec, num)})
+    changes = sorted({episode for spec in trial.task.opponents for episode in switch_episodes(spec, num)})
     if not changes:
         return None
     start, stop = (*changes, num)[:2]
@@ -67,6 +67,6 @@ def _first(reached: Sequence[bool]) -> int | None:
     return reached.index(True) if True in reached else None
 
 
-def _end(end: float | None, gap: Estimate) -> float:
-    """One end of an interval; one trial alone has none and is taken as it is."""
+def _bound_or_value(end: float | None, gap: Estimate) -> float:
+    """One end of an interval, or the value where a single trial has no interval."""
     return gap.value if end is None else end

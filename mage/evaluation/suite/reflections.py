@@ -1,8 +1,8 @@
-"""What reflections do: the same tasks with an agent's own reflections, with none, with others', with history instead.
+"""The effect of reflections: the same tasks with the agent's own, without, with another trial's, and with history.
 
-Tasks, deals, opponents' draws and the seeds of sampling are the same throughout; only what the agent remembers
-differs. An agent that is as good without its reflections, or with someone else's, does not use them; one that is as
-good with a plain record of what happened gains nothing by writing.
+Tasks, deals, opponents' draws and sampling seeds are the same in all arms; only the agent's memory differs. An agent
+that scores the same without its reflections, or with those of another trial, does not use them; one that scores the
+same with a plain record of the episodes gains nothing by writing them.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from mage.agents.language import Rewrite, as_written
 from mage.errors import ConfigError
 from mage.evaluation.exact import References
 from mage.evaluation.splits import Split, SplitKind
-from mage.evaluation.suite.evaluate import Play, complete, play_all, references_of
+from mage.evaluation.suite.evaluate import Play, paired_trials, play_all, split_references
 from mage.evaluation.suite.metrics import mean_scores
-from mage.evaluation.suite.naming import Naming, naming
+from mage.evaluation.suite.naming import Naming, measure_naming
 from mage.protocols import AgentFactory, World
 from mage.seeds import uniform
 from mage.stats import Estimate, mean
 from mage.types import Failure, Observation, Reply, Task, Trial, Turn
 
-Seats = Callable[[Rewrite], AgentFactory]
-"""Seats the agent that is judged, with its reflections rewritten."""
+FactoryWithRewrite = Callable[[Rewrite], AgentFactory]
+"""Makes a factory of the evaluated agent whose reflections are rewritten."""
 
 
 class ReflectionReport(msgspec.Struct, frozen=True):
-    """An agent judged on a split with its own reflections, without any, with another trial's, with history instead."""
+    """An agent's scores on a split with its own reflections, without, with another trial's, and with history."""
 
     split: str
     kind: SplitKind
@@ -38,56 +38,62 @@ class ReflectionReport(msgspec.Struct, frozen=True):
     seats: tuple[int, ...]
     num_trials: int
     failures: int
-    """Tasks that could not be played in one of the four ways; they are left out of all."""
+    """Tasks that failed in one of the four arms; they are left out of all."""
     kept: tuple[Estimate, ...]
-    """score@k with what the agent wrote."""
+    """score@k with the agent's own reflections."""
     removed: tuple[Estimate, ...]
-    """score@k when it remembers no reflection."""
+    """score@k without reflections in memory."""
     swapped: tuple[Estimate, ...]
-    """score@k when it remembers what was written in a trial against other opponents."""
+    """score@k with the reflections of a trial against other opponents."""
     history: tuple[Estimate, ...]
-    """score@k when it writes nothing and remembers what happened instead."""
+    """score@k with memory `history` and no reflections."""
     over_removed: tuple[Estimate, ...]
-    """Kept minus removed in each episode, paired by trial. The first episode has nothing to remember."""
+    """Kept minus removed in each episode, paired by trial."""
     over_swapped: tuple[Estimate, ...]
     """Kept minus swapped in each episode, paired by trial."""
     over_history: tuple[Estimate, ...]
     """Kept minus history in each episode, paired by trial."""
     next_over_removed: Estimate
-    """What a reflection is worth in the episode that follows it: kept minus removed, over all episodes but the first,
-    paired by trial. What was remembered before that differs too, except in the second episode."""
+    """Kept minus removed, averaged over all episodes but the first, paired by trial: the effect of a reflection on the
+    next episode. Earlier reflections differ too, except in the second episode."""
     next_over_swapped: Estimate
     """The same for kept minus swapped."""
     next_over_history: Estimate
     """The same for kept minus history."""
     naming: Naming | None
-    """How often reflections name the family of the opponent; None where it has no name."""
+    """How often reflections name the opponent's family; None where that is not defined."""
     references: tuple[tuple[int, References], ...]
     """Exact values by seat."""
 
 
 async def evaluate_reflections(
-    world: World, seated: Seats, history: AgentFactory, split: Split, tasks: Sequence[Task], *, play: Play = play_all
+    world: World,
+    factory_with: FactoryWithRewrite,
+    history: AgentFactory,
+    split: Split,
+    tasks: Sequence[Task],
+    *,
+    play: Play = play_all,
 ) -> ReflectionReport:
-    """Play the tasks four times and report what the reflections were worth.
+    """Play the tasks in four arms and compare their scores.
 
-    `history` seats the same model with memory `history`. The arms are `kept`, `removed`, `swapped` and `history`.
+    `history` makes the same model with memory `history`. The arms are `kept`, `removed`, `swapped` and `history`.
     """
 
-    async def played(arm: str, some: Sequence[Task], make_agent: AgentFactory) -> list[Trial | Failure]:
+    async def play_arm(arm: str, some: Sequence[Task], make_agent: AgentFactory) -> list[Trial | Failure]:
         return await play(arm, world, [(task, 0) for task in some], make_agent)
 
     check_swaps(tasks)
-    (own,) = complete(await played("kept", tasks, seated(as_written)))
+    (own,) = paired_trials(await play_arm("kept", tasks, factory_with(as_written)))
     if any(len(t.reflections) < t.task.episodes - 1 for t in own):
-        raise ConfigError("there are no reflections to judge; they need agent.memory=reflections or both")
+        raise ConfigError("there are no reflections to evaluate; they need agent.memory=reflections or both")
     again = [trial.task for trial in own]
-    lent = {task: own[place].reflections for task, place in zip(again, partners(again), strict=True)}
-    kept, removed, swapped, told = complete(
+    lent = {task: own[place].reflections for task, place in zip(again, swap_partners(again), strict=True)}
+    kept, removed, swapped, with_history = paired_trials(
         own,
-        await played("removed", again, seated(forgotten)),
-        await played("swapped", again, seated(borrowed(lent))),
-        await played("history", again, history),
+        await play_arm("removed", again, factory_with(drop_reflection)),
+        await play_arm("swapped", again, factory_with(swap_reflections(lent))),
+        await play_arm("history", again, history),
     )
     seats = tuple(sorted({task.seat for task in tasks}))
     return ReflectionReport(
@@ -102,32 +108,32 @@ async def evaluate_reflections(
         kept=mean_scores(kept),
         removed=mean_scores(removed),
         swapped=mean_scores(swapped),
-        history=mean_scores(told),
+        history=mean_scores(with_history),
         over_removed=_differences(kept, removed),
         over_swapped=_differences(kept, swapped),
-        over_history=_differences(kept, told),
-        next_over_removed=_next(kept, removed),
-        next_over_swapped=_next(kept, swapped),
-        next_over_history=_next(kept, told),
-        naming=naming(kept),
-        references=references_of(split, seats, tasks[0].episodes),
+        over_history=_differences(kept, with_history),
+        next_over_removed=_next_episode_difference(kept, removed),
+        next_over_swapped=_next_episode_difference(kept, swapped),
+        next_over_history=_next_episode_difference(kept, with_history),
+        naming=measure_naming(kept),
+        references=split_references(split, seats, tasks[0].episodes),
     )
 
 
 def check_swaps(tasks: Sequence[Task]) -> None:
-    """Fail now, with one line, on tasks in which there is nothing to reflect on, or nobody to swap with."""
+    """Raise `ConfigError` on tasks with a single episode, or with no other opponents to swap reflections with."""
     if tasks[0].episodes < 2:
-        raise ConfigError("there are no reflections to judge in 1 episode; they need at least 2")
-    partners(tasks)
+        raise ConfigError("there are no reflections to evaluate in 1 episode; they need at least 2")
+    swap_partners(tasks)
 
 
-def forgotten(task: Task, outcome: Observation, reflection: Reply) -> Reply | None:
-    """Remember no reflection."""
+def drop_reflection(task: Task, outcome: Observation, reflection: Reply) -> Reply | None:
+    """A `Rewrite` that keeps no reflection in memory."""
     return None
 
 
-def borrowed(lent: Mapping[Task, Sequence[Turn]]) -> Rewrite:
-    """Remember, in each task, the reflections that are lent to it."""
+def swap_reflections(lent: Mapping[Task, Sequence[Turn]]) -> Rewrite:
+    """A `Rewrite` that replaces the reflections of each task by those in `lent`."""
 
     def instead(task: Task, outcome: Observation, reflection: Reply) -> Reply | None:
         turn = lent[task][outcome.episode]
@@ -136,11 +142,11 @@ def borrowed(lent: Mapping[Task, Sequence[Turn]]) -> Rewrite:
     return instead
 
 
-def partners(tasks: Sequence[Task]) -> list[int]:
-    """For each task the place of one with the same seat and other opponents, the same whenever the tasks are.
+def swap_partners(tasks: Sequence[Task]) -> list[int]:
+    """For each task the index of one with the same seat and other opponents; a function of the tasks alone.
 
-    Where every opponent is met equally often each task is lent to exactly one other. How far apart the two
-    opponents stand in the list is drawn anew for every repetition: neighbours in a list are often alike.
+    Where every opponent has as many tasks, each task is lent to exactly one other. The distance of the two opponents
+    in the list is drawn for every repetition, because neighbours are often alike.
     """
     places: dict[int, dict[tuple[str, ...], list[int]]] = {}
     for place, task in enumerate(tasks):
@@ -149,7 +155,7 @@ def partners(tasks: Sequence[Task]) -> list[int]:
     for seat, by_opponents in places.items():
         lists = list(by_opponents.values())
         if len(lists) < 2:
-            raise ConfigError(f"reflections are swapped between opponents, and seat {seat} meets only one")
+            raise ConfigError(f"reflections are swapped between opponents, and seat {seat} has only one")
         for number, own in enumerate(lists):
             for repetition, place in enumerate(own):
                 apart = 1 + int(uniform(seat, "swap", repetition) * (len(lists) - 1))
@@ -159,12 +165,12 @@ def partners(tasks: Sequence[Task]) -> list[int]:
 
 
 def _differences(some: Sequence[Trial], others: Sequence[Trial]) -> tuple[Estimate, ...]:
-    """Per episode the mean difference of scores, paired by trial."""
+    """Mean difference of scores by episode, paired by trial."""
     return tuple(mean(differences) for differences in zip(*_by_trial(some, others), strict=True))
 
 
-def _next(some: Sequence[Trial], others: Sequence[Trial]) -> Estimate:
-    """The mean difference of scores over the episodes that follow a reflection, paired by trial."""
+def _next_episode_difference(some: Sequence[Trial], others: Sequence[Trial]) -> Estimate:
+    """Mean difference of scores over the episodes that follow a reflection, paired by trial."""
     return mean([sum(differences[1:]) / len(differences[1:]) for differences in _by_trial(some, others)])
 
 

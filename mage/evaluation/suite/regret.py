@@ -1,4 +1,4 @@
-"""How close scores come to what is possible: exploitation of an opponent, and regret to the limit."""
+"""Scores relative to exact references: exploitation of an opponent, and regret to Bayes-optimal play."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from mage.types import Task, Trial
 
 
 def exploitation(trials: Sequence[Trial], references: Mapping[int, References]) -> Estimate | None:
-    """The share of what could be gained over equilibrium that was gained in the last episode.
+    """The share of the possible gain over equilibrium that was gained in the last episode.
 
-    (score@N - equilibrium) / (best response - equilibrium), each a mean over the trials: numerators and denominators
-    are averaged before they are divided, so that an opponent who leaves almost nothing to gain does not drown the
-    others. None where an exact value is missing or nothing can be gained.
+    (score@N - equilibrium) / (best response - equilibrium), with numerator and denominator averaged over the trials
+    before they are divided, so that opponents with almost nothing to gain do not dominate. None where an exact value
+    is missing or nothing can be gained.
     """
     gaps = [_gap(trial.task, references) for trial in trials]
     known = [gap for gap in gaps if gap is not None]
@@ -25,21 +25,21 @@ def exploitation(trials: Sequence[Trial], references: Mapping[int, References]) 
 
 
 def regret(trials: Sequence[Trial], references: Mapping[int, References]) -> Estimate | None:
-    """The limit minus score@N: what the last episode of Bayes-optimal play would have brought more; None if unknown."""
+    """Bayes-optimal score of the last episode minus score@N; None where it is not known."""
     limits = [references[trial.task.seat].bayes_last for trial in trials]
     gaps = [limit - trial.scores[-1] for trial, limit in zip(trials, limits, strict=True) if limit is not None]
     return mean(gaps) if len(gaps) == len(trials) else None
 
 
-def over_seats(references: Sequence[tuple[int, References]], name: str) -> float | None:
-    """An exact figure averaged over the seats that were played; None where one of them has none."""
+def mean_over_seats(references: Sequence[tuple[int, References]], name: str) -> float | None:
+    """An exact reference averaged over the seats; None where a seat has none."""
     values: list[float | None] = [getattr(found, name) for _, found in references]
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def _gap(task: Task, references: Mapping[int, References]) -> tuple[float, float] | None:
-    """The equilibrium value of a task's seat, and how far over it the best reply to its opponent lies."""
+    """The equilibrium value of a task's seat, and the best response's gain over it."""
     found = references[task.seat]
     best = found.best_response.get(task.opponents[0]) if len(task.opponents) == 1 else None
     if best is None or found.equilibrium is None:

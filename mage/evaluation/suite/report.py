@@ -1,4 +1,4 @@
-"""A report on file: what was found, and all that is needed to find it again."""
+"""Report files: results, with the command, config, seeds and versions needed to reproduce them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from mage.version import __version__
 T = TypeVar("T")
 
 REPORT, REFLECTIONS, CROSS_PLAY = "report.json", "reflections.json", "crossplay.json"
-"""The files of reports in the directories where all was played that they tell of."""
+"""File names of reports in an evaluation's directory."""
 _ROW = re.compile(rb'\[\n\s*([^\[\]{}"]*?)\s*\]')
-"""A list without texts or lists, as it is spread over lines. Texts hold no line breaks of their own in JSON."""
+"""A list of plain numbers spread over lines in formatted JSON."""
 _PACKAGES = ("open_spiel", "torch", "transformers")
 
 
@@ -37,13 +37,13 @@ class EvaluationReport(msgspec.Struct, Generic[T], frozen=True):
     command: str
     config: Mapping[str, Any]
     step: int
-    """How many updates the judged weights have had."""
+    """Number of updates the evaluated weights have had."""
     eval_agent: Mapping[str, Any]
-    """Who was judged."""
+    """Description of the evaluated agent."""
     seed: int
-    """Fixes the tasks; the seed of the training is in the config."""
+    """Determines the tasks; the training seed is in the config."""
     seconds: Mapping[str, Mapping[str, float]]
-    """By split, how long each arm took by the clock; empty where nobody looked. All else is the same every time."""
+    """Wall-clock seconds by split and arm; empty where not measured. All else is deterministic."""
     versions: Mapping[str, str]
     machine: str
 
@@ -56,7 +56,7 @@ def evaluation_report(
     eval_agent: Mapping[str, Any] | None = None,
     seconds: Mapping[str, Mapping[str, float]] | None = None,
 ) -> EvaluationReport[T]:
-    """What was found just now by this process; the subject is the config's model unless it is described."""
+    """A report of this process; `eval_agent` is the config's model by default."""
     return EvaluationReport(
         reports=tuple(reports),
         command=command_line(),
@@ -65,63 +65,63 @@ def evaluation_report(
         eval_agent={"name": config.agent.model} if eval_agent is None else eval_agent,
         seed=config.evaluation.seed,
         seconds=seconds or {},
-        versions=versions_now(),
+        versions=installed_versions(),
         machine=machine_name(),
     )
 
 
-class GameReport(msgspec.Struct, Generic[T], frozen=True):
-    """What was found about some agents in one game, with the command, seed, versions and machine that made it."""
+class WorldReport(msgspec.Struct, Generic[T], frozen=True):
+    """Results of some agents in one world, with the command, seed, versions and machine that made them."""
 
     found: T
     eval_agents: tuple[Mapping[str, Any], ...]
-    """Who they are."""
+    """Descriptions of the agents."""
     command: str
     seed: int
     versions: Mapping[str, str]
     machine: str
 
 
-def game_report(found: T, eval_agents: Sequence[Mapping[str, Any]], seed: int) -> GameReport[T]:
-    """What was found just now by this process."""
-    return GameReport(found, tuple(eval_agents), command_line(), seed, versions_now(), machine_name())
+def world_report(found: T, eval_agents: Sequence[Mapping[str, Any]], seed: int) -> WorldReport[T]:
+    """A report of this process."""
+    return WorldReport(found, tuple(eval_agents), command_line(), seed, installed_versions(), machine_name())
 
 
-def read_game_report(path: Path, kind: type[T]) -> GameReport[T]:
-    """Such a report from its file, or one line on why it cannot be read."""
+def read_world_report(path: Path, kind: type[T]) -> WorldReport[T]:
+    """Read a report; raises `RecordError`."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=GameReport[kind])  # type: ignore[valid-type]
+        return msgspec.json.decode(path.read_bytes(), type=WorldReport[kind])  # type: ignore[valid-type]
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise RecordError(f"{path} is not a report that can be read: {error}") from None
 
 
-def to_json(report: EvaluationReport[T] | GameReport[T]) -> bytes:
-    """The report as it is written to a file; rows of plain numbers stay on one line."""
+def to_json(report: EvaluationReport[T] | WorldReport[T]) -> bytes:
+    """The report as JSON; rows of plain numbers stay on one line."""
     spread = msgspec.json.format(msgspec.json.encode(report), indent=1)
     return _ROW.sub(lambda row: b"[" + b" ".join(row[1].split()) + b"]", spread) + b"\n"
 
 
 def read_report(path: Path, kind: type[T]) -> EvaluationReport[T]:
-    """A report from its file, or one line on why it cannot be read."""
+    """Read a report; raises `RecordError`."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=EvaluationReport[kind])  # type: ignore[valid-type]
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        again = "; another version of mage wrote it: judge again" if "missing required field" in str(error) else ""
+        again = "; another version of mage wrote it: evaluate again" if "missing required field" in str(error) else ""
         raise RecordError(f"{path} is not a report that can be read: {error}{again}") from None
 
 
 def command_line() -> str:
-    """The command that this process was started by."""
+    """The command that started this process."""
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 
 def machine_name() -> str:
-    """What this process runs on."""
+    """Operating system, architecture and number of CPUs."""
     return f"{platform.system()} {platform.release()} on {platform.machine()}, {os.cpu_count()} CPUs"
 
 
-def versions_now() -> dict[str, str]:
-    """What is installed, and the commit where mage runs from a checkout; judging known players needs no torch."""
+def installed_versions() -> dict[str, str]:
+    """Versions of mage, python and the packages in use that are installed, and the commit in a checkout."""
     found = {"mage": __version__, **_commit(), "python": platform.python_version()}
     installed = {dist.name.lower().replace("-", "_") for dist in metadata.distributions()}
     return found | {name: metadata.version(name) for name in _PACKAGES if name in installed}
@@ -129,11 +129,11 @@ def versions_now() -> dict[str, str]:
 
 @cache
 def _commit() -> Mapping[str, str]:
-    """The commit that is checked out, with a plus where files were changed; a repository around mage is not asked."""
+    """The commit of mage's own checkout, with a plus if files were changed."""
     root = Path(__file__).resolve().parents[3]
     git = which("git")
     if git is None or not (root / ".git").exists():
         return {}
-    asked = [git, "--no-optional-locks", "-C", str(root), "describe", "--always", "--dirty=+"]
-    told = subprocess.run(asked, capture_output=True, text=True, check=False)
-    return {"commit": told.stdout.strip()} if told.returncode == 0 else {}
+    command = [git, "--no-optional-locks", "-C", str(root), "describe", "--always", "--dirty=+"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return {"commit": done.stdout.strip()} if done.returncode == 0 else {}

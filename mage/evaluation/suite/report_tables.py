@@ -1,4 +1,4 @@
-"""An evaluation as tables: scores by episode beside their control, bounds and limits; results, cost and health."""
+"""Tables of an evaluation: scores by episode with control and references, results, cost and invalid replies."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from mage.evaluation.exact import shown
+from mage.evaluation.exact import fraction_text
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.metrics import OutcomeRates
 from mage.evaluation.suite.recovery import Recovery
 from mage.evaluation.suite.reflections import ReflectionReport
-from mage.evaluation.suite.regret import over_seats
+from mage.evaluation.suite.regret import mean_over_seats
 from mage.stats import Estimate
 
 _SCORES = (
     "Fixed tasks, 95 % intervals over trials. Without memory: the control, the same player on the same tasks with "
     "memory off. Adaptation: last minus first score; over control: minus that of the control. "
-    "Best memoryless and limit: exact, for a player who knows the pool and does not, or does, remember. Regret: limit "
-    "minus last score. Exploitation: the share gained of what the best response has over equilibrium."
+    "Best memoryless and limit: exact, for a player that knows the pool, without and with memory. Regret: limit minus "
+    "last score. Exploitation: share of the best response's gain over equilibrium."
 )
 _RESULTS = (
     "Shares with 95 % intervals. pass@k: won at least once in the first k episodes. If independent: as many "
     "repetitions of the first episode, opponent by opponent; it needs k trials of each in each seat. Without memory: "
-    "what second chances alone gave."
+    "the control."
 )
 _SWITCHED = (
-    "Opponents change at an episode that nobody announces. Recovery: episodes lost until the mean score is back at "
-    "90 % of what it was, and the interval of that; one who never adapts has nothing to lose."
+    "Opponents switch at an episode that is not announced. Recovery: episodes until the mean score is back at 90 % of "
+    "what it was, with its interval; an agent that never adapts loses nothing."
 )
 _COST = "Per trial, with memory; tokens read are counted once. Health: counts over all trials with memory."
 _REFLECTIONS = (
@@ -39,19 +39,19 @@ _REFLECTIONS = (
     "family; by chance, that of another trial's opponent."
 )
 WIDTH = 80
-"""Of a terminal: splits that do not fit beside each other are put below."""
+"""Columns of a terminal; splits that do not fit go to another table."""
 _NAMES, _CELLS, _GAP = 25, 16, 2
 _MOST_EPISODES = 8
-"""Longer trials are shown by their first episodes and a few others."""
+"""Longer trials show the first episodes and a few others."""
 
 Rows = Sequence[tuple[str, Sequence[str]]]
-"""The name of each row and its cells, one for each split."""
+"""Name and cells of each row, one cell per split."""
 Seconds = Mapping[str, Mapping[str, float]]
-"""By split, how long each arm took."""
+"""Seconds by split and arm."""
 
 
 def evaluation_table(reports: Sequence[SplitReport], seconds: Seconds | None = None) -> Group:
-    """All figures in a few small tables, one column for each split: scores, results, recovery, cost and health."""
+    """All metrics, one column per split: scores, results, recovery, cost and invalid replies."""
     sections = [summary_table(reports), _results(reports)]
     if any(report.agent.recovery for report in reports):
         sections.append(_recoveries([report for report in reports if report.agent.recovery]))
@@ -60,17 +60,20 @@ def evaluation_table(reports: Sequence[SplitReport], seconds: Seconds | None = N
 
 
 def summary_table(reports: Sequence[SplitReport]) -> Group:
-    """Scores by episode beside their control, the bounds and the limit."""
+    """Scores by episode with control and exact references."""
     rows = [
         ("trials", [str(report.num_trials) for report in reports]),
-        *((f"score, episode {k + 1}", [_nth(report.agent.scores, k) for report in reports]) for k in _chosen(reports)),
+        *(
+            (f"score, episode {k + 1}", [_score_cell(report.agent.scores, k) for report in reports])
+            for k in _shown_episodes(reports)
+        ),
         ("adaptation", [interval(report.agent.adaptation) for report in reports]),
         ("last score without memory", [interval(report.control.scores[-1]) for report in reports]),
         ("adaptation over control", [interval(report.over_control) for report in reports]),
-        ("equilibrium", [exact(over_seats(report.references, "equilibrium")) for report in reports]),
-        ("best memoryless", [exact(over_seats(report.references, "memoryless")) for report in reports]),
-        ("limit", [exact(over_seats(report.references, "bayes_last")) for report in reports]),
-        ("best response", [exact(over_seats(report.references, "best_response_mean")) for report in reports]),
+        ("equilibrium", [exact(mean_over_seats(report.references, "equilibrium")) for report in reports]),
+        ("best memoryless", [exact(mean_over_seats(report.references, "memoryless")) for report in reports]),
+        ("limit", [exact(mean_over_seats(report.references, "bayes_last")) for report in reports]),
+        ("best response", [exact(mean_over_seats(report.references, "best_response_mean")) for report in reports]),
         ("regret", [interval(report.regret) for report in reports]),
         ("exploitation", [interval(report.exploitation) for report in reports]),
     ]
@@ -78,11 +81,12 @@ def summary_table(reports: Sequence[SplitReport]) -> Group:
 
 
 def _results(reports: Sequence[SplitReport]) -> Group:
-    episodes = _chosen(reports)
+    episodes = _shown_episodes(reports)
     rows: list[tuple[str, list[str]]] = [
-        (f"win/draw/loss, episode {k + 1}", [_nth_rates(report.agent.rates, k) for report in reports]) for k in episodes
+        (f"win/draw/loss, episode {k + 1}", [_rates_cell(report.agent.rates, k) for report in reports])
+        for k in episodes
     ]
-    for k in sorted({1, 2, *_lasts(reports)} & set(episodes)):  # pass@1 is the share of wins
+    for k in sorted({1, 2, *_last_episodes(reports)} & set(episodes)):  # pass@1 is the share of wins
         played = [report if k < report.episodes else None for report in reports]
         rows += [
             (f"pass@{k + 1} (%)", [percent(r.agent.passes[k].solved) if r else "" for r in played]),
@@ -98,10 +102,10 @@ def _recoveries(reports: Sequence[SplitReport]) -> Group:
     rows = [
         ("last score before", [interval(recovery.before) for recovery in known]),
         *(
-            (f"episode {k + 1} after", [_nth(recovery.after, k) for recovery in known])
+            (f"episode {k + 1} after", [_score_cell(recovery.after, k) for recovery in known])
             for k in range(max(len(recovery.after) for recovery in known))
         ),
-        ("recovery", [_recovered(recovery) for recovery in known]),
+        ("recovery", [_recovery_cell(recovery) for recovery in known]),
     ]
     return _tables("After a switch", _SWITCHED, [split for _, split in found], rows)
 
@@ -110,8 +114,8 @@ def _costs(reports: Sequence[SplitReport], seconds: Seconds) -> Group:
     agents = [report.agent for report in reports]
     is_model = any(agent.replies for agent in agents)
     tokens = [
-        ("tokens sampled", [_per(r.agent.tokens_sampled, r) for r in reports]),
-        ("tokens read", [_per(r.agent.tokens_read, r) for r in reports]),
+        ("tokens sampled", [_per_trial(r.agent.tokens_sampled, r) for r in reports]),
+        ("tokens read", [_per_trial(r.agent.tokens_read, r) for r in reports]),
     ]
     replies = [
         ("invalid/cut replies", [f"{a.invalid}/{a.truncated} of {a.replies}" for a in agents]),
@@ -127,7 +131,7 @@ def _costs(reports: Sequence[SplitReport], seconds: Seconds) -> Group:
 
 
 def reflections_table(reports: Sequence[ReflectionReport]) -> Group:
-    """The last score with an agent's own reflections, without any, with another trial's and with history instead."""
+    """Last scores with the agent's own reflections, without, with another trial's, and with history."""
     rows = [
         ("trials", [str(report.num_trials) for report in reports]),
         ("last score, own notes", [interval(report.kept[-1]) for report in reports]),
@@ -142,14 +146,14 @@ def reflections_table(reports: Sequence[ReflectionReport]) -> Group:
         ("next, own over history", [interval(report.next_over_history) for report in reports]),
         ("opponent named (%)", [percent(report.naming.named) if report.naming else "–" for report in reports]),
         ("  by chance", [percent(report.naming.by_chance) if report.naming else "–" for report in reports]),
-        ("best memoryless", [exact(over_seats(report.references, "memoryless")) for report in reports]),
-        ("limit", [exact(over_seats(report.references, "bayes_last")) for report in reports]),
+        ("best memoryless", [exact(mean_over_seats(report.references, "memoryless")) for report in reports]),
+        ("limit", [exact(mean_over_seats(report.references, "bayes_last")) for report in reports]),
     ]
     return _tables("What reflections do", _REFLECTIONS, [report.split for report in reports], rows)
 
 
 def _tables(title: str, caption: str, splits: Sequence[str], rows: Rows) -> Group:
-    """As many tables as the splits need to fit the width."""
+    """Tables of as many splits as fit the width."""
     tables: list[Table] = []
     start = 0
     while start < len(splits):
@@ -174,49 +178,49 @@ def _table(title: str | None, splits: Sequence[str], rows: Rows) -> Table:
 
 
 def _column(split: str) -> int:
-    """The width of a split's column and the gap before it."""
+    """Width of a split's column with its gap."""
     return max(len(split), _CELLS) + _GAP
 
 
-def _nth(scores: Sequence[Estimate], k: int) -> str:
+def _score_cell(scores: Sequence[Estimate], k: int) -> str:
     return interval(scores[k]) if k < len(scores) else ""
 
 
-def _chosen(reports: Sequence[SplitReport]) -> list[int]:
-    """The episodes that are shown, from 0: all of a short trial, some of a long one, and every last one."""
+def _shown_episodes(reports: Sequence[SplitReport]) -> list[int]:
+    """Episodes to show, from 0: all of short trials, some of long ones, and every report's last."""
     num = max(report.episodes for report in reports)
     if num <= _MOST_EPISODES:
         return list(range(num))
-    return sorted({0, 1, 2, *(num * part // 5 - 1 for part in range(1, 6)), *_lasts(reports)})
+    return sorted({0, 1, 2, *(num * part // 5 - 1 for part in range(1, 6)), *_last_episodes(reports)})
 
 
-def _lasts(reports: Sequence[SplitReport]) -> set[int]:
+def _last_episodes(reports: Sequence[SplitReport]) -> set[int]:
     return {report.episodes - 1 for report in reports}
 
 
-def _nth_rates(rates: Sequence[OutcomeRates], k: int) -> str:
+def _rates_cell(rates: Sequence[OutcomeRates], k: int) -> str:
     if k >= len(rates):
         return ""
     shares = (rates[k].win, rates[k].draw, rates[k].loss)
     return "/".join(f"{100 * share.value:.0f}" for share in shares) + " %"
 
 
-def _per(total: float, report: SplitReport) -> str:
-    """A total per trial, in as many digits as say something."""
+def _per_trial(total: float, report: SplitReport) -> str:
+    """A total divided by the number of trials."""
     share = total / report.num_trials
     return f"{share:,.0f}" if share >= 100 else f"{share:.3g}"
 
 
 def _seconds(report: SplitReport, seconds: Seconds) -> str:
     taken = seconds.get(report.split, {}).get("agent")
-    return "–" if taken is None else _per(taken, report)
+    return "–" if taken is None else _per_trial(taken, report)
 
 
-def _recovered(recovery: Recovery) -> str:
-    """Episodes lost, with the interval of that.
+def _recovery_cell(recovery: Recovery) -> str:
+    """Episodes until recovery, with the interval.
 
     >>> half = Estimate(0.5, 0.4, 0.6)
-    >>> _recovered(Recovery(half, (half,), 0, 0, None))
+    >>> _recovery_cell(Recovery(half, (half,), 0, 0, None))
     '0 (0 to >0)'
     """
     earliest, num, latest = (
@@ -227,7 +231,7 @@ def _recovered(recovery: Recovery) -> str:
 
 
 def percent(estimate: Estimate | None) -> str:
-    """A share in percent and the ends of its interval, which near 0 and 100 reaches further to one side.
+    """A share in percent with both ends of its interval, which is not symmetric.
 
     >>> percent(Estimate(1.0, 0.912, 1.0)), percent(Estimate(1.0, None, None)), percent(None)
     ('100 (91.2–100)', '100 (n/a)', '–')
@@ -240,7 +244,7 @@ def percent(estimate: Estimate | None) -> str:
 
 
 def interval(estimate: Estimate | None) -> str:
-    """A figure and its reach to either side, which one trial alone does not have; a dash where it is not known.
+    """A value and half of its interval's width; a dash for None.
 
     >>> interval(Estimate(0.5, 0.4, 0.6)), interval(Estimate(0.5, None, None)), interval(None)
     ('+0.500 ±0.100', '+0.500 ±n/a', '–')
@@ -253,10 +257,10 @@ def interval(estimate: Estimate | None) -> str:
     return f"{value:+.3f} ±{(estimate.high - estimate.low) / 2:.3f}"
 
 
-def setting(game: str, episodes: int, seats: Sequence[int]) -> str:
-    """What was played, in a few words.
+def setup_text(game: str, episodes: int, seats: Sequence[int]) -> str:
+    """World, episodes and seats as text.
 
-    >>> setting("kuhn_poker", 3, (0, 1)), setting("rps", 1, (0,))
+    >>> setup_text("kuhn_poker", 3, (0, 1)), setup_text("rps", 1, (0,))
     ('kuhn_poker, 3 episodes, seats 0, 1', 'rps, 1 episode, seat 0')
     """
     length = "1 episode" if episodes == 1 else f"{episodes} episodes"
@@ -264,12 +268,12 @@ def setting(game: str, episodes: int, seats: Sequence[int]) -> str:
 
 
 def exact(value: float | None) -> str:
-    """An exact figure, as a fraction where it is one; a dash where it is not known.
+    """An exact value, as a fraction where it is one; a dash for None.
 
     >>> exact(1 / 9), exact(1.0), exact(None)
     ('1/9 = 0.111', '1', '–')
     """
     if value is None:
         return "–"
-    written = shown(value)
+    written = fraction_text(value)
     return f"{written} = {value:.3f}" if "/" in written else written

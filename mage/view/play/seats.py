@@ -14,7 +14,7 @@ import msgspec
 from mage.engines.scripted import COUNT_ROUNDS
 from mage.engines.scripted import MODELS as SCRIPTED
 from mage.errors import ConfigError, RecordError, pick
-from mage.evaluation.eval_agent import EvalAgent, subject_of
+from mage.evaluation.eval_agent import EvalAgent, load_eval_agent
 from mage.opponents.policy import PolicyAgent, PolicyPlayer
 from mage.opponents.registry import (
     ANY,
@@ -125,11 +125,11 @@ class Models:
 
     def _load(self, spec: str) -> EvalAgent:
         if spec.startswith(_SCRIPTED):
-            return subject_of(spec)
+            return load_eval_agent(spec)
         place, step = _checkpoint(spec, self._folder)
         place.file(CHECKPOINTS, checkpoint_name(step), "state.json")
         path = place.path / CHECKPOINTS / checkpoint_name(step)
-        return subject_of(str(path), {"device": "auto"})
+        return load_eval_agent(str(path), {"device": "auto"})
 
 
 def choices(folder: Folder) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ import msgspec
 from mage.errors import ConfigError, MageError
 from mage.protocols import AgentFactory
 from mage.rollout.group import play_trials
-from mage.runs.store import RUN, RunWriter, fresh_path
+from mage.runs.store import RUN, RunWriter, new_run_path
 from mage.spec import parse_spec
 from mage.types import Failure, Task, Trial
 from mage.view.play.seats import Models, SeatChoice
@@ -118,7 +118,7 @@ class SessionManager:
         if isinstance(outcome, Trial) and not outcome.episodes:
             return None
         written = [outcome] if isinstance(outcome, Failure) else world.trials(outcome)
-        path = fresh_path("play", parse_spec(session.task.world).name, self._runs_folder())
+        path = new_run_path("play", parse_spec(session.task.world).name, self._runs_folder())
         seats = [msgspec.to_builtins(choice) for choice in session.seats]
         config = {**msgspec.to_builtins(session.task), "seats": seats}
         with RunWriter.create(path, kind="play", config=config, seed=session.task.seed) as writer:

@@ -88,12 +88,12 @@ def _queries(place: Location, config: Mapping[str, Any]) -> Iterator[tuple[str, 
 def answer(query: BoundsQuery) -> Mapping[str, float | None] | None:
     """The exact values of a split, averaged over seats; None if there is no such split."""
     from mage.evaluation.splits import load_split
-    from mage.evaluation.suite.evaluate import references_of
+    from mage.evaluation.suite.evaluate import split_references
     from mage.view.read.reports import averaged
 
     try:
         split = load_split(query.split)
-        found = [exact for _, exact in references_of(split, query.seats, split.episodes or query.episodes)]
+        found = [exact for _, exact in split_references(split, query.seats, split.episodes or query.episodes)]
     except MageError:
         return None
     return averaged(

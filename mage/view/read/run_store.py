@@ -16,7 +16,7 @@ import msgspec
 from mage.errors import RecordError
 from mage.files import read_lines
 from mage.league.report import LEAGUE, LeagueReport, read_league
-from mage.runs.credit import credit_of
+from mage.runs.credit import read_credit
 from mage.runs.pairs import Pair, pairs_among, step_of
 from mage.runs.store import RUN, TOKENIZER, read_info
 from mage.runs.wording import seat_names
@@ -146,7 +146,7 @@ class RunStore:
             trial_index = self._trial_index(place)
             outcome = trial_index.trial(number)
             place.check(CREDIT)
-            credit = credit_of(place.path, number) if isinstance(outcome, Trial) else None
+            credit = read_credit(place.path, number) if isinstance(outcome, Trial) else None
             readers = [self._reader(place, name) for name in seat_names(outcome)]
             split, arm = trial_index.arm(number) or (None, None)
         shown = trial_json(outcome, readers, credit, _rules(outcome))

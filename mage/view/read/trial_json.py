@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from mage.runs.credit import CallCredit, Credit, TurnCredit, by_episode
-from mage.runs.wording import carried, seat_names
+from mage.runs.wording import carried_memory, seat_names
 from mage.types import Call, Episode, Failure, Result, Task, Trial, Turn
 from mage.view.read.tokens import Reader
 
@@ -149,7 +149,7 @@ def _memory(trial: Trial, reader: Reader | None) -> list[dict[str, Any]]:
             {
                 "after": k,
                 "mode": mode,
-                "carries": carried(trial.agent),
+                "carries": carried_memory(trial.agent),
                 "notes": notes,
                 "is_overflowed": k + 1 in trial.overflows,
                 **_crossing(trial, k, reader),
