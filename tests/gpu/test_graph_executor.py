@@ -181,7 +181,7 @@ def in_halves(engine: LocalEngine) -> LocalEngine:
 def test_halves_give_the_tokens_of_the_whole(
     memory: Memory, reply: ReplyMode, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passes, "_HALF", 8)
+    monkeypatch.setattr(passes, "_MIN_HALF", 8)
     model = loaded("qwen3", device)
     whole, halves, few = flat_engine(model), in_halves(flat_engine(model)), in_halves(flat_engine(model, slots=20))
     assert isinstance(whole._executor, GraphExecutor)
@@ -195,7 +195,7 @@ def test_halves_give_the_tokens_of_the_whole(
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_call_that_is_cancelled_under_way_leaves_its_slot_clean(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "_HALF", 1)
+    monkeypatch.setattr(passes, "_MIN_HALF", 1)
     model = loaded("llama", device)
     asked = prompts(model, 8)
 
