@@ -107,6 +107,5 @@ def _headlines(eval_agent: EvalAgent, plan: EvaluationPlan) -> Iterator[Text]:
         num = len(split.members)
         members = ", ".join(split.members) if num <= _MOST_NAMES else f"{num} opponents"
         episodes = plan.tasks(eval_agent, split)[0].episodes
-        yield shown(
-            f"{split.name}: {members}; {setup}", "dim"
-        )
+        setup = setup_text(split.world, episodes, plan.seats(eval_agent, split))
+        yield shown(f"{split.name}: {members}; {setup}", "dim")
