@@ -24,7 +24,6 @@ from typer.testing import CliRunner
 from mage.cli import app
 from mage.evaluation.eval_agent import load_eval_agent
 from mage.evaluation.exact.enumerate import enumerate_policies
-from mage.evaluation.exact.exhaustive import expected_returns
 from mage.evaluation.plan import split_of_opponents
 from mage.evaluation.splits import Split, load_split
 from mage.evaluation.suite.evaluate import SplitReport, play_all
@@ -34,6 +33,7 @@ from mage.protocols import Agent
 from mage.types import Memory, Observation, Task, Trial
 from mage.worlds.openspiel.game import Game, load_game
 from mage.worlds.openspiel.words.base import State
+from tests.exhaustive import expected_returns
 from tests.opponents import policy_of
 from tests.seated import WORLD
 from tests.test_docs import DOCS, commands

@@ -259,7 +259,7 @@ def test_splits_say_how_many_episodes_they_need_unless_told() -> None:
         (("scripted:first", *RPS, "--memory", "all"), "input should be 'none', 'history', 'reflections' or 'both'"),
         (("scripted:first", *RPS, "--method", "magic"), "unknown method 'magic'"),
         (("scripted:first", *RPS, "nonsense"), "cannot read the override 'nonsense'"),
-        (("uniform", *RPS, "trial.replay_deal=true"), "trial.replay_deal: an evaluation does not heed it"),
+        (("uniform", *RPS, "trial.replay_deal=true"), "trial.replay_deal: an evaluation does not use it"),
         (("uniform", *RPS, "--reflections"), "uniform writes no reflections that could be judged"),
         (("scripted:first", *RPS, "--reflections", "--memory", "history"), "no reflections are written"),
         (("scripted:first", *RPS, "--reflections", "--episodes", "1"), "no reflections to judge in 1 episode"),

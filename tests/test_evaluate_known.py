@@ -10,13 +10,13 @@ from typer.testing import CliRunner
 
 from mage.cli import app
 from mage.evaluation.exact import bayes_optimal
-from mage.evaluation.exact.exhaustive import expected_returns
 from mage.evaluation.exact.planner import PlanObjective
 from mage.evaluation.splits import load_split
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.report import read_report
 from mage.stats import Estimate
 from mage.worlds.openspiel.game import load_game
+from tests.exhaustive import expected_returns
 from tests.opponents import policy_of
 
 KUHN = load_split("kuhn-scripts")

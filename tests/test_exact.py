@@ -19,11 +19,11 @@ from mage.evaluation.exact import (
     references,
 )
 from mage.evaluation.exact.enumerate import enumerate_policies
-from mage.evaluation.exact.exhaustive import expected_returns
 from mage.evaluation.exact.security import security_value
 from mage.opponents.draws import InexactError
 from mage.opponents.repeated import distinct_members
 from mage.worlds.openspiel.game import load_game
+from tests.exhaustive import expected_returns
 
 KUHN = [("conservative", 1.0), ("aggressive", 1.0), ("intermediate", 1.0)]
 SEVEN = [(name, 1.0) for name in ("always:rock", "always:paper", "always:scissors")] + [

@@ -8,7 +8,6 @@ from itertools import product
 import pytest
 
 from mage.errors import ConfigError
-from mage.evaluation.exact.exhaustive import expected_returns
 from mage.opponents.draws import enumerate_draws
 from mage.opponents.policy import Policy, evenly
 from mage.opponents.registry import make_policy
@@ -18,6 +17,7 @@ from mage.spec import parse_spec
 from mage.types import Observation
 from mage.worlds.openspiel.game import Game, load_game
 from mage.worlds.openspiel.words.base import State
+from tests.exhaustive import expected_returns
 
 SCRIPTS = ("conservative", "aggressive", "intermediate")
 SEVEN = "mixture(always:rock,always:paper,always:scissors,cycle,cycle(step=2),copy,beat-last,each=trial)"

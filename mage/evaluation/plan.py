@@ -99,10 +99,10 @@ class EvaluationPlan(msgspec.Struct, frozen=True):
 
 
 def make_plan(eval_agent: EvalAgent, request: EvaluationRequest) -> EvaluationPlan:
-    """The plan to judge somebody, checked: whatever is wrong shows before anything is played."""
+    """A checked plan: errors are raised before anything is played."""
     for key in request.values:
         if key not in _ALLOWED_KEYS and not key.startswith("agent."):
-            raise ConfigError(f"{key}: an evaluation does not heed it; it heeds agent.…, {', '.join(_ALLOWED_KEYS)}")
+            raise ConfigError(f"{key}: an evaluation does not use it; it uses agent.…, {', '.join(_ALLOWED_KEYS)}")
     if request.reflections:
         _check_reflections(eval_agent)
     usual = eval_agent.config.evaluation.final_trials
