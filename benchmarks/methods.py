@@ -5,7 +5,7 @@ python benchmarks/methods.py rps-cost tokens=8000000 steps=1000    what a level 
 python benchmarks/methods.py rps-league           a league beside one agent and the same scripts; kuhn-league likewise
 python benchmarks/methods.py rps-llm kuhn-llm     on a GPU, with smollm2; two at a time, so --minutes may be more
 
-Each arm of a set is a sweep under runs/judge/SET (or --out DIR), and a comparison of them stands beside.
+Each arm of a set is a sweep under runs/methods/SET (or --out DIR), and a comparison of them stands beside.
 KEY=VALUE overrides go for all arms.
 """
 
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Make or go on with all sweeps, then compare them. Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("given", nargs="+", metavar="SET|KEY=VALUE", help=f"sets: {', '.join(SETS)}")
-    parser.add_argument("--out", type=Path, default=Path("runs/judge"))
+    parser.add_argument("--out", type=Path, default=Path("runs/methods"))
     parser.add_argument("--seeds", type=int, help="seeds of each arm, instead of the set's own number")
     parser.add_argument("--minutes", type=float, help="most training time of one run, instead of the set's own")
     parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1))

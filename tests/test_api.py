@@ -123,7 +123,7 @@ def test_quiet_is_quiet_and_otherwise_steps_are_printed(tmp_path: Path, capsys: 
     assert capsys.readouterr().out == ""
     run = mage.train("rps", short, folder=tmp_path / "b")
     assert "step 1/1" in capsys.readouterr().out
-    with pytest.raises(ConfigError, match=r"names no splits to judge by"):
+    with pytest.raises(ConfigError, match=r"names no splits; set evaluation.splits"):
         mage.evaluate(run)
 
 

@@ -86,7 +86,7 @@ def test_the_player_refuses_what_nobody_in_its_pool_would_do() -> None:
     )
     assert isinstance(outcome, Failure)
     assert outcome.error == PlayError.__name__
-    assert "nobody of the pool" in outcome.message
+    assert "not in the pool" in outcome.message
 
 
 def test_the_player_needs_fresh_deals() -> None:

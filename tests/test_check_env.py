@@ -71,8 +71,8 @@ class Broken:
 
 
 FAULTS = {
-    "restless": "looking twice",
-    "blank": "nothing to read",
+    "restless": "observing twice",
+    "blank": "has no text",
     "wrong seat": "seat or turn",
     "one word": "share a word",
     "untidy": "untidy spaces",
@@ -114,7 +114,7 @@ def test_seeds_must_matter() -> None:
 
 def test_nothing_but_the_seed_may_matter() -> None:
     seeds = iter(range(1000))
-    with pytest.raises(PlayError, match="the same seed gives another game"):
+    with pytest.raises(PlayError, match="the same seed gives another episode"):
         check(lambda task, episode: new_env(msgspec.structs.replace(task, seed=next(seeds)), episode))
 
 

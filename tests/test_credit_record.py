@@ -194,7 +194,9 @@ def test_only_a_few_lines_are_read(tmp_path: Path) -> None:
     lines[251:499] = [b"{" + b" " * (len(line) - 2) + b"\n" for line in lines[251:499]]
     (tmp_path / CREDIT).write_bytes(b"".join(lines))
     assert known(tmp_path, 100).trial == 100
-    with pytest.raises(RecordError, match=r"the credit of trial 400 in .*credit\.jsonl cannot be read; without this"):
+    with pytest.raises(
+        RecordError, match=r"the credit of trial 400 in .*credit\.jsonl cannot be read; delete the file"
+    ):
         read_credit(tmp_path, 400)
 
 

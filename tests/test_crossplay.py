@@ -141,7 +141,7 @@ def test_who_always_gives_up_has_no_rating_and_it_is_said() -> None:
     report = met([weighing(constantly(0.0, 0.0, 0.0), reply=ReplyMode.TEXT), player("always:rock")])
     assert cell(report, "weighing", "always:rock").score is None
     assert standing(report, "always:rock").elo is None
-    assert report.missing == {"ratings": "weighing and always:rock played no episode out in each seat"}
+    assert report.missing == {"ratings": "weighing and always:rock finished no episode in each seat"}
 
 
 def test_trials_that_fail_are_counted() -> None:

@@ -175,7 +175,7 @@ def test_bayes_optimal_play_expects_the_pool_of_the_split() -> None:
     eval_agent = load_eval_agent("bayes-optimal(objective=sum)")
     assert isinstance(eval_agent, BayesEvalAgent)
     assert (eval_agent.objective, eval_agent.pool, eval_agent.members) == (PlanObjective.SUM, "", ())
-    with pytest.raises(ConfigError, match=r"must know whom it may meet; name a split"):
+    with pytest.raises(ConfigError, match=r"needs a pool of opponents; name a split"):
         eval_agent.make_agent(WORLD)
     told = eval_agent.for_split(load_split("rps-held-out"))
     assert isinstance(told, BayesEvalAgent)
@@ -201,7 +201,7 @@ def test_a_pool_may_be_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("unifrom", "'unifrom' is nobody who can be judged; name a train run"),
+        ("unifrom", "'unifrom' cannot be evaluated; name a train run"),
         ("bayes-optimal(objective=most)", "objective of bayes-optimal must be last or sum, not 'most'"),
         ("bayes-optimal(pool=nothing)", "unknown split 'nothing'"),
         ("bayes-optimal(3, 4, 5)", "too many values"),
@@ -225,7 +225,7 @@ def test_a_directory_without_anybody_is_refused(tmp_path: Path) -> None:
 def test_a_path_beside_others_is_not_looked_for_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "runs").mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="'runs/rsp' is nobody who can be judged"):
+    with pytest.raises(ConfigError, match="'runs/rsp' cannot be evaluated"):
         load_eval_agent("runs/rsp")
 
 

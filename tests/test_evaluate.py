@@ -246,9 +246,9 @@ def test_splits_say_how_many_episodes_they_need_unless_told() -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("uniform",), "name opponents to be judged by"),
-        (("uniform", "--world", "rps"), "name opponents to be judged by"),
-        (("uniform", "--opponents", "copy"), "which game is played against copy? name it with --world"),
+        (("uniform",), "name opponents to evaluate against"),
+        (("uniform", "--world", "rps"), "name opponents to evaluate against"),
+        (("uniform", "--opponents", "copy"), "which world is played against copy? name it with --world"),
         (("uniform", "--opponents", "rps-sevn", "--world", "rps"), "'rps-sevn' is neither a split (kuhn-"),
         (("uniform", "--opponents", "rps-seven", "--world", "kuhn_poker"), "'rps-seven' is made for rps(rounds=3)"),
         (("uniform", "--opponents", "copy", "--world", "kuhn_poker"), "opponent 'copy' cannot play kuhn_poker"),
@@ -260,10 +260,10 @@ def test_splits_say_how_many_episodes_they_need_unless_told() -> None:
         (("scripted:first", *RPS, "--method", "magic"), "unknown method 'magic'"),
         (("scripted:first", *RPS, "nonsense"), "cannot read the override 'nonsense'"),
         (("uniform", *RPS, "trial.replay_deal=true"), "trial.replay_deal: an evaluation does not use it"),
-        (("uniform", *RPS, "--reflections"), "uniform writes no reflections that could be judged"),
+        (("uniform", *RPS, "--reflections"), "uniform writes no reflections that could be evaluated"),
         (("scripted:first", *RPS, "--reflections", "--memory", "history"), "no reflections are written"),
-        (("scripted:first", *RPS, "--reflections", "--episodes", "1"), "no reflections to judge in 1 episode"),
-        (("scripted:first", *RPS[:4], "--reflections"), "seat 0 meets only one"),
+        (("scripted:first", *RPS, "--reflections", "--episodes", "1"), "no reflections to evaluate in 1 episode"),
+        (("scripted:first", *RPS[:4], "--reflections"), "seat 0 has only one"),
         (("uniform", *RPS, "trial.seats=[]"), "trial.seats = []: name at least one seat"),
         ((), "give an agent to evaluate, or --resume DIR"),
         (("uniform", "--resume", "x"), "and not both"),
@@ -278,7 +278,7 @@ def test_what_cannot_be_judged_is_refused_in_one_line(arguments: Sequence[str], 
 
 def test_only_evaluations_go_on(tmp_path: Path) -> None:
     create_run_directory(tiny_config(), tmp_path / "run")
-    assert "is a train run and no evaluation" in refused("--resume", tmp_path / "run")
+    assert "is a train run, not an evaluation" in refused("--resume", tmp_path / "run")
     done("uniform", *RPS, "--trials", "1", "-o", "out")
     text = (Path("out") / "run.json").read_text()
     (Path("out") / "run.json").write_text(text.replace('"always(rock)"', '"always(paper)"'))
@@ -298,7 +298,7 @@ def test_when_nothing_can_be_played_the_line_says_why() -> None:
     result = evaluate(
         "bayes-optimal(pool=rps-constants)", "--world", "rps(rounds=3)", "--opponents", "copy", "-o", "out"
     )
-    assert "nobody of the pool that bayes-last knows" in str(result.exception)
+    assert "not in the pool that bayes-last knows" in str(result.exception)
     assert "go on with  mage evaluate --resume out" in result.output
 
 
@@ -319,7 +319,7 @@ def test_in_python_it_is_the_same() -> None:
     (only,) = report.splits.values()
     assert (only.episodes, only.num_trials) == (2, 6)
     assert report_in(Path("out")).reports == (only,)
-    with pytest.raises(ConfigError, match="nobody who can be judged"):
+    with pytest.raises(ConfigError, match="cannot be evaluated"):
         mage.evaluate("nothing")
     with pytest.raises(ConfigError, match="trials must be a whole number from 1, not 0"):
         mage.evaluate("uniform", world="rps", opponents=["copy"], trials=0)

@@ -286,7 +286,7 @@ def test_a_remote_model_is_no_part_of_a_mixture(server: ChatServer) -> None:
 
 
 def test_a_remote_model_cannot_learn() -> None:
-    with pytest.raises(ConfigError, match="a remote model cannot be trained; it can be judged, or be an opponent"):
+    with pytest.raises(ConfigError, match="a remote model cannot be trained; it can be evaluated, or be an opponent"):
         load_model("remote:http://host/v1#toy")
     with pytest.raises(ConfigError, match="a remote model cannot be trained"):
         check_start(load_config("rps", ["agent.model=remote:http://host/v1#toy"]))

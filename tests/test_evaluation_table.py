@@ -184,7 +184,9 @@ def test_a_report_of_another_version_is_refused_with_a_way_out(tmp_path: Path) -
     del content["reports"][0]["tasks"]
     path = tmp_path / "report.json"
     path.write_bytes(msgspec.json.encode(content))
-    with pytest.raises(RecordError, match=r"missing required field `tasks`.*another version of mage wrote it: judge"):
+    with pytest.raises(
+        RecordError, match=r"missing required field `tasks`.*another version of mage wrote it: evaluate"
+    ):
         read_report(path, SplitReport)
 
 

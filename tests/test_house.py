@@ -40,7 +40,7 @@ LAYERS = (
     "view",
     "cli",
 )
-"""Folders of `mage` from the bottom to the top. `ground` are the files beside them, `api` the verbs and their results."""
+"""Folders of `mage` from the bottom to the top. `ground` are the files beside them, `api` the verbs and results."""
 LOOKS_UP = {
     "mage.worlds.openspiel.world": "opponents",  # a world seats the opponents that its task names
     "mage.evaluation.eval_agent": "training",  # an agent under evaluation may be a run's weights

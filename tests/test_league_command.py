@@ -206,9 +206,9 @@ def test_a_broken_league_is_one_line(tmp_path: Path, content: str) -> None:
     ("column", "change", "says"),
     [
         ("nobody", {}, "pay-offs of 'nobody'"),
-        ("copy", {"weight": 0.0}, "rests on nothing"),
-        ("copy", {"weight_squares": 0.0}, "rests on nothing"),
-        ("copy", {"count": 0}, "rests on nothing"),
+        ("copy", {"weight": 0.0}, "a pay-off without observations"),
+        ("copy", {"weight_squares": 0.0}, "a pay-off without observations"),
+        ("copy", {"count": 0}, "a pay-off without observations"),
     ],
 )
 def test_pay_offs_that_cannot_be_are_refused(tmp_path: Path, column: str, change: dict[str, object], says: str) -> None:

@@ -34,7 +34,7 @@ def test_a_league_is_founded_with_a_learner_for_each_set_of_values() -> None:
 
 
 def test_two_members_cannot_share_an_id() -> None:
-    with pytest.raises(ConfigError, match="two members called 'copy'; every id is there once"):
+    with pytest.raises(ConfigError, match="two members called 'copy'; ids must be unique"):
         new_league([anchor("copy"), anchor("copy")], [{}])
     with pytest.raises(ConfigError, match="two members called 'learner-0@4'"):
         new_league([], [{}]).with_snapshot("learner-0", 4).with_snapshot("learner-0", 4)

@@ -111,12 +111,12 @@ def test_anchors_alone_or_others_alone_have_it_all() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nobody_to_meet_is_an_error(name: str) -> None:
-    with pytest.raises(ConfigError, match="learner-0 has nobody to meet"):
+    with pytest.raises(ConfigError, match="learner-0 has no opponents to draw"):
         odds(league([ZERO]), name, {})
 
 
 def test_weights_of_zero_are_nobody() -> None:
-    with pytest.raises(ConfigError, match=r"nobody to meet: the weights of its opponents are \{'x': 0.0\}"):
+    with pytest.raises(ConfigError, match=r"no opponents to draw: their weights are \{'x': 0.0\}"):
         odds(league([anchor("x", 0.0), ZERO]), "weighted", {})
 
 

@@ -194,7 +194,7 @@ def test_a_run_is_read_with_the_weights_it_has_learned(tmp_path: Path) -> None:
 
 def test_who_can_only_be_watched_is_refused() -> None:
     pool = [("aggressive", 0.5), ("conservative", 0.5)]
-    with pytest.raises(ConfigError, match="bayes-last cannot be asked what it would do"):
+    with pytest.raises(ConfigError, match="bayes-last does not expose its action probabilities"):
         nash_conv(("bayes", BayesAgentFactory(pool, PlanObjective.LAST)))
 
 

@@ -183,7 +183,7 @@ def test_minimax_draws_from_every_opening_and_never_errs() -> None:
 
 
 def test_a_policy_is_not_read_where_moves_are_drawn() -> None:
-    with pytest.raises(ConfigError, match="OpenSpiel knows no drawn first moves"):
+    with pytest.raises(ConfigError, match="OpenSpiel has no drawn first moves"):
         information_states(load_game("nim(opening=1)"))
 
 
@@ -196,7 +196,7 @@ def test_members_of_a_split_may_be_trained_against_from_drawn_moves_but_not_in_o
     assert next(draw_tasks(config, "tasks")).world == ONE
     with pytest.raises(ConfigError, match="'tictactoe-weak' is made for tic_tac_toe, not for"):
         members_of(load_config("tictactoe-llm", ("world=tic_tac_toe(opening=1,reworded=3)",)))
-    with pytest.raises(ConfigError, match="its words are held out"):
+    with pytest.raises(ConfigError, match="its wording is held out"):
         check_splits(load_config("tictactoe-llm", ("world=tic_tac_toe(opening=1,reworded=2603)", "population.split=")))
 
 

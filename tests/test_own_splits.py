@@ -39,7 +39,7 @@ def test_a_split_of_ones_own_is_written_and_read_by_its_path(tmp_path: Path) -> 
     write_split(
         path, GAME, ["always:rock", "copy"], description="two", held_out=True
     )  # a cell that runs twice does no harm
-    with pytest.raises(RecordError, match=r"mine\.json holds something else already"):
+    with pytest.raises(RecordError, match=r"mine\.json exists with other content"):
         write_split(path, GAME, ["copy"])
     assert load_split(str(path)) == split
 
@@ -97,8 +97,8 @@ def test_a_file_from_before_there_were_kinds_is_read(tmp_path: Path) -> None:
         ("mine.json", GAME, [], "", "'mine' needs at least one member"),
         ("mine.json", GAME, ["always:rock", "always(rock)"], "", "and each of them once"),
         ("mine.json", GAME, ["copy"], "nope", "unknown split 'nope'; known: .*; or a path.json"),
-        ("mine.json", GAME, ["uniform"], "rps-seven", "its pool 'rps-seven' has another game or lacks some members"),
-        ("mine.json", "rps(rounds=4)", ["copy"], "rps-seven", "its pool 'rps-seven' has another game"),
+        ("mine.json", GAME, ["uniform"], "rps-seven", "its pool 'rps-seven' has another world or lacks some members"),
+        ("mine.json", "rps(rounds=4)", ["copy"], "rps-seven", "its pool 'rps-seven' has another world"),
     ],
 )
 def test_a_split_that_could_not_be_judged_by_is_not_written(
@@ -115,7 +115,7 @@ def test_a_file_that_was_changed_renamed_broken_or_lost_is_refused(tmp_path: Pat
     write_split(path, GAME, ["copy", "uniform"])
     content = path.read_bytes()
     shutil.copy(path, tmp_path / "other.json")
-    with pytest.raises(ConfigError, match="is called 'mine'; a file is called as its split is"):
+    with pytest.raises(ConfigError, match="is called 'mine'; file and split must have one name"):
         load_split(str(tmp_path / "other.json"))
     path.write_bytes(content.replace(b"uniform", b"win-stay"))
     with pytest.raises(RecordError, match=r"mine\.json' was changed: its members do not have the hash"):

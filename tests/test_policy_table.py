@@ -167,7 +167,7 @@ def test_where_all_give_up_the_odds_are_even_and_it_shows() -> None:
 
 
 def test_without_an_answer_nothing_is_known() -> None:
-    with pytest.raises(ConfigError, match="at least 1 answer"):
+    with pytest.raises(ConfigError, match="at least 1 reply"):
         asyncio.run(
             read_action_probs(kuhn_agent(RandomEngine()), information_states(KUHN)[0][0].observation, num_samples=0)
         )
@@ -299,7 +299,8 @@ class Boastful(LanguageAgent):
 
 
 @pytest.mark.parametrize(
-    ("kind", "reason"), [(Forgetful, "asking changes its memory"), (Boastful, "more or less often than foretold")]
+    ("kind", "reason"),
+    [(Forgetful, "reading changes the memory"), (Boastful, "more or less often than its probability says")],
 )
 def test_agents_that_break_the_contract_are_found(kind: type[LanguageAgent], reason: str) -> None:
     task = make_task("kuhn_poker")

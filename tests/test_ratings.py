@@ -96,7 +96,7 @@ def test_nobody_beats_the_equilibrium_of_any_matrix(seed: int) -> None:
 
 
 def test_a_matrix_that_is_not_zero_sum_is_refused() -> None:
-    with pytest.raises(ConfigError, match="what one agent wins the other loses"):
+    with pytest.raises(ConfigError, match="an antisymmetric pay-off matrix"):
         nash_average(np.array([[3.0, 0.0], [5.0, 1.0]]))
 
 

@@ -284,12 +284,12 @@ def test_a_task_that_fails_in_one_arm_is_left_out_of_all() -> None:
 
 @pytest.mark.parametrize("memory", [Memory.NONE, Memory.HISTORY])
 def test_agents_that_write_nothing_are_refused(memory: Memory) -> None:
-    with pytest.raises(ConfigError, match=r"no reflections to judge; they need agent\.memory=reflections or both"):
+    with pytest.raises(ConfigError, match=r"no reflections to evaluate; they need agent\.memory=reflections or both"):
         evaluated(counter, memory)
 
 
 def test_one_opponent_has_nobody_to_swap_with() -> None:
-    with pytest.raises(ConfigError, match="swapped between opponents, and seat 0 meets only one"):
+    with pytest.raises(ConfigError, match="swapped between opponents, and seat 0 has only one"):
         swap_partners([make_task(seed=seed) for seed in range(3)])
 
 

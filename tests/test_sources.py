@@ -130,11 +130,11 @@ def refusals() -> dict[str, tuple[Callable[[Path], tuple[str, ...]], type[MageEr
 
     return {
         "hash": (lambda p: two(p, other_hash), RecordError, "mean different splits by 'two'"),
-        "references": (lambda p: two(p, other_limit), RecordError, "have other exact references for 'two'"),
+        "references": (lambda p: two(p, other_limit), RecordError, "have different exact references for 'two'"),
         "nothing shared": (
             lambda p: two(p, made_split(scores(0.5), split="new")),
             ConfigError,
-            "no two were judged alike: copy on two (3 episodes, seats 0); uniform on new (3 episodes, seats 0)",
+            "no two have the same split, episodes and seats: copy on two (3 episodes, seats 0); uniform on new (3 episodes, seats 0)",
         ),
         "twice": (lambda p: two(p, made_split(scores(0.5)))[:1] * 2, ConfigError, "a.json is given twice"),
         "same name": (
@@ -146,13 +146,13 @@ def refusals() -> dict[str, tuple[Callable[[Path], tuple[str, ...]], type[MageEr
         "same seed": (same_seed, ConfigError, "are both 'a' with seed 0 on two"),
         "not there": (lambda p: (str(p / "nowhere"),), RecordError, "nowhere does not exist"),
         "no run": (lambda p: (str(p),), RecordError, "is no train run, sweep, evaluation or report"),
-        "not judged": (lambda p: (made_run(p / "run"),), RecordError, "was not judged yet; mage evaluate"),
+        "not judged": (lambda p: (made_run(p / "run"),), RecordError, "was not evaluated yet; run mage evaluate"),
         "unreadable": (unreadable, RecordError, "report.json cannot be read"),
-        "older": (older, RecordError, "another version of mage wrote it: judge again"),
+        "older": (older, RecordError, "another version of mage wrote it: evaluate again"),
         "no config": (lambda p: changed(p, config={}), RecordError, "its config has no seed or no population"),
-        "nobody": (lambda p: changed(p, eval_agent={}), RecordError, "does not say who was judged"),
+        "nobody": (lambda p: changed(p, eval_agent={}), RecordError, "does not name the evaluated agent"),
         "torn": (lambda p: changed(p, reports=(torn,)), RecordError, "its trials on 'two' do not add up"),
-        "no split": (lambda p: changed(p, reports=()), ConfigError, "none of these was judged on a split"),
+        "no split": (lambda p: changed(p, reports=()), ConfigError, "none of these was evaluated on a split"),
         "other run": (other_run, RecordError, "is a duel run without a report.json"),
         "nothing": (lambda _: (), ConfigError, "name something to compare"),
     }

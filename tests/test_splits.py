@@ -125,7 +125,7 @@ def test_a_held_out_member_is_refused_however_it_is_written_or_wrapped() -> None
 @pytest.mark.parametrize("name", REWORDED)
 def test_training_in_words_that_are_held_out_is_refused(name: str) -> None:
     split = load_split(name)
-    with pytest.raises(ConfigError, match=f"its words are held out by the split '{name}'"):
+    with pytest.raises(ConfigError, match=f"its wording is held out by the split '{name}'"):
         refuse_held_out(split.world, ("uniform",))
     spec = parse_spec(split.world)
     plain = Spec(spec.name, (), tuple((key, value) for key, value in spec.kwargs if key != "reworded"))
@@ -135,7 +135,7 @@ def test_training_in_words_that_are_held_out_is_refused(name: str) -> None:
 
 def test_words_are_held_out_whatever_else_the_game_has() -> None:
     for game in ("rps(reworded=2603)", "rps(9,2603)", "rps(rounds=5,reworded=2603)"):
-        with pytest.raises(ConfigError, match=r"game = rps\(.*: its words are held out by the split 'rps-reworded'"):
+        with pytest.raises(ConfigError, match=r"world = rps\(.*: its wording is held out by the split 'rps-reworded'"):
             refuse_held_out(game, ("uniform",))
 
 
