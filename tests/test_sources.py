@@ -134,7 +134,7 @@ def refusals() -> dict[str, tuple[Callable[[Path], tuple[str, ...]], type[MageEr
         "nothing shared": (
             lambda p: two(p, made_split(scores(0.5), split="new")),
             ConfigError,
-            "no two have the same split, episodes and seats: copy on two (3 episodes, seats 0); uniform on new (3 episodes, seats 0)",
+            "no two have the same split, episodes and seats: copy on two (3 episodes, seats 0); uniform on new (3",
         ),
         "twice": (lambda p: two(p, made_split(scores(0.5)))[:1] * 2, ConfigError, "a.json is given twice"),
         "same name": (
