@@ -91,5 +91,5 @@ def unreadable(path: Path) -> Path:
     """A run of another schema version."""
     run = write_run(path, [guest_trial(make_task())])
     info = run / "run.json"
-    info.write_text(info.read_text().replace('"schema": 1', '"schema": 99'))
+    info.write_text(info.read_text().replace('"schema": 2', '"schema": 99'))
     return run
