@@ -133,9 +133,9 @@ def generation(loaded: LoadedModel, clock: Clock, num: int, static: bool) -> dic
         first = time.perf_counter() - start
         found[name] = {"seconds": clock(work), "first": first}
     for name, options in {
-        "ours, transformers' forward": {"executor": "ragged"},
-        "ours, own forward, one token at a time": {"executor": "flat", "burst": 1},
-        "ours": {"executor": "flat"},
+        "ours, transformers' forward": {"executor": "hf"},
+        "ours, own forward, one token at a time": {"executor": "graph", "burst": 1},
+        "ours": {"executor": "graph"},
     }.items():
         burst = options.pop("burst", None)
         engine = LocalEngine(loaded, slots=num, length=PROMPT + 20 + NEW + 8, **options)  # type: ignore[arg-type]

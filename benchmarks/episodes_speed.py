@@ -22,7 +22,7 @@ from where import commit, machine
 from mage.config.load import load_config
 from mage.config.schema import Config
 from mage.credit.dead_groups import split_dead
-from mage.credit.stats import EMPTY
+from mage.credit.running_stats import EMPTY
 from mage.training.loop import collect, to_batch
 from mage.training.parts import Parts, build_parts
 

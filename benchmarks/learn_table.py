@@ -14,7 +14,7 @@ from mage.evaluation.suite.regret import mean_over_seats
 from mage.evaluation.suite.report import read_report
 from mage.evaluation.suite.report_tables import interval
 from mage.files import read_lines
-from mage.training.changes import config_of
+from mage.training.resume_changes import config_of
 
 
 def main(folders: list[Path]) -> None:

@@ -1,6 +1,6 @@
 """The protocols between the parts: worlds, players, agents, engines and chat formats.
 
-Any implementation of one can be used in its place; `mage.checks` has a check for each that it must pass.
+Any implementation of one can be used in its place; `mage.checks` has checks that implementations must pass.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class ScoringEngine(Engine, Protocol):
     async def action_logprobs(
         self, prompt: Sequence[int], choices: Sequence[Sequence[int]], temperature: float = 1.0
     ) -> tuple[float, ...]:
-        """The exact log-probability of each choice at a temperature above 0: the product along the trie."""
+        """The exact log-probability of each choice at a temperature above 0: the sum along the trie."""
 
 
 class ChatFormat(Protocol):

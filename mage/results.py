@@ -142,8 +142,8 @@ class ComparisonResult:
 def open_run(folder: str | Path) -> Run:
     """Open a training run by its directory."""
     require("train", "training needs")
-    from mage.training.changes import config_of
     from mage.training.checkpoint import checkpoints, read_state
+    from mage.training.resume_changes import config_of
 
     path = Path(folder)
     config = config_of(path)

@@ -56,7 +56,7 @@ class Thoughts(StrEnum):
 
 
 class Weight(StrEnum):
-    """What has equal weight in the loss. A move is one token and a reflection about sixty: the default is the turn."""
+    """What has equal weight in the loss. A choice is one token and a reflection may be sixty, hence turn."""
 
     TURN = "turn"
     TOKEN = "token"
@@ -92,13 +92,18 @@ class AlarmAction(StrEnum):
 
 
 class Objective(StrEnum):
-    """What training maximises."""
+    """What training maximises; `credit/returns.py` has the equations."""
 
     SINGLE = "single"
+    """Each episode for itself."""
     CUMULATIVE = "cumulative"
+    """This episode and the discounted later ones (LaMer)."""
     CUMULATIVE_PAPER = "cumulative-paper"
+    """The same as its paper's equation has it."""
     DIFFERENTIAL = "differential"
+    """Improvement from episode to episode (MAGE)."""
     FINAL = "final"
+    """The last episode alone."""
 
 
 class Device(StrEnum):
@@ -240,7 +245,7 @@ class Trial(msgspec.Struct, frozen=True, gc=False, tag="trial"):
     agent: AgentInfo
     episodes: tuple[Episode, ...]
     reflections: tuple[Turn, ...]
-    """Reflection k follows episode k; empty where the agent writes none."""
+    """In order; `observation.episode` says which episode each follows. Empty where the agent writes none."""
     streams: tuple[tuple[int, ...], ...]
     """The agent's token streams. Memory that is rewritten begins a new one."""
     overflows: tuple[int, ...]

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from mage.league.eviction import choose_evictions
-from mage.league.explore import Event, choose_copies
 from mage.league.members import anchor
 from mage.league.payoffs import MatchScore
+from mage.league.pbt import Event, choose_copies
 from mage.league.state import new_league
 from mage.seeds import stream
 from mage.types import Trial

@@ -96,7 +96,7 @@ MUTANTS = (
     ),
     Mutant(
         "wrong temperature in the learner",
-        "mage/learners/head.py",
+        "mage/learners/lm_head.py",
         "logits_NV.float() / self.temperature",
         "logits_NV.float()",
         ("tests/test_learner.py",),
@@ -117,7 +117,7 @@ MUTANTS = (
     ),
     Mutant(
         "baseline including itself",
-        "mage/credit/siblings.py",
+        "mage/credit/group_baselines.py",
         "origin + (total - (value - origin)) / others)",
         "origin + total / len(values))",
         ("tests/test_estimators.py",),

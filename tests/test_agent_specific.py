@@ -11,7 +11,7 @@ from math import sqrt
 import pytest
 
 from mage.credit.estimators.agent_specific import AgentSpecific, Scale
-from mage.credit.stats import EMPTY, RunningMean, Stats
+from mage.credit.running_stats import EMPTY, RunningMean, Stats
 from tests.credited import REFLECT, bandit, evaluated, firsts, group, key, one_of_four, step
 
 HALVING = AgentSpecific(decay=0.5)

@@ -27,7 +27,7 @@ from mage.registry import Registry
 from mage.results import Run
 from mage.types import Trial
 from mage.worlds.openspiel.game import WORDED, load_game
-from mage.worlds.openspiel.worded import Built, rps
+from mage.worlds.openspiel.game_builders import Built, rps
 
 TINY: dict[str, object] = {
     "steps": 2,
@@ -244,12 +244,12 @@ def test_what_is_registered_must_be_of_its_kind() -> None:
 
 
 PACKAGE = """
-import mage.worlds.openspiel.worded
+import mage.worlds.openspiel.game_builders
 from mage.opponents.policy import evenly
 
 def game(rounds=2):
     "A game from elsewhere."
-    return mage.worlds.openspiel.worded.rps(rounds)
+    return mage.worlds.openspiel.game_builders.rps(rounds)
 
 def player(game, seat, rng):
     "A player from elsewhere."

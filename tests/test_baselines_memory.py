@@ -38,7 +38,7 @@ def test_it_stands_before_one_message_after_what_was_told(chat_format: ByteForma
     context = Context(chat_format, "S", 10_000)
     context.restart([(0, "a note")])
     exchange(context, 1, "first", "x", "y")
-    context.prepend("Episode 2 is over.\n\n")
+    context.add_to_next_message("Episode 2 is over.\n\n")
     exchange(context, 2, "second", "z")
     context.add_message(2, "third", 10)
     assert messages(context) == [
@@ -106,7 +106,7 @@ def test_it_is_dropped_with_its_episode_and_outlives_what_was_told_before_it(cha
     def played(limit: int) -> list[str]:
         context = Context(chat_format, "S", limit)
         exchange(context, 0, "long ago " * 20, "x" * 20)
-        context.prepend("Episode 1 is over.\n\n")
+        context.add_to_next_message("Episode 1 is over.\n\n")
         exchange(context, 1, "second", "y" * 5)
         context.add_message(1, "third", 10)
         return messages(context)

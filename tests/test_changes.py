@@ -19,8 +19,8 @@ from mage.errors import ConfigError, MageError
 from mage.evaluation.splits import write_split
 from mage.files import read_lines
 from mage.runs.store import read_info
-from mage.training.changes import MAY_CHANGE, changed_config, config_of
 from mage.training.checkpoint import checkpoints, read_state
+from mage.training.resume_changes import MAY_CHANGE, changed_config, config_of
 from mage.training.run import create_run_directory, train_run
 from tests.tiny import tiny_config
 from tests.tree import ROOT

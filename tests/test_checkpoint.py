@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from mage.credit.stats import RunningMean, StatKey, Stats
+from mage.credit.running_stats import RunningMean, StatKey, Stats
 from mage.errors import RecordError
 from mage.training.alarms import NO_ALARMS, AlarmState
 from mage.training.checkpoint import (

@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 
 from mage.cli.show import one_trial
-from mage.credit.stats import EMPTY
+from mage.credit.running_stats import EMPTY
 from mage.credit.steps import agent_turns, trained_advantages
 from mage.errors import RecordError
 from mage.files import JsonLines, read_lines

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mage.credit.estimators.agent_specific import AgentSpecific
 from mage.credit.estimators.reinforce import Reinforce
-from mage.credit.stats import EMPTY, RunningMean, Stats, merge, pooled
+from mage.credit.running_stats import EMPTY, RunningMean, Stats, merge, pooled
 from tests.credited import group, key, scores, shapes, trials_of
 
 

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from mage.cli import COMMANDS, app
 from mage.errors import MageError
 from mage.opponents.registry import OPPONENTS
-from mage.worlds.openspiel.worded import GAMES
+from mage.worlds.openspiel.game_builders import GAMES
 from tests.documented import (
     Block,
     CommandError,

@@ -15,10 +15,10 @@ from mage.cli import app
 from mage.evaluation.exact import References
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.metrics import OutcomeRates, PassAtK, TrialMetrics
-from mage.evaluation.suite.naming import Naming
-from mage.evaluation.suite.recovery import Recovery
+from mage.evaluation.suite.opponent_naming import Naming
 from mage.evaluation.suite.reflections import ReflectionReport
 from mage.evaluation.suite.report import EvaluationReport
+from mage.evaluation.suite.switch_recovery import Recovery
 from mage.files import read_lines
 from mage.stats import Estimate
 from mage.training.sweep_summary import RecipeSummary, SweepRun, SweepSummary

@@ -14,7 +14,7 @@ from mage.credit.estimators.agent_specific import AgentSpecific, Scale
 from mage.credit.estimators.gigpo import Gigpo
 from mage.credit.estimators.grpo import Grpo
 from mage.credit.estimators.rloo import Rloo
-from mage.credit.stats import EMPTY
+from mage.credit.running_stats import EMPTY
 from tests.credited import ALL, COMPARING, evaluated, firsts, group, scores, shapes, trials_of
 
 

@@ -16,8 +16,8 @@ from mage.credit.estimators.grpo import Grpo
 from mage.credit.estimators.ppo import Ppo
 from mage.credit.estimators.reinforce import Reinforce
 from mage.credit.estimators.rloo import Rloo
-from mage.credit.siblings import Unit
-from mage.credit.stats import EMPTY, StatKey, Stats
+from mage.credit.group_baselines import Unit
+from mage.credit.running_stats import EMPTY, StatKey, Stats
 from mage.credit.steps import CreditGroup, Step
 from mage.errors import ConfigError
 from mage.types import DeadGroups

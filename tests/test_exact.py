@@ -21,7 +21,7 @@ from mage.evaluation.exact import (
 from mage.evaluation.exact.enumerate import enumerate_policies
 from mage.evaluation.exact.security import security_value
 from mage.opponents.draws import InexactError
-from mage.opponents.repeated import distinct_members
+from mage.opponents.matrix_games import distinct_members
 from mage.worlds.openspiel.game import load_game
 from tests.exhaustive import expected_returns
 

@@ -7,9 +7,9 @@ from itertools import product
 
 import pytest
 
+from mage.opponents.matrix_games import distinct_members, memory_one_members
 from mage.opponents.policy import Policy
 from mage.opponents.registry import make_policy
-from mage.opponents.repeated import distinct_members, memory_one_members
 from mage.seeds import stream
 from mage.spec import parse_spec
 from mage.types import Observation

@@ -12,8 +12,8 @@ from mage.errors import ConfigError, PlayError
 from mage.types import Ending, Task
 from mage.worlds.openspiel import positions
 from mage.worlds.openspiel.game import OpenSpielEnv, distinct, known_games, load_game
+from mage.worlds.openspiel.game_builders import GAMES
 from mage.worlds.openspiel.positions import Position
-from mage.worlds.openspiel.worded import GAMES
 from mage.worlds.openspiel.world import OpenSpielWorld
 from tests.forced import play_forced
 

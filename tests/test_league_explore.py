@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from mage.config.schema import Config
 from mage.errors import ConfigError
-from mage.league.explore import BOUNDS, Event, Perturbation, choose_copies, compare_learners, perturb
 from mage.league.members import learner
 from mage.league.payoffs import MatchScore
+from mage.league.pbt import BOUNDS, Event, Perturbation, choose_copies, compare_learners, perturb
 from mage.league.state import League
 from tests.leagued import anchor, league
 from tests.tree import ROOT

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from mage.learners.batch import MicroBatch, micro_batches
 from mage.learners.forward import PolicyModel
-from mage.learners.head import SMALL_VOCABULARY, Head
+from mage.learners.lm_head import SMALL_VOCABULARY, Head
 from mage.learners.losses import TokenStats, evenness, read_logits
 from mage.types import Weight
 from tests.made import VOCABULARY, made_model, made_samples

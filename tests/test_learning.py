@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from mage.credit.stats import EMPTY
+from mage.credit.running_stats import EMPTY
 from mage.credit.steps import agent_turns
 from mage.training.checkpoint import checkpoints, read_state
 from mage.training.loop import collect, to_batch

@@ -69,8 +69,8 @@ def test_a_reply_cut_short_gets_its_end_as_context() -> None:
 def test_what_was_told_comes_before_the_next_message() -> None:
     context = Context(CODEC, "S", 1000)
     exchange(context, 0, "a", "x")
-    context.prepend("0 over. ")
-    context.prepend("1 over. ")
+    context.add_to_next_message("0 over. ")
+    context.add_to_next_message("1 over. ")
     exchange(context, 2, "c", "z")
     assert shown(context)[0].endswith("\n<|user|>\n0 over. 1 over. c\n<|assistant|>\nz")
 
@@ -78,7 +78,7 @@ def test_what_was_told_comes_before_the_next_message() -> None:
 def test_forgetting_begins_a_stream_with_the_notes_alone() -> None:
     context = Context(CODEC, "S", 1000)
     exchange(context, 0, "a", "x")
-    context.prepend("never said")
+    context.add_to_next_message("never said")
     context.restart([(0, "they bluff")])
     exchange(context, 1, "b", "y")
     first, second = shown(context)
@@ -126,7 +126,7 @@ def test_an_outcome_leaves_with_its_episode() -> None:
     context = Context(CODEC, "S", 200)
     for episode in range(4):
         exchange(context, episode, f"Episode {episode}: {'.' * 20}", "x")
-        context.prepend(f"Episode {episode} is over. ")
+        context.add_to_next_message(f"Episode {episode} is over. ")
     assert context.overflows == [3]
     assert "Episode 1 is over" not in shown(context)[1]
     assert "Episode 2:" in shown(context)[1]

@@ -14,7 +14,7 @@ from mage.config.compose import RecipeKind, Shipped, shipped_recipes
 from mage.config.load import load_config
 from mage.config.schema import Config
 from mage.credit.dead_groups import split_dead
-from mage.credit.stats import EMPTY
+from mage.credit.running_stats import EMPTY
 from mage.training.build import check, check_splits
 from mage.training.loop import collect, to_batch
 from mage.training.parts import build_parts

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from mage.config.load import load_config
-from mage.credit.stats import EMPTY
+from mage.credit.running_stats import EMPTY
 from mage.credit.steps import agent_turns
 from mage.errors import ConfigError
 from mage.evaluation.exact import BayesAgentFactory, PlanObjective

@@ -13,8 +13,8 @@ from mage.credit.estimators import make_estimator
 from mage.credit.estimators.agent_specific import AgentSpecific
 from mage.credit.estimators.grpo import Grpo
 from mage.credit.estimators.ppo import AdvantageScale, Ppo
-from mage.credit.siblings import Unit
-from mage.credit.stats import EMPTY
+from mage.credit.group_baselines import Unit
+from mage.credit.running_stats import EMPTY
 from mage.training.checkpoint import checkpoints
 from mage.training.run import create_run_directory, train_run
 from mage.types import Sample

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from mage.evaluation.splits import load_split, split_names
-from mage.evaluation.suite.naming import PHRASES, Naming, measure_naming, names_family, opponent_family
+from mage.evaluation.suite.opponent_naming import PHRASES, Naming, measure_naming, names_family, opponent_family
 from mage.opponents.registry import OPPONENTS
 from mage.stats import clustered_proportion, mean
 from mage.types import Trial

@@ -22,8 +22,8 @@ from mage.evaluation.splits import (
     write_split,
 )
 from mage.training.build import check_splits
-from mage.training.changes import config_of
 from mage.training.parts import build_parts
+from mage.training.resume_changes import config_of
 from mage.training.run import create_run_directory, train_run
 from tests.tiny import tiny_config
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from mage.runs.pairs import pairs_of
+from mage.runs.same_task import pairs_of
 from mage.runs.store import RunReader, RunWriter
 from mage.training.run import create_run_directory, train_run
 from mage.types import Trial

@@ -12,7 +12,7 @@ from mage.agents.messages import BEGUN_ANSWER, system_message
 from mage.config.load import load_config
 from mage.config.schema import AgentConfig
 from mage.credit.dead_groups import is_dead
-from mage.credit.stats import EMPTY
+from mage.credit.running_stats import EMPTY
 from mage.errors import ConfigError
 from mage.evaluation.eval_agent import load_eval_agent
 from mage.learners.samples import to_samples

@@ -11,8 +11,8 @@ from email.utils import format_datetime
 import pytest
 
 from mage.agents.byte_format import ByteFormat
-from mage.engines.budget import Budget, ServiceUnavailableError, use_budget
 from mage.engines.remote import RemoteEngine, RetryPolicy
+from mage.engines.remote_budget import Budget, ServiceUnavailableError, use_budget
 from mage.errors import ConfigError, EngineError
 from mage.models.address import ApiKey, make_address, read_address
 from mage.protocols import Sampling

@@ -209,7 +209,7 @@ def test_a_trial_left_after_a_note_shows_the_note() -> None:
 
 
 def test_every_drawing_names_a_known_game() -> None:
-    from mage.worlds.openspiel.worded import GAMES
+    from mage.worlds.openspiel.game_builders import GAMES
 
     assert set(DRAWINGS) == set(GAMES)
     for name in DRAWINGS:

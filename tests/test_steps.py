@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mage.credit.estimators.ppo import Ppo
 from mage.credit.estimators.rloo import Rloo
 from mage.credit.returns import ReturnSpec
-from mage.credit.stats import EMPTY
+from mage.credit.running_stats import EMPTY
 from mage.credit.steps import agent_turns, credit_group, trained_advantages
 from mage.rollout.group import play_groups
 from mage.types import Ending, Failure, Group, Objective, Observation, Phase, Reply, Task, Trial

@@ -27,7 +27,7 @@ from mage.stats import Estimate, student_mean
 from mage.training.model_cache import ModelCache
 from mage.training.run import create_run, train_run
 from mage.training.sweep import make_sweep, plan_sweep, run_sweep, summarise
-from mage.training.sweep_summary import RunState, SweepRun, SweepSummary, by_recipe, minutes_of, sweep_table
+from mage.training.sweep_summary import RunState, SweepRun, SweepSummary, minutes_of, summarise_recipes, sweep_table
 from tests.processes import Mage, when
 from tests.tiny import MODEL, tiny_config
 
@@ -116,12 +116,12 @@ def test_means_over_seeds_have_students_interval_and_leave_out_what_was_not_judg
         summary_of(2, 0.5, 2.0),
         summary_of(3, 1.0, 3.0),
     ]
-    (recipe,) = by_recipe(runs)
+    (recipe,) = summarise_recipes(runs)
     assert recipe.seeds == (0, 2, 3)
     assert recipe.scores == {"a": (student_mean([0.0, 0.5, 1.0]), student_mean([1.0, 2.0, 3.0]))}
     assert recipe.scores["a"][1].high == pytest.approx(2.0 + 4.302653 / 3**0.5)
-    assert by_recipe(runs[:2])[0].scores == runs[0].scores, "one seed keeps its interval over trials"
-    assert by_recipe(runs[1:2]) == ()
+    assert summarise_recipes(runs[:2])[0].scores == runs[0].scores, "one seed keeps its interval over trials"
+    assert summarise_recipes(runs[1:2]) == ()
 
 
 def test_runs_that_have_no_score_are_named_in_the_table() -> None:

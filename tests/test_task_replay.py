@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from mage.aio import run_sync
-from mage.credit.stats import EMPTY
+from mage.credit.running_stats import EMPTY
 from mage.errors import ConfigError
 from mage.rollout.group import play_groups
 from mage.training.build import check

@@ -8,7 +8,7 @@ import pytest
 
 from mage.agents.tutor import Tutor
 from mage.config.load import load_config
-from mage.credit.stats import EMPTY
+from mage.credit.running_stats import EMPTY
 from mage.errors import ConfigError
 from mage.training.loop import collect, to_batch
 from mage.training.parts import Parts

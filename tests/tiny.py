@@ -10,7 +10,7 @@ import torch
 
 from mage.config.load import load_config
 from mage.config.schema import Config
-from mage.credit.stats import EMPTY
+from mage.credit.running_stats import EMPTY
 from mage.learners.batch import micro_batches
 from mage.learners.local import Learner
 from mage.training.loop import to_batch

@@ -122,8 +122,8 @@ class Context:
         self._pieces = []
         self._begin_stream(list(self._opening))
 
-    def prepend(self, text: str) -> None:
-        """Prepend text to the next message, such as how an episode ended. It is dropped with that episode."""
+    def add_to_next_message(self, text: str) -> None:
+        """Text that the next message begins with, such as how an episode ended. It is dropped with that episode."""
         self._preface += text
 
     def recall(self, heading: str, items: Sequence[str]) -> None:
@@ -161,7 +161,7 @@ class Context:
         if completion is None:
             # Notes are encoded with the first message: without messages only the opening is left.
             before = before[: -len((*self._chat_format.close, *message.ids))] if pieces else list(self._opening)
-            self.prepend(instead)
+            self.add_to_next_message(instead)
         self._pieces = pieces if completion is None else [*pieces, message]
         self._begin_stream(before)
         if completion is not None:

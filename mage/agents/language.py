@@ -120,7 +120,7 @@ class LanguageAgent:
         memory, max_answer = self._settings.memory, self._settings.reflection_tokens
         self._enter(outcome.episode)
         if memory is Memory.HISTORY:
-            self._context.prepend(outcome_message(outcome) + "\n\n")
+            self._context.add_to_next_message(outcome_message(outcome) + "\n\n")
         if memory in (Memory.NONE, Memory.HISTORY):
             return None
         seed = derive(self._seed, outcome.episode, "reflect")

@@ -55,9 +55,9 @@ def _check_calls(streams: Sequence[tuple[int, ...]], calls: Sequence[Call]) -> N
     """Every call is in its stream as sampled, after the calls before it."""
     ends: dict[int, int] = {}
     for call in calls:
-        completion, end = call.completion.tokens, call.start + len(call.completion.tokens)
+        tokens, end = call.completion.tokens, call.start + len(call.completion.tokens)
         assert call.stream < len(streams), f"a call points into stream {call.stream} of {len(streams)}"
-        assert streams[call.stream][call.start : end] == completion, "a call is not where its stream and start say"
+        assert streams[call.stream][call.start : end] == tokens, "a call is not where its stream and start say"
         assert call.start > ends.get(call.stream, 0), "a call has no prompt between it and the one before"
         ends[call.stream] = end
     assert sorted(ends) == list(range(len(streams))), "nothing was sampled in a stream"

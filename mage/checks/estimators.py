@@ -7,7 +7,7 @@ from math import isfinite
 import msgspec
 
 from mage.credit.estimators.base import Estimator
-from mage.credit.stats import EMPTY, Stats
+from mage.credit.running_stats import EMPTY, Stats
 from mage.credit.steps import CreditGroup, Step
 from mage.types import Phase
 

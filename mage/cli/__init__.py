@@ -79,7 +79,7 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def options(
+def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,

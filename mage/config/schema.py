@@ -137,7 +137,8 @@ class BatchConfig(FrozenModel):
     but with the entropy bonus, which can undo a collapsed policy; `resample`: leave them out and play as many new
     tasks, once a step."""
     replay: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Share of a step's tasks that are replayed: drawn from earlier tasks, low scores first (task_replay.py)."""
+    """Share of a step's tasks that are replayed: drawn from earlier tasks, more often the further their scores
+    are below the best of their kind (task_replay.py)."""
 
 
 class CreditConfig(FrozenModel):
@@ -176,7 +177,9 @@ class LearnerConfig(FrozenModel):
     decay: bool = False
     """Decay the learning rate linearly to zero over the run."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """Weight decay of AdamW."""
     grad_clip: Annotated[float, Field(gt=0)] = 1.0
+    """Largest norm of the gradient."""
     epochs: Positive = 1
     """Passes over each batch."""
     minibatches: Positive = 1
@@ -196,11 +199,15 @@ class LearnerConfig(FrozenModel):
     weight: Weight = Weight.TURN
     """What has equal weight in the loss: turn, token or sequence."""
     clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """The ratio is clipped at 1 minus this."""
     clip_high: Annotated[float, Field(gt=0)] = 0.2
+    """The ratio is clipped at 1 plus this."""
     dual_clip: Annotated[float, Field(gt=1)] = 3.0
+    """Bound of the ratio where the advantage is negative (dual-clip PPO)."""
     divergence: Divergence = Divergence.NONE
     """Estimator of the KL divergence from the initial weights, a penalty: none, k1, k2 or k3."""
     divergence_weight: Annotated[float, Field(ge=0)] = 0.0
+    """Coefficient of that penalty."""
     entropy_start: Annotated[float, Field(ge=0)] = 0.0
     """Entropy bonus at the first step."""
     entropy_end: Annotated[float, Field(ge=0)] = 0.0
@@ -277,9 +284,9 @@ class Config(FrozenModel):
     seed: Count = 0
     """Seed of every random draw of the run."""
     steps: Positive = 100
-    """Updates of the weights."""
+    """Training steps: play, then `learner.epochs` x `learner.minibatches` optimizer steps."""
     tokens: Count = 0
-    """Trained-on tokens after which the run ends, even if steps are left; schedules then follow tokens, not steps.
+    """Tokens put through the learner after which the run ends, even if steps are left; schedules then follow tokens.
     Methods whose trials differ in length can so be compared at equal cost. 0: no limit."""
     world: str = "rps"
     """A world spec."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mage.credit.siblings import TrialAdvantages
+from mage.credit.group_baselines import TrialAdvantages
 from mage.types import DeadGroups
 
 TOLERANCE = 1e-12

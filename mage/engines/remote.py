@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from mage.agents.byte_format import ByteFormat
-from mage.engines.budget import ServiceUnavailableError, current_budget
+from mage.engines.remote_budget import ServiceUnavailableError, current_budget
 from mage.errors import ConfigError, EngineError
 from mage.extras import require
 from mage.models.address import Address, ApiKey, key_from

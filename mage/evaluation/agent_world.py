@@ -38,7 +38,7 @@ class AgentWorld:
 def with_announced_episodes(make_agent: AgentFactory, episodes: int) -> AgentFactory:
     """A factory whose agents are told that the trial has `episodes` episodes, however many are played."""
 
-    def seat(task: Task, sibling: int) -> Agent:
+    def announced(task: Task, sibling: int) -> Agent:
         return make_agent(msgspec.structs.replace(task, episodes=episodes), sibling)
 
-    return seat
+    return announced

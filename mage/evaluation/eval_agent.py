@@ -131,12 +131,12 @@ class OpponentEvalAgent(EvalAgent):
     def make_agent(self, world: World, memory: Memory | None = None, rewrite: Rewrite = as_written) -> AgentFactory:
         _refuse_memory(self.name, memory, rewrite)
 
-        def seat(task: Task, sibling: int) -> Agent:
+        def policy_agent(task: Task, sibling: int) -> Agent:
             player = make_opponent(self.name, task, task.seat)
             assert isinstance(player, PolicyPlayer)
             return PolicyAgent(player, self.name)
 
-        return seat
+        return policy_agent
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from mage.evaluation.exploitability.nashconv import NamedAgent, NashConvReport, 
 from mage.evaluation.exploitability.responders import LowerBound, lower_bound
 from mage.evaluation.resource_limits import ResourceLimits, at_work, say_where_the_key_goes
 from mage.evaluation.suite.report import CROSS_PLAY, WorldReport, to_json, world_report
-from mage.evaluation.trial_log import LoggedPlay, TrialLog
+from mage.evaluation.trial_log import ResumablePlay, TrialLog
 from mage.files import write_atomically
 from mage.opponents.registry import MODEL_OPPONENTS, OPPONENTS, check_opponent
 from mage.runs.store import RUN, check_empty, new_run_path, read_info
@@ -83,7 +83,7 @@ def run_cross_play(
             trials=plan.trials,
             seed=plan.seed,
             max_turns=plan.max_turns,
-            play=LoggedPlay(trial_log, game.spec, concurrency=limits.num_trials(pinned.agents), bar=bar),
+            play=ResumablePlay(trial_log, game.spec, concurrency=limits.num_trials(pinned.agents), bar=bar),
         )
 
     with at_work(trial_log, limits, lambda: f"the same command and  -o {trial_log.path}") as bar:

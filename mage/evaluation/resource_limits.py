@@ -10,9 +10,9 @@ from pathlib import Path
 
 from rich.progress import Progress
 
-from mage.engines.budget import Budget, use_budget
 from mage.engines.remote import CONCURRENCY as REMOTE_CONCURRENCY
 from mage.engines.remote import RetryPolicy
+from mage.engines.remote_budget import Budget, use_budget
 from mage.errors import MageError
 from mage.evaluation.eval_agent import EvalAgent, load_eval_agent
 from mage.evaluation.suite.evaluate import CONCURRENCY

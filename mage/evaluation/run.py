@@ -19,7 +19,7 @@ from mage.evaluation.splits import Split
 from mage.evaluation.suite.evaluate import Play, SplitReport, evaluate_split
 from mage.evaluation.suite.reflections import ReflectionReport, evaluate_reflections
 from mage.evaluation.suite.report import REFLECTIONS, REPORT, EvaluationReport, evaluation_report, to_json
-from mage.evaluation.trial_log import LoggedPlay, TrialLog
+from mage.evaluation.trial_log import ResumablePlay, TrialLog
 from mage.files import write_atomically
 from mage.runs.store import TOKENIZER, new_run_path
 from mage.types import Memory
@@ -51,7 +51,7 @@ class Evaluation:
 
         async def all_reports(bar: Progress) -> list[T]:
             concurrency = self.limits.num_trials(_everyone(self.plan))
-            plays = [LoggedPlay(log, split.name, concurrency=concurrency, bar=bar) for split in splits]
+            plays = [ResumablePlay(log, split.name, concurrency=concurrency, bar=bar) for split in splits]
             return [await evaluate_on(split, play) for split, play in zip(splits, plays, strict=True)]
 
         def go_on() -> str:

@@ -24,8 +24,8 @@ from mage.opponents.registry import check_opponent
 from mage.opponents.scripts import MixtureScope
 from mage.spec import Spec, parse_spec, whole
 from mage.worlds.openspiel.game import load_game
+from mage.worlds.openspiel.game_builders import GAMES
 from mage.worlds.openspiel.openings import without_opening
-from mage.worlds.openspiel.worded import GAMES
 
 _ENDING = ".json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")

@@ -16,7 +16,7 @@ from typing import Any, Self
 import msgspec
 from rich.progress import Progress
 
-from mage.engines.budget import ServiceUnavailableError
+from mage.engines.remote_budget import ServiceUnavailableError
 from mage.errors import EngineError, RecordError
 from mage.files import JsonLines, count_lines, read_lines, truncate_lines
 from mage.protocols import AgentFactory, World
@@ -126,7 +126,7 @@ class TrialLog:
         by_arm[arm.arm] = by_arm.get(arm.arm, 0.0) + arm.took_s
 
 
-class LoggedPlay:
+class ResumablePlay:
     """A `Play` for one split that skips logged jobs and logs each outcome at once."""
 
     def __init__(self, trial_log: TrialLog, split: str, *, concurrency: int, bar: Progress) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mage.errors import ConfigError
 from mage.learners.batch import MicroBatch
-from mage.learners.head import Head
+from mage.learners.lm_head import Head
 from mage.learners.losses import Regulariser, TokenStats
 
 _RECOMPILE_LIMIT = 32

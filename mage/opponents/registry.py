@@ -8,12 +8,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from mage.errors import ConfigError, pick
-from mage.opponents.behaviour import behaviour
 from mage.opponents.draws import InexactError, draw, enumerate_draws
 from mage.opponents.kuhn_scripts import aggressive, conservative, intermediate
+from mage.opponents.matrix_games import automaton, beat_last, copy, cycle, lose_to_last, memory_one, win_stay_lose_shift
 from mage.opponents.policy import Policy, PolicyPlayer
+from mage.opponents.random_strategies import behaviour
 from mage.opponents.remote import remote
-from mage.opponents.repeated import automaton, beat_last, copy, cycle, lose_to_last, memory_one, win_stay_lose_shift
 from mage.opponents.scripts import always, mixture, switch, uniform
 from mage.opponents.search import mcts, minimax
 from mage.opponents.solvers import best_response, cfr

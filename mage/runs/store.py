@@ -274,9 +274,9 @@ def check_empty(path: Path) -> None:
         raise RecordError(f"{path} is not empty; name a new directory for the run")
 
 
-def new_run_path(kind: str, eval_agent: str, base: Path = Path("runs")) -> Path:
+def new_run_path(kind: str, label: str, base: Path = Path("runs")) -> Path:
     """Create a unique directory such as `runs/20260131-235959-duel-kuhn_poker`."""
-    stem = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{kind}-{re.sub(r'[^A-Za-z0-9_.+-]+', '_', eval_agent)}"
+    stem = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{kind}-{re.sub(r'[^A-Za-z0-9_.+-]+', '_', label)}"
     for n in count(1):
         path = base / (stem if n == 1 else f"{stem}-{n}")
         try:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mage.evaluation.splits import Split, SplitKind, make_split, to_json
-from mage.opponents.repeated import distinct_members
+from mage.opponents.matrix_games import distinct_members
 from mage.opponents.tictactoe_scripts import ORDERS
 from mage.seeds import stream
 from mage.spec import make_spec

@@ -23,7 +23,7 @@ import msgspec
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from mage.credit.stats import Stats
+from mage.credit.running_stats import Stats
 from mage.errors import RecordError
 from mage.files import write_atomically
 from mage.learners.local import Learner

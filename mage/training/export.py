@@ -13,9 +13,9 @@ from mage.config.schema import Config
 from mage.errors import ConfigError, RecordError
 from mage.extras import require
 from mage.models.load import base_directory, describe_model, load_model
-from mage.training.changes import config_of
 from mage.training.checkpoint import checkpoint_path, checkpoints, read_state
 from mage.training.model_card import model_card
+from mage.training.resume_changes import config_of
 
 ADAPTER_CONFIG, ADAPTER = "adapter_config.json", "adapter_model.safetensors"
 _OURS = ("optimizer.safetensors", "state.json", "README.md")

@@ -16,9 +16,9 @@ from mage.credit.steps import CreditGroup
 from mage.errors import ConfigError
 from mage.evaluation.exploitability.nashconv import first_episode_gains
 from mage.evaluation.suite.evaluate import SplitReport
-from mage.league.explore import BOUNDS
 from mage.league.matches import Match, PlayedMatch, draw_matches, play_matches
 from mage.league.members import Member
+from mage.league.pbt import BOUNDS
 from mage.league.samplers import MemberProbs, Sampler, make_sampler
 from mage.league.state import League
 from mage.training.league_policies import LeaguePolicies

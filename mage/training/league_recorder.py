@@ -11,14 +11,14 @@ import msgspec
 
 from mage.config.load import value_of
 from mage.config.schema import Config
-from mage.credit.stats import Stats
+from mage.credit.running_stats import Stats
 from mage.errors import RecordError
 from mage.files import write_atomically
 from mage.league.eviction import choose_evictions
-from mage.league.explore import choose_copies, perturb
 from mage.league.matches import PlayedMatch
 from mage.league.members import anchor
 from mage.league.payoffs import SETTLED, MatchScore
+from mage.league.pbt import choose_copies, perturb
 from mage.league.report import LEAGUE
 from mage.league.samplers import MemberProbs
 from mage.league.state import League, new_league

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from mage.config.schema import Config
 from mage.credit.dead_groups import split_dead, trained_groups
 from mage.credit.estimators.base import Advantages
-from mage.credit.stats import Stats
+from mage.credit.running_stats import Stats
 from mage.credit.steps import CreditGroup, agent_turns, trained_advantages
 from mage.evaluation.splits import Split
 from mage.evaluation.suite.evaluate import SplitReport, evaluate_split, evaluation_tasks

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Protocol
 
 from mage.config.schema import Config
-from mage.credit.siblings import TrialAdvantages
-from mage.credit.stats import EMPTY, Stats
+from mage.credit.group_baselines import TrialAdvantages
+from mage.credit.running_stats import EMPTY, Stats
 from mage.credit.steps import CreditGroup
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.report import evaluation_report, to_json

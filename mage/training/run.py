@@ -21,7 +21,6 @@ from mage.models.device import resolve_placement
 from mage.runs.store import TOKENIZER, RunWriter, check_empty, new_run_path
 from mage.runs.tracker import check_trackers
 from mage.training.build import check, check_splits
-from mage.training.changes import changed_config, config_of, keep_splits, record_changes
 from mage.training.checkpoint import checkpoints, load_checkpoint
 from mage.training.display import LiveDisplay, PlainDisplay
 from mage.training.league_loop import check_league, refuse_explored, sampler_of, train_league
@@ -31,6 +30,7 @@ from mage.training.loop import train
 from mage.training.model_cache import ModelCache
 from mage.training.parts import Parts, build_parts, learner_settings
 from mage.training.recorder import Display, RunRecorder
+from mage.training.resume_changes import changed_config, config_of, keep_splits, record_changes
 from mage.types import Thoughts
 
 _STRIP_WARNING = (
@@ -55,14 +55,14 @@ def create_run_directory(config: Config, folder: Path) -> None:
 
 
 def create_run(
-    config: Config, folder: Path | None, eval_agent: str, model_cache: ModelCache | None = None
+    config: Config, folder: Path | None, label: str, model_cache: ModelCache | None = None
 ) -> tuple[Path, Parts]:
     """Build the parts of a new run, then create its directory, by default under `runs`; a failure leaves none."""
     check_start(config)
     if folder is not None:
         check_empty(folder)
     parts = build_parts(config, model_cache)
-    path = new_run_path("train", eval_agent) if folder is None else folder
+    path = new_run_path("train", label) if folder is None else folder
     _make(config, path)
     parts.loaded.tokenizer.save_pretrained(path / TOKENIZER)  # for the viewer, before the first checkpoint
     return path, parts

@@ -32,20 +32,20 @@ from mage.runs.console import as_text
 from mage.runs.drawings import shown
 from mage.runs.store import RUN, check_empty, new_run_path
 from mage.runs.sweep_plan import SCHEMA, SWEEP, PlannedRun, SweepPlan, read_plan
-from mage.training.changes import config_of
 from mage.training.checkpoint import checkpoints, load_checkpoint
 from mage.training.loop import evaluate
 from mage.training.model_cache import ModelCache
 from mage.training.parts import Parts, build_parts
+from mage.training.resume_changes import config_of
 from mage.training.run import check_start, create_run, train_run
 from mage.training.sweep_summary import (
     RunEnd,
     RunState,
     SweepRun,
     SweepSummary,
-    by_recipe,
     minutes_of,
     scores_of,
+    summarise_recipes,
     sweep_table,
 )
 
@@ -123,7 +123,7 @@ def summarise(folder: Path) -> SweepSummary:
     """The current summary of a sweep."""
     ended = _run_ends(folder)
     runs = tuple(_run_summary(folder / run.name, run, ended.get(run.name)) for run in read_plan(folder).runs)
-    return SweepSummary(runs, by_recipe(runs))
+    return SweepSummary(runs, summarise_recipes(runs))
 
 
 def _run_summary(path: Path, planned: PlannedRun, ended: RunEnd | None) -> SweepRun:
@@ -144,7 +144,7 @@ def _run_summary(path: Path, planned: PlannedRun, ended: RunEnd | None) -> Sweep
 def _run_or_record_failure(
     path: Path, planned: PlannedRun, max_minutes: float | None, model_cache: ModelCache, console: Console
 ) -> _Outcome:
-    """Start or resume one run; an error other than a ConfigError is recorded, so that the sweep goes on."""
+    """Start or resume one run; a MageError other than a ConfigError becomes its outcome, so that the sweep goes on."""
     try:
         return _run(path, planned, max_minutes, model_cache, console)
     except ConfigError:

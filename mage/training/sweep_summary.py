@@ -97,7 +97,7 @@ def minutes_of(folder: Path) -> float:
     return sum(float(line["step_s"]) for line in read_lines(folder / "timings.jsonl")) / 60
 
 
-def by_recipe(runs: Sequence[SweepRun]) -> tuple[RecipeSummary, ...]:
+def summarise_recipes(runs: Sequence[SweepRun]) -> tuple[RecipeSummary, ...]:
     """Means over the evaluated seeds, one entry for each recipe that has any."""
     found: list[RecipeSummary] = []
     for recipe in dict.fromkeys(run.recipe for run in runs):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mage.credit.siblings import TrialAdvantages
+from mage.credit.group_baselines import TrialAdvantages
 from mage.credit.steps import CreditGroup, Step, agent_turns, credit_group, trained_advantages
 from mage.files import JsonLines, truncate_lines
 from mage.learners.local import Learner

@@ -142,8 +142,8 @@ def test_what_does_not_fit_is_refused() -> None:
     broken = {name: LowRank(a, b * torch.nan, s) for name, (a, b, s) in good.items()}
     with pytest.raises(EngineError, match="not all finite"):
         asyncio.run(engine.publish_adapter("one", broken))
-    with pytest.raises(ConfigError, match="'ragged' cannot serve adapters"):
-        LocalEngine(model, slots=4, adapters=AdapterCapacity(1, 4), executor="ragged")
+    with pytest.raises(ConfigError, match="'hf' cannot serve adapters"):
+        LocalEngine(model, slots=4, adapters=AdapterCapacity(1, 4), executor="hf")
     windowed = LoadedModel("w", copy.deepcopy(model.model), model.tokenizer, model.chat_format)
     windowed.model.config.sliding_window = 24
     with pytest.raises(ConfigError, match="cannot be served with adapters"):

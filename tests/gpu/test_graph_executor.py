@@ -14,8 +14,7 @@ import torch
 
 from mage.agents.language import AgentSettings, LanguageAgent
 from mage.checks.engines import check_engine
-from mage.engines.local import graph_executor as flat
-from mage.engines.local import passes
+from mage.engines.local import graph_executor, passes
 from mage.engines.local.engine import LocalEngine
 from mage.engines.local.graph_executor import GraphExecutor
 from mage.engines.local.layout import Chunk
@@ -62,7 +61,7 @@ def loaded(name: str, device: str, dtype: torch.dtype = torch.float32) -> Loaded
 
 
 def flat_engine(model: LoadedModel, slots: int = 64) -> LocalEngine:
-    engine = LocalEngine(model, slots=slots, executor="flat")
+    engine = LocalEngine(model, slots=slots, executor="graph")
     assert isinstance(engine._executor, GraphExecutor), "the model should have passed the check at the start"
     return engine
 
@@ -285,7 +284,7 @@ def test_graphs_agree_with_eager_passes(dtype: torch.dtype, monkeypatch: pytest.
         ]
         found = captured.forward(chunks).clone()
         with monkeypatch.context() as patch:
-            patch.setattr(flat, "GRAPH_TOKENS", 0)
+            patch.setattr(graph_executor, "GRAPH_TOKENS", 0)
             expected = eager.forward(chunks)
         assert float((found - expected).norm() / expected.norm()) < (1e-5 if dtype is torch.float32 else 2e-2)
         for work in chunks:

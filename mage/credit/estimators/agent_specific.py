@@ -10,8 +10,8 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from mage.credit.estimators.base import Advantages
-from mage.credit.siblings import Place, TrialAdvantages, Unit, compare, leave_one_out, variance_by_episode
-from mage.credit.stats import EMPTY, Pools, RunningMean, StatKey, Stats, merge, pooled
+from mage.credit.group_baselines import Place, TrialAdvantages, Unit, compare, leave_one_out, variance_by_episode
+from mage.credit.running_stats import EMPTY, Pools, RunningMean, StatKey, Stats, merge, pooled
 from mage.credit.steps import CreditGroup
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from mage.credit.siblings import TrialAdvantages
-from mage.credit.stats import Stats
+from mage.credit.group_baselines import TrialAdvantages
+from mage.credit.running_stats import Stats
 from mage.credit.steps import CreditGroup
 
 Advantages = tuple[TrialAdvantages, ...]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mage.credit.estimators.base import Advantages
-from mage.credit.stats import Stats
+from mage.credit.running_stats import Stats
 from mage.credit.steps import CreditGroup
 
 

@@ -9,8 +9,8 @@ from typing import Annotated
 import msgspec
 
 from mage.credit.estimators.base import Advantages
-from mage.credit.siblings import Place, TrialAdvantages, Unit, centred, compare
-from mage.credit.stats import Stats
+from mage.credit.group_baselines import Place, TrialAdvantages, Unit, centred, compare
+from mage.credit.running_stats import Stats
 from mage.credit.steps import CreditGroup, Step
 
 

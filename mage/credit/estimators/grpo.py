@@ -8,8 +8,8 @@ from math import sqrt
 import msgspec
 
 from mage.credit.estimators.base import Advantages
-from mage.credit.siblings import Place, Unit, centred, compare, variance
-from mage.credit.stats import Stats
+from mage.credit.group_baselines import Place, Unit, centred, compare, variance
+from mage.credit.running_stats import Stats
 from mage.credit.steps import CreditGroup
 
 TINY = 1e-6

@@ -11,7 +11,7 @@ import msgspec
 
 from mage.credit.estimators.base import Advantages
 from mage.credit.returns import discounted
-from mage.credit.stats import Stats
+from mage.credit.running_stats import Stats
 from mage.credit.steps import CreditGroup, Step
 
 TINY = 1e-6

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from mage.credit.estimators.base import Advantages
-from mage.credit.stats import StatKey, Stats, merge, pooled
+from mage.credit.running_stats import StatKey, Stats, merge, pooled
 from mage.credit.steps import CreditGroup, Step
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from mage.credit.estimators.base import Advantages
-from mage.credit.siblings import Place, Unit, compare, leave_one_out
-from mage.credit.stats import Stats
+from mage.credit.group_baselines import Place, Unit, compare, leave_one_out
+from mage.credit.running_stats import Stats
 from mage.credit.steps import CreditGroup
 
 

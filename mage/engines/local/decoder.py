@@ -41,7 +41,7 @@ class Layer(NamedTuple):
     down: Linear
 
 
-class Decoder:
+class FusedModel:
     """Runs new tokens of many rows, extends their KV cache and returns the logits after the last token of each."""
 
     def __init__(self, model: Any, num_slots: int, length: int, capacity: AdapterCapacity | None = None) -> None:

@@ -47,7 +47,7 @@ class LocalEngine:
 
     `slots` is the number of KV cache slots: calls that run together, and streams kept for reuse. `length` is the most
     tokens of a prompt with its answer. Both are derived from the model and a memory budget by default. `executor` is
-    auto, flat, ragged or plain. Without `reuse` there is no prefix cache, for measuring its benefit. `adapters` allows
+    auto, graph, hf or naive. Without `reuse` there is no prefix cache, for measuring its benefit. `adapters` allows
     LoRA adapters beside the model's own weights: `publish_adapter` sets one, and `adapter` is an engine that uses it.
     `reserve` is how many bytes of GPU memory to leave to others.
     """
@@ -126,7 +126,7 @@ class LocalEngine:
     async def action_logprobs(
         self, prompt: Sequence[int], choices: Sequence[Sequence[int]], temperature: float = 1.0
     ) -> tuple[float, ...]:
-        """The exact log-probability of each choice: the product along the trie."""
+        """The exact log-probability of each choice: the sum along the trie."""
         return await self._action_logprobs(_BASE, prompt, choices, temperature)
 
     async def _action_logprobs(
@@ -310,7 +310,7 @@ class AdapterEngine:
     async def action_logprobs(
         self, prompt: Sequence[int], choices: Sequence[Sequence[int]], temperature: float = 1.0
     ) -> tuple[float, ...]:
-        """The exact log-probability of each choice: the product along the trie."""
+        """The exact log-probability of each choice: the sum along the trie."""
         return await self._engine._action_logprobs(self._engine.slot_of(self._name), prompt, choices, temperature)
 
 

@@ -2,11 +2,11 @@
 
 There are three implementations; the first that supports the model is used:
 
-    flat     GraphExecutor: our forward for the common decoders, no padding, CUDA graphs, sampling on the device
-    ragged   HFExecutor: transformers' forward with our KV cache, any decoder with standard attention
-    plain    NaiveExecutor: no cache, all ids are computed in every pass, any causal model
+    graph    GraphExecutor: our forward for the common decoders, no padding, CUDA graphs, sampling on the device
+    hf       HFExecutor: transformers' forward with our KV cache, any decoder with standard attention
+    naive    NaiveExecutor: no cache, all ids are computed in every pass, any causal model
 
-On a CPU only `ragged` is tried before `plain`: it is faster there than `flat`.
+On a CPU only `hf` is tried before `naive`: it is faster there than `graph`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mage.engines.local.hf_executor import HFExecutor, logits_at
 from mage.engines.local.layout import Chunk
 from mage.errors import ConfigError, listing
 
-KINDS = ("auto", "flat", "ragged", "plain")
+KINDS = ("auto", "graph", "hf", "naive")
 _TOLERANCE = {torch.float32: 1e-4}
 _LOOSE = 0.25
 """Largest relative error of logits against a plain pass: above rounding (0.08 in bfloat16 through thirty layers), below
@@ -104,33 +104,29 @@ def make_executor(
 ) -> Executor:
     """An executor around a copy of `model`: the first kind whose logits agree with a plain pass.
 
-    Only the flat kind serves adapters.
+    Only the graph kind serves adapters.
     """
     if kind not in KINDS:
         raise ConfigError(f"unknown executor {kind!r}; known: {listing(KINDS)}")
-    if capacity is not None and kind not in ("auto", "flat"):
-        raise ConfigError(f"the executor {kind!r} cannot serve adapters; use auto or flat")
+    if capacity is not None and kind not in ("auto", "graph"):
+        raise ConfigError(f"the executor {kind!r} cannot serve adapters; use auto or graph")
     own = copy.deepcopy(model).eval().requires_grad_(False)
     own.set_attn_implementation("sdpa")
     plain = NaiveExecutor(own, num_slots, length)
-    if kind == "plain":
+    if kind == "naive":
         return plain
     is_cuda = next(own.parameters()).device.type == "cuda"
     kinds = (
-        ("flat",)
-        if capacity is not None
-        else (kind,)
-        if kind != "auto"
-        else ("flat", "ragged")
-        if is_cuda
-        else ("ragged",)
+        ("graph",) if capacity is not None else (kind,) if kind != "auto" else ("graph", "hf") if is_cuda else ("hf",)
     )
     reasons: list[str] = []
     for name in kinds:
-        why = graph_unsupported_reason(own, length) if name == "flat" else _cache_unsupported_reason(own.config, length)
+        why = (
+            graph_unsupported_reason(own, length) if name == "graph" else _cache_unsupported_reason(own.config, length)
+        )
         if why is None:
             made: GraphExecutor | HFExecutor
-            if name == "flat":
+            if is_graph:
                 made = GraphExecutor(own, num_slots, length, capacity)
             else:
                 made = HFExecutor(own, num_slots, length)
@@ -146,7 +142,7 @@ def make_executor(
 
 
 def graph_unsupported_reason(model: Any, length: int) -> str | None:
-    """Why a model cannot be served by the flat executor, by its config; None if it can."""
+    """Why a model cannot be served by the graph executor, by its config; None if it can."""
     return _cache_unsupported_reason(model.config, length) or decoder.unsupported_reason(model)
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from mage.engines.local.adapters import AdapterCapacity, LowRank
 from mage.engines.local.copy_weights import copy_weights
-from mage.engines.local.decoder import Decoder
+from mage.engines.local.decoder import FusedModel
 from mage.engines.local.layout import (
     DECODE_BLOCK,
     Chunk,
@@ -61,7 +61,7 @@ class BurstTokens(NamedTuple):
 
 
 class GraphExecutor:
-    """A model served through `Decoder`."""
+    """A model served through `FusedModel`."""
 
     reuses = True
     pass_cost: int | None = None
@@ -76,7 +76,7 @@ class GraphExecutor:
         self.length = length
         self.burst = burst
         # One slot more for padding, and one position more for tokens past the end of a burst.
-        self._decoder = Decoder(model, num_slots + 1, length + 1, capacity)
+        self._decoder = FusedModel(model, num_slots + 1, length + 1, capacity)
         self._is_cuda = self._decoder.device.type == "cuda"
         self.overlaps = self._is_cuda
         self.pass_tokens = 65536 if self._is_cuda else 2048  # plain attention gathers the keys of every token
@@ -156,7 +156,7 @@ class GraphExecutor:
 class _CapturedPass:
     """A captured CUDA graph of one forward pass with fixed sizes."""
 
-    def __init__(self, decoder: Decoder, sizes: Sizes, sink: int, pool: Any, out_RV: Tensor) -> None:
+    def __init__(self, decoder: FusedModel, sizes: Sizes, sink: int, pool: Any, out_RV: Tensor) -> None:
         self._table = upload(_idle_table(sizes, sink), decoder.device)
         layout = layout_of(self._table, sizes)
         for _ in range(_WARM_UPS):
@@ -177,7 +177,7 @@ class _CapturedPass:
 class _BurstSampler:
     """A decode loop on the device: sample a token for each row and run it, as a CUDA graph on a GPU."""
 
-    def __init__(self, decoder: Decoder, sizes: Sizes, sink: int, count: int, pool: Any) -> None:
+    def __init__(self, decoder: FusedModel, sizes: Sizes, sink: int, count: int, pool: Any) -> None:
         device = decoder.device
         self._decoder = decoder
         self._table = upload(_idle_table(sizes, sink), device)

@@ -3,8 +3,8 @@
 No sampling: every value is a finite sum over the game tree, in floating point.
 """
 
+from mage.evaluation.exact.bayes_player import BayesAgentFactory, BayesPlayer, MemorylessAgentFactory
 from mage.evaluation.exact.planner import Planner, PlanObjective
-from mage.evaluation.exact.player import BayesAgentFactory, BayesPlayer, MemorylessAgentFactory
 from mage.evaluation.exact.references import (
     References,
     bayes_optimal,

@@ -8,7 +8,7 @@ from math import comb
 import msgspec
 
 from mage.credit.steps import agent_turns
-from mage.evaluation.suite.recovery import Recovery, measure_recovery
+from mage.evaluation.suite.switch_recovery import Recovery, measure_recovery
 from mage.stats import Estimate, Verdict, mean, proportion, verdict
 from mage.types import Ending, Trial
 

@@ -17,7 +17,7 @@ from mage.evaluation.exact import References
 from mage.evaluation.splits import Split, SplitKind
 from mage.evaluation.suite.evaluate import Play, paired_trials, play_all, split_references
 from mage.evaluation.suite.metrics import mean_scores
-from mage.evaluation.suite.naming import Naming, measure_naming
+from mage.evaluation.suite.opponent_naming import Naming, measure_naming
 from mage.protocols import AgentFactory, World
 from mage.seeds import uniform
 from mage.stats import Estimate, mean

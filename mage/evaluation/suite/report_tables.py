@@ -11,9 +11,9 @@ from rich.text import Text
 from mage.evaluation.exact import fraction_text
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.metrics import OutcomeRates
-from mage.evaluation.suite.recovery import Recovery
 from mage.evaluation.suite.reflections import ReflectionReport
 from mage.evaluation.suite.regret import mean_over_seats
+from mage.evaluation.suite.switch_recovery import Recovery
 from mage.stats import Estimate
 
 _SCORES = (

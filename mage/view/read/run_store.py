@@ -17,7 +17,7 @@ from mage.errors import RecordError
 from mage.files import read_lines
 from mage.league.report import LEAGUE, LeagueReport, read_league
 from mage.runs.credit import read_credit
-from mage.runs.pairs import Pair, pairs_among, step_of
+from mage.runs.same_task import Pair, pairs_among, step_of
 from mage.runs.store import RUN, TOKENIZER, read_info
 from mage.runs.wording import seat_names
 from mage.types import Failure, Trial

@@ -9,7 +9,7 @@ import msgspec
 
 from mage.errors import RecordError
 from mage.runs.index import INDEX, TRIALS, Summary, decode_outcome, scan
-from mage.runs.pairs import step_of
+from mage.runs.same_task import step_of
 from mage.types import Failure, Trial
 from mage.view.read.folder import Location, NotFoundError
 from mage.view.read.run_summary import ARMS

@@ -17,10 +17,10 @@ from mage.registry import Registry
 from mage.seeds import derive, pick_index, uniform
 from mage.spec import Spec, call_with, parse_spec
 from mage.types import Ending, Fact, Observation, Result, Task
+from mage.worlds.openspiel.game_builders import GAMES, Built
 from mage.worlds.openspiel.openings import check_opening, opening_of, opening_rule, without_opening
 from mage.worlds.openspiel.positions import Positions, StateView
-from mage.worlds.openspiel.rules import is_known, load_rules, playable_names
-from mage.worlds.openspiel.worded import GAMES, Built
+from mage.worlds.openspiel.rules import is_known, load_rules, names_without_parameters
 from mage.worlds.openspiel.words.base import State, Words
 from mage.worlds.openspiel.words.generic import GenericWords
 
@@ -262,4 +262,4 @@ def generic_game(spec: Spec, rules: Any) -> Game:
 
 def known_games() -> tuple[str, ...]:
     """Names of all games that can be played."""
-    return tuple(sorted({*playable_names(), *WORDED}))
+    return tuple(sorted({*names_without_parameters(), *WORDED}))

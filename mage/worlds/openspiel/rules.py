@@ -46,7 +46,7 @@ def is_known(name: str) -> bool:
     return name in _kinds()
 
 
-def playable_names() -> tuple[str, ...]:
+def names_without_parameters() -> tuple[str, ...]:
     """OpenSpiel's games that need no parameters."""
     kinds = _kinds().values()
     return tuple(t.short_name for t in kinds if t.default_loadable and _refusal(t) is None)
