@@ -126,7 +126,7 @@ def make_executor(
         )
         if why is None:
             made: GraphExecutor | HFExecutor
-            if is_graph:
+            if name == "graph":
                 made = GraphExecutor(own, num_slots, length, capacity)
             else:
                 made = HFExecutor(own, num_slots, length)
