@@ -27,7 +27,7 @@ from mage.models.load import LoadedModel, load_model
 from mage.protocols import Engine, Sampling
 from mage.rollout.group import play_groups
 from mage.types import Completion, Memory, ReplyMode, Task
-from mage.worlds.openspiel.world import OpenSpielWorld
+from mage.worlds.registry import load_world
 
 PROMPT, NEW = 170, 64
 
@@ -181,7 +181,7 @@ def floor(loaded: LoadedModel, prompts: Sequence[Sequence[int]]) -> dict[str, fl
 
 def rollout(loaded: LoadedModel, clock: Clock, num: int, reply: ReplyMode, with_loop: bool) -> dict[str, Any]:
     """Trials of three episodes of three rounds."""
-    world = OpenSpielWorld()
+    world = load_world("rps(rounds=3)")
     how = AgentSettings(
         name="bench", memory=Memory.HISTORY, reply=reply, temperature=1.0, max_tokens=32, reflection_tokens=32,
         retries=0, context=1024,

@@ -16,20 +16,20 @@ import msgspec
 
 from mage.config.load import load_config
 from mage.protocols import AgentFactory
+from mage.rollout.tasks import opponents_of
 from mage.training.build import agent_settings, language_agent_factory
 from mage.training.model_cache import model_and_inference_engine
 from mage.types import Reply, Task
-from mage.worlds.openspiel.game import load_game
-from mage.worlds.openspiel.world import OpenSpielWorld
+from mage.worlds.registry import load_world
 
-WORLD = OpenSpielWorld()
 RECIPES = ("rps-llm+text", "kuhn-llm+text", "tictactoe-llm+text")
 SHOWN = 3
 
 
 async def first_answer(task: Task, make_agent: AgentFactory) -> Reply:
     """What the agent answers at its first decision."""
-    env, others, agent = WORLD.new_env(task, 0), WORLD.opponents(task), make_agent(task, 0)
+    world = load_world(task.world)
+    env, others, agent = world.new_env(task, 0), opponents_of(world, task), make_agent(task, 0)
     while (seat := env.to_move()) != task.seat:
         assert seat is not None
         env.step((await others[seat].act(env.observe(seat))).action)
@@ -51,7 +51,7 @@ def main() -> None:
     for recipe in args.recipes:
         config = load_config(recipe, (f"device={args.device}",))
         loaded, engine = model_and_inference_engine(config)
-        opponents = ("uniform",) * (load_game(config.world).num_seats - 1)
+        opponents = ("uniform",) * (load_world(config.world).info.num_seats - 1)
         seats = config.trial.seats
         tasks = [
             Task(config.world, opponents, seats[number % len(seats)], 5000 + number, 3, False, False, 1000)
@@ -62,9 +62,8 @@ def main() -> None:
                 how = msgspec.structs.replace(
                     agent_settings(config.agent), retries=0, prefill=prefill, temperature=temperature
                 )
-                replies = asyncio.run(
-                    first_answers(tasks, language_agent_factory(WORLD, engine, loaded.chat_format, how))
-                )
+                make_agent = language_agent_factory(load_world(config.world), engine, loaded.chat_format, how)
+                replies = asyncio.run(first_answers(tasks, make_agent))
                 named = Counter(reply.action for reply in replies if reply.action is not None)
                 print(
                     f"{recipe}, prefill {prefill!r}, temperature {temperature}: "

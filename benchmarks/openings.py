@@ -27,7 +27,7 @@ from mage.rollout.group import play_groups
 from mage.spec import parse_spec
 from mage.types import AgentInfo, Group, Observation, Reply, Task
 from mage.worlds.openspiel.openings import opening_of
-from mage.worlds.openspiel.world import OpenSpielWorld
+from mage.worlds.registry import load_world
 
 USUAL = "tic_tac_toe"
 EPISODES = 3
@@ -91,7 +91,7 @@ def measure(agent: str, trials: int, temperature: float, device: str) -> list[di
     """How episodes ended, a row for each seat, opening and episode."""
     given: dict[str, object] = {"device": device, "agent.temperature": temperature}
     eval_agent = load_eval_agent(agent, given)
-    world = OpenSpielWorld()
+    world = load_world(eval_agent.config.world)
     make_agent = eval_agent.make_agent(world)
     found: dict[tuple[int, int, int], Counter[str]] = {}
     game = parse_spec(eval_agent.config.world)

@@ -34,11 +34,11 @@ from mage.protocols import Agent, AgentFactory
 from mage.rollout.group import play_trials
 from mage.runs.store import RunWriter
 from mage.types import Failure, Memory, ReplyMode, Task, Trial
-from mage.worlds.openspiel.world import OpenSpielWorld, opponent
+from mage.worlds.registry import load_world
 
 GAME = "kuhn_poker"
 EPISODES = 3
-WORLD = OpenSpielWorld()
+WORLD = load_world(GAME)
 
 
 def play_bare(num_games: int) -> None:
@@ -67,7 +67,7 @@ async def play_all(num_games: int, make_agent: AgentFactory, keep: Callable[[Tri
 
 def seat_uniform(task: Task, sibling: int) -> Agent:
     """A random player in the agent's seat."""
-    return PolicyAgent(opponent("uniform", task, task.seat), "uniform")
+    return PolicyAgent(WORLD.opponent("uniform", task, task.seat), "uniform")
 
 
 def seat_model(task: Task, sibling: int) -> Agent:

@@ -2,6 +2,7 @@
 
 MageError
 ├── ConfigError     a recipe, an override, a spec string or a command line that cannot be used
+│   └── InexactError    a value that cannot be computed exactly
 ├── RecordError     a run directory that is missing, broken or of another schema version
 ├── PlayError       a world, player or agent that broke its contract while playing
 └── EngineError     a model call that could not be answered
@@ -24,6 +25,10 @@ class MageError(Exception):
 
 class ConfigError(MageError):
     """Something the user wrote cannot be used."""
+
+
+class InexactError(ConfigError):
+    """A value that is well defined but cannot be computed exactly: too large, or drawn from a continuum."""
 
 
 class RecordError(MageError):

@@ -5,12 +5,12 @@ Any implementation of one can be used in its place; `mage.checks` has checks tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from mage.types import AgentInfo, Completion, Observation, Reply, Result, Task
+from mage.types import AgentInfo, Completion, Observation, Reply, Result, Task, WorldInfo
 
 
 class Env(Protocol):
@@ -49,15 +49,75 @@ class Agent(Player, Protocol):
 
 
 class World(Protocol):
-    """Turns a task into playable episodes."""
+    """Turns tasks into playable episodes. It is made once for a spec and shared by all trials, so it has no state."""
 
-    def new_env(self, task: Task, episode: int) -> Env: ...
+    @property
+    def info(self) -> WorldInfo: ...
 
     def rules(self, task: Task) -> str:
         """The rules of the world, explained to the task's seat."""
 
-    def opponents(self, task: Task) -> Mapping[int, Player]:
-        """New players for every seat but the task's, for one trial."""
+    def new_env(self, task: Task, episode: int) -> Env: ...
+
+    def opponent(self, spec: str, task: Task, seat: int) -> Player:
+        """A new player for another seat than the task's, for one trial."""
+
+    def check_opponent(self, spec: str, seat: int) -> None:
+        """Raise a ConfigError for an opponent that cannot play in a seat."""
+
+    def check_level(self, level: str) -> None:
+        """Raise a ConfigError for a level that does not exist; worlds of several seats have none."""
+
+
+P = TypeVar("P")
+Branches = Sequence[tuple[P, Mapping[int, float]]]
+"""Positions, each with its probability by hidden type; types that cannot lead there are left out."""
+
+
+class ExactModel(Protocol[P]):
+    """A trial as one seat faces it, for exact planning: one of finitely many hidden types, fixed for the trial.
+
+    Positions are immutable. Types are numbered from 0; an opponent's policy or a hidden level is one.
+    """
+
+    @property
+    def prior(self) -> Mapping[int, float]:
+        """Probability by type."""
+
+    def start(self, episode: int) -> Branches[P]:
+        """The first positions of an episode."""
+
+    def forward(self, position: P, types: Collection[int]) -> Branches[P]:
+        """What follows without the seat's decision, by chance or by other seats; empty where it decides or at an end.
+
+        Probabilities are given the type, one of `types`.
+        """
+
+    def seen(self, position: P) -> tuple[bool, str]:
+        """Whether the episode is over, and the key of the seat's decision or what it is told at the end."""
+
+    def actions(self, position: P) -> tuple[int, ...]:
+        """The ids of the seat's actions, as in its observations."""
+
+    def after(self, position: P, action: int) -> P:
+        """The position after an action of the seat."""
+
+    def score(self, position: P) -> float:
+        """The seat's score at an end."""
+
+
+@runtime_checkable
+class ExactWorld(World, Protocol):
+    """A world whose trials can be planned exactly. Methods raise `InexactError` where that is impossible."""
+
+    def exact_model(self, members: Sequence[tuple[str, float]], seat: int) -> ExactModel[Any]:
+        """The model of a seat against opponents with these probabilities, or over levels in a world of one seat.
+
+        Without members a world of one seat has all its levels.
+        """
+
+    def guaranteed_score(self, seat: int) -> float:
+        """The highest expected score of an episode that a seat can guarantee, whatever the opponents do."""
 
 
 class AgentFactory(Protocol):

@@ -190,7 +190,7 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
     """What this seat gained between this decision and its next one."""
 
 
-class Result(msgspec.Struct, frozen=True, gc=False):
+class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """How an episode ended, for every seat."""
 
     returns: tuple[float, ...]
@@ -200,6 +200,12 @@ class Result(msgspec.Struct, frozen=True, gc=False):
     forfeited_by: int | None
     facts: Mapping[str, Fact]
     """Everything, hidden cards included: for viewers, never for players."""
+    successes: tuple[bool, ...] = ()
+    """For each seat whether it succeeded; empty where success is a positive score."""
+
+    def is_success(self, seat: int) -> bool:
+        """Whether a seat succeeded."""
+        return self.successes[seat] if self.successes else self.returns[seat] > 0
 
 
 class Episode(msgspec.Struct, frozen=True, gc=False):
@@ -209,22 +215,48 @@ class Episode(msgspec.Struct, frozen=True, gc=False):
     result: Result
 
 
-class Task(msgspec.Struct, frozen=True, gc=False):
+class WorldInfo(msgspec.Struct, frozen=True):
+    """What a world is like: its seats, its scores, its actions, and its sentences for agents."""
+
+    num_seats: int
+    lowest: float
+    """The lowest score of a seat, and the score of a forfeit."""
+    highest: float
+    has_open_actions: bool = False
+    """Whether any text is an action. Observations then list none, and agents must answer in text."""
+    has_chance: bool = False
+    """Whether episodes of tasks that differ in their seeds alone can differ."""
+    constant_sum: float | None = None
+    """The sum of all seats' scores in a finished episode, where it is always the same."""
+    trial: str = "You play {episodes} episodes against the same opponents, who play in the same way."
+    """Tells an agent what stays the same in a trial; `{episodes}` stands for their number."""
+    reflect: str = "Write a short note to yourself: how does the opponent play, and what will you do next?"
+    """Asks an agent for a reflection."""
+
+    @property
+    def is_zero_sum(self) -> bool:
+        """Whether what one seat wins the others lose."""
+        return self.constant_sum == 0
+
+
+class Task(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What is played. Trials of equal tasks may be compared."""
 
     world: str
     """A world spec, such as `kuhn_poker` or `rps(rounds=3)`."""
     opponents: tuple[str, ...]
-    """One spec for each other seat, in order of seats."""
+    """One spec for each other seat, in order of seats; empty in a world of one seat."""
     seat: int
     seed: int
     episodes: int
     replay_deal: bool
     """Every episode deals the cards of the first."""
     early_stop: bool
-    """The trial ends after the first episode with a positive score."""
+    """The trial ends after the first episode in which the seat succeeds."""
     max_turns: int
     """An episode longer than this is truncated."""
+    level: str = ""
+    """In a world of one seat, what is played, in the world's own words; where empty, the seed decides."""
 
 
 class AgentInfo(msgspec.Struct, frozen=True, gc=False):

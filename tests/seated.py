@@ -19,9 +19,9 @@ from mage.rollout.group import Job, play_trials
 from mage.rollout.trial import play_trial
 from mage.seeds import uniform
 from mage.types import Call, Completion, Failure, Memory, ReplyMode, Task, Trial, Turn
-from mage.worlds.openspiel.world import OpenSpielWorld
+from tests.worlds import AnyWorld
 
-WORLD = OpenSpielWorld()
+WORLD = AnyWorld()
 
 HOSTILE = (
     "",

@@ -16,7 +16,7 @@ from mage.rollout.group import play_trials
 from mage.stats import mean
 from mage.types import Failure, Task, Trial
 from mage.worlds.openspiel.game import OpenSpielEnv, load_game
-from mage.worlds.openspiel.world import OpenSpielWorld
+from tests.worlds import AnyWorld
 
 KUHN = [("conservative", 1.0), ("aggressive", 1.0), ("intermediate", 1.0)]
 SEVEN = [(name, 1.0) for name in ("always:rock", "always:paper", "always:scissors")] + [
@@ -29,7 +29,7 @@ def near(value: str) -> object:
     return pytest.approx(float(Fraction(value)), abs=1e-12)
 
 
-class EveryDealWorld(OpenSpielWorld):
+class EveryDealWorld(AnyWorld):
     """Kuhn poker in which the seed of a task spells its deals: digit k in base 6 is the deal of episode k."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ def test_the_player_scores_its_exact_value_over_all_deals(
 
 def test_the_player_finds_out_every_one_of_the_seven() -> None:
     tasks = [_task("rps(rounds=3)", name, seed % 2, seed) for name, _ in SEVEN for seed in range(60)]
-    trials = _played(OpenSpielWorld(), tasks, BayesAgentFactory(SEVEN, PlanObjective.LAST))
+    trials = _played(AnyWorld(), tasks, BayesAgentFactory(SEVEN, PlanObjective.LAST))
     assert {t.scores[2] for t in trials} == {1.0}
     total = mean([sum(t.scores) for t in trials])
     assert total.holds(146 / 63)
@@ -80,7 +80,7 @@ def test_the_player_finds_out_every_one_of_the_seven() -> None:
 
 def test_the_player_refuses_what_nobody_in_its_pool_would_do() -> None:
     (outcome,) = _outcomes(
-        OpenSpielWorld(),
+        AnyWorld(),
         [_task("rps", "always:paper", 0, 1)],
         BayesAgentFactory([("always:rock", 1.0)], PlanObjective.SUM),
     )
@@ -99,14 +99,14 @@ def _task(game: str, opponent: str, seat: int, seed: int) -> Task:
     return Task(game, (opponent,), seat, seed, 3, replay_deal=False, early_stop=False, max_turns=100)
 
 
-def _outcomes(world: OpenSpielWorld, tasks: Sequence[Task], make_agent: BayesAgentFactory) -> list[Trial | Failure]:
+def _outcomes(world: AnyWorld, tasks: Sequence[Task], make_agent: BayesAgentFactory) -> list[Trial | Failure]:
     async def play() -> list[Trial | Failure]:
         return [outcome async for outcome in play_trials(world, [(task, 0) for task in tasks], make_agent)]
 
     return asyncio.run(play())
 
 
-def _played(world: OpenSpielWorld, tasks: Sequence[Task], make_agent: BayesAgentFactory) -> list[Trial]:
+def _played(world: AnyWorld, tasks: Sequence[Task], make_agent: BayesAgentFactory) -> list[Trial]:
     outcomes = _outcomes(world, tasks, make_agent)
     assert [o for o in outcomes if isinstance(o, Failure)] == []
     return [o for o in outcomes if isinstance(o, Trial)]

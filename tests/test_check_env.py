@@ -9,9 +9,10 @@ import pytest
 
 from mage.checks.worlds import NewEnv, WorldClaims, check_new_env
 from mage.errors import PlayError
+from mage.protocols import Env
 from mage.types import Ending, Observation, Result, Task
 from mage.worlds.openspiel.game import OpenSpielEnv
-from mage.worlds.openspiel.world import OpenSpielWorld
+from tests.worlds import AnyWorld
 
 KUHN = WorldClaims(num_seats=2, lowest=-2.0, total=0.0, has_chance=True)
 
@@ -20,8 +21,8 @@ def check(new_env: NewEnv, promises: WorldClaims = KUHN) -> None:
     check_new_env(new_env, promises, "kuhn_poker", range(6), max_turns=50)
 
 
-def new_env(task: Task, episode: int) -> OpenSpielEnv:
-    return OpenSpielWorld().new_env(task, episode)
+def new_env(task: Task, episode: int) -> Env:
+    return AnyWorld().new_env(task, episode)
 
 
 class Broken:
@@ -119,7 +120,7 @@ def test_nothing_but_the_seed_may_matter() -> None:
 
 
 def test_a_replayed_deal_must_be_the_same() -> None:
-    def ignores_replay(task: Task, episode: int) -> OpenSpielEnv:
+    def ignores_replay(task: Task, episode: int) -> Env:
         return new_env(msgspec.structs.replace(task, replay_deal=False), episode)
 
     with pytest.raises(PlayError, match="a replayed deal differs"):

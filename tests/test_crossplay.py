@@ -196,7 +196,7 @@ def test_a_meeting_seats_whom_the_task_names() -> None:
     trial = asyncio.run(play_trial(meeting, task, 0, player("always:rock")[1]))
     assert trial.scores == (-1.0, -1.0, -1.0)
     with pytest.raises(ConfigError, match="unknown agent 'nobody'; known: always:paper"):
-        meeting.opponents(make_task(opponents=("nobody",)))
+        meeting.opponent("nobody", make_task(opponents=("nobody",)), 1)
 
 
 def invoke(*arguments: str) -> str:

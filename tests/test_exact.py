@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from mage.cache import cache_directory
-from mage.errors import ConfigError
+from mage.errors import ConfigError, InexactError
 from mage.evaluation.exact import (
     PlanObjective,
     bayes_optimal,
@@ -20,7 +20,6 @@ from mage.evaluation.exact import (
 )
 from mage.evaluation.exact.enumerate import enumerate_policies
 from mage.evaluation.exact.security import security_value
-from mage.opponents.draws import InexactError
 from mage.opponents.matrix_games import distinct_members
 from mage.worlds.openspiel.game import load_game
 from tests.exhaustive import expected_returns

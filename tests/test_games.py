@@ -14,8 +14,8 @@ from mage.worlds.openspiel import positions
 from mage.worlds.openspiel.game import OpenSpielEnv, distinct, known_games, load_game
 from mage.worlds.openspiel.game_builders import GAMES
 from mage.worlds.openspiel.positions import Position
-from mage.worlds.openspiel.world import OpenSpielWorld
 from tests.forced import play_forced
+from tests.worlds import AnyWorld
 
 _FOOTBALL = 'matrix([[2,0],[0,1]],columns=[[1,0],[0,2]],moves=[opera,football],name="the evening",rounds=2)'
 
@@ -211,7 +211,7 @@ def test_an_episode_that_is_too_long_is_cut() -> None:
 def test_equal_tasks_deal_alike_and_episodes_deal_afresh() -> None:
     def deals(seed: int, replay: bool) -> list[Any]:
         task = Task("kuhn_poker(players=5)", ("uniform",) * 4, 0, seed, 3, replay, False, 100)
-        return [OpenSpielWorld().new_env(task, episode).observe(0).facts["card"] for episode in range(12)]
+        return [AnyWorld().new_env(task, episode).observe(0).facts["card"] for episode in range(12)]
 
     assert deals(1, replay=False) == deals(1, replay=False)
     assert deals(1, replay=False) != deals(2, replay=False)
@@ -221,7 +221,7 @@ def test_equal_tasks_deal_alike_and_episodes_deal_afresh() -> None:
 
 def test_chance_follows_its_odds() -> None:
     task = Task("kuhn_poker", ("uniform",), 0, 1, 1, False, False, 100)
-    new_env = OpenSpielWorld().new_env
+    new_env = AnyWorld().new_env
     cards = [new_env(task, episode).observe(0).facts["card"] for episode in range(3000)]
     assert all(abs(cards.count(card) - 1000) < 130 for card in range(3))  # five standard deviations
 

@@ -16,8 +16,8 @@ from mage.league.members import anchor, learner, snapshot
 from mage.protocols import AgentFactory
 from mage.rollout.trial import play_seats, seen_from
 from mage.types import Memory, Objective, Phase, ReplyMode, Task
-from mage.worlds.openspiel.world import OpenSpielWorld
 from tests.seated import RandomEngine, make_settings, make_task, seat_engine
+from tests.worlds import AnyWorld
 
 FIRST, SECOND = learner(0), learner(1)
 PAST = snapshot(SECOND, 40)
@@ -132,7 +132,7 @@ def test_matches_are_drawn_by_the_odds_and_seats_in_turn() -> None:
 
 
 def test_a_trial_of_the_task_s_own_seat_is_what_play_trial_makes() -> None:
-    task, world = make_task(), OpenSpielWorld()
+    task, world = make_task(), AnyWorld()
     make_agent = seat_engine(RandomEngine(), make_settings())
     (trial,) = asyncio.run(play_seats(world, task, 0, make_agent, (0,)))
     assert trial.task == task == seen_from(task, 0, "anybody")

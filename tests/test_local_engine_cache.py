@@ -12,8 +12,8 @@ from mage.engines.local.engine import LocalEngine
 from mage.models.load import LoadedModel
 from mage.rollout.group import play_groups
 from mage.types import Group, Memory, ReplyMode, Task
-from mage.worlds.openspiel.world import OpenSpielWorld
 from tests.engine_made import ask_all, assert_exact, choices, family, nano, prompts, run
+from tests.worlds import AnyWorld
 
 
 def test_a_model_that_cannot_use_the_cache_says_so_once_and_reads_everything() -> None:
@@ -62,7 +62,7 @@ def test_a_shared_opening_is_read_once() -> None:
 def play(
     engine: LocalEngine, loaded: LoadedModel, memory: Memory, num: int = 8, reply: ReplyMode = ReplyMode.CHOICE
 ) -> list[Group]:
-    world = OpenSpielWorld()
+    world = AnyWorld()
     how = AgentSettings("nano", memory, reply, 1.0, 12, 8, 0, engine.length)
     tasks = [Task("rps(rounds=2)", ("uniform",), 0, seed, 3, False, False, 1000) for seed in range(num)]
     found: list[Group] = run(

@@ -8,7 +8,8 @@ from collections import Counter
 
 import pytest
 
-from mage.opponents.draws import InexactError, draw, draw_seed, enumerate_draws
+from mage.errors import InexactError
+from mage.opponents.draws import draw, draw_seed, enumerate_draws
 from mage.opponents.registry import make_player, make_policy
 from mage.spec import parse_spec
 from mage.worlds.openspiel.game import load_game

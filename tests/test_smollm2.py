@@ -27,8 +27,8 @@ from mage.protocols import Sampling
 from mage.rollout.group import play_groups
 from mage.training.build import agent_settings, draw_tasks, language_agent_factory
 from mage.types import Completion, Memory, ReplyMode
-from mage.worlds.openspiel.world import OpenSpielWorld
 from tests.test_nano import GAMES, told
+from tests.worlds import AnyWorld
 
 
 def packaged() -> bool:
@@ -222,7 +222,7 @@ class Longest:
 @needs_weights
 @pytest.mark.parametrize("name", CHOOSING)
 def test_trials_of_the_recipes_fit_their_contexts(name: str, tokenizer: PreTrainedTokenizerFast) -> None:
-    config, world = load_config(name, CHOOSING[name]), OpenSpielWorld()
+    config, world = load_config(name, CHOOSING[name]), AnyWorld()
     make_agent = language_agent_factory(world, Longest(), TemplateFormat(tokenizer), agent_settings(config.agent))
     groups = asyncio.run(
         play_groups(world, list(islice(draw_tasks(config, "tasks"), 40)), 1, make_agent, concurrency=8)

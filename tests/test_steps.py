@@ -16,8 +16,8 @@ from mage.credit.running_stats import EMPTY
 from mage.credit.steps import agent_turns, credit_group, trained_advantages
 from mage.rollout.group import play_groups
 from mage.types import Ending, Failure, Group, Objective, Observation, Phase, Reply, Task, Trial
-from mage.worlds.openspiel.world import OpenSpielWorld
 from tests.paid import HALF, INFO, TASK, call, ended, move, note, played, rets, steps
+from tests.worlds import AnyWorld
 
 TRAINS_REFLECTIONS = [o for o in Objective if o is not Objective.SINGLE]
 
@@ -212,7 +212,7 @@ class Quitter:
 
 def test_a_trial_that_was_really_played() -> None:
     task = Task("rps(rounds=3)", ("uniform",), 1, 5, 3, False, False, 100)
-    (group,) = asyncio.run(play_groups(OpenSpielWorld(), [task], 2, lambda _task, _sibling: Quitter()))
+    (group,) = asyncio.run(play_groups(AnyWorld(), [task], 2, lambda _task, _sibling: Quitter()))
     scores = group.trials[0].scores
     credit = credit_group(group, ReturnSpec(Objective.CUMULATIVE, 1.0, 1.0), "uniform", "main")
     found = credit.trials[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
 import msgspec
 import pytest
@@ -16,7 +15,6 @@ from mage.engines.scripted import MODELS, ScriptedEngine
 from mage.protocols import Player
 from mage.rollout.trial import play_trial
 from mage.types import Ending, Memory, Phase, ReplyMode, Task, Trial
-from mage.worlds.openspiel.world import OpenSpielWorld
 from tests.seated import (
     GAMES,
     HOSTILE,
@@ -34,6 +32,7 @@ from tests.seated import (
     saying,
     seat_engine,
 )
+from tests.worlds import AnyWorld
 
 CODEC = ByteFormat()
 
@@ -218,17 +217,17 @@ def test_repeated_games_pay_by_the_round() -> None:
     assert len(set(played)) > 1
 
 
-class TwoModels(OpenSpielWorld):
+class TwoModels(AnyWorld):
     """A world in which the opponent is a language model with a memory too."""
 
     def __init__(self) -> None:
         self.seated: list[LanguageAgent] = []
 
-    def opponents(self, task: Task) -> Mapping[int, Player]:
+    def opponent(self, spec: str, task: Task, seat: int) -> Player:
         theirs = msgspec.structs.replace(task, seat=1 - task.seat)
         engine, how = ScriptedEngine(MODELS["first"]), make_settings(name="other")
         self.seated.append(LanguageAgent(engine, CODEC, how, self.rules(theirs), theirs, 0))
-        return {theirs.seat: self.seated[-1]}
+        return self.seated[-1]
 
 
 @pytest.mark.parametrize("seat", [0, 1])

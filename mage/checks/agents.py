@@ -9,7 +9,7 @@ from itertools import pairwise
 from mage.protocols import Agent, AgentFactory, World
 from mage.rollout.trial import play_trial
 from mage.types import AgentInfo, Call, Observation, Reply, Task, Trial
-from mage.worlds.openspiel.world import OpenSpielWorld
+from mage.worlds.registry import load_world
 
 _Memory = tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]
 
@@ -20,7 +20,7 @@ def check_agent(make_agent: AgentFactory, tasks: Sequence[Task], world: World | 
     For agents whose replies depend on task, sibling and observations alone, so not for people and remote models.
     """
     for task in tasks:
-        first, again = (asyncio.run(_checked(make_agent, task, world or OpenSpielWorld())) for _ in range(2))
+        first, again = (asyncio.run(_checked(make_agent, task, world or load_world(task.world))) for _ in range(2))
         assert _comparable(first) == _comparable(again), "the same task and sibling give another trial"
 
 

@@ -10,8 +10,7 @@ from mage.protocols import Player
 from mage.rollout.episode import play_episode
 from mage.seeds import derive
 from mage.types import Observation, Task
-from mage.worlds.openspiel.game import load_game
-from mage.worlds.openspiel.world import OpenSpielWorld
+from mage.worlds.registry import load_world
 
 
 def check_player(make: Callable[[], Player], observations: Sequence[Observation]) -> None:
@@ -44,11 +43,12 @@ def check_policy(policy: Policy, observations: Sequence[Observation]) -> None:
 def observations_of(game: str, seat: int, seeds: Iterable[int], episodes: int = 2) -> list[Observation]:
     """Observations of a seat in random play, to check a player with."""
     seen: list[Observation] = []
+    world = load_world(game)
+    seats = range(world.info.num_seats)
     for seed in seeds:
-        seats = range(load_game(game).num_seats)
         task = Task(game, (), seat, seed, episodes, replay_deal=False, early_stop=False, max_turns=200)
         players = {other: PolicyPlayer(evenly, derive(seed, "check", other)) for other in seats}
         for index in range(episodes):
-            episode = asyncio.run(play_episode(OpenSpielWorld().new_env(task, index), players))
+            episode = asyncio.run(play_episode(world.new_env(task, index), players))
             seen += [turn.observation for turn in episode.turns if turn.observation.seat == seat]
     return seen

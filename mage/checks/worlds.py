@@ -11,8 +11,7 @@ from mage.errors import PlayError
 from mage.protocols import Env
 from mage.seeds import uniform
 from mage.types import Ending, Observation, Result, Task
-from mage.worlds.openspiel.game import load_game
-from mage.worlds.openspiel.world import OpenSpielWorld
+from mage.worlds.registry import load_world
 
 NewEnv = Callable[[Task, int], Env]
 """A fresh environment for an episode of a task."""
@@ -41,15 +40,10 @@ class PlayedEpisode(NamedTuple):
 
 def check_env(game: str, seeds: Iterable[int] = range(5), *, max_turns: int = 200, chance_shows: bool = True) -> None:
     """Check a world that `load_game` knows. `chance_shows=False` is for worlds in which chance hardly matters."""
-    loaded = load_game(game)
-    total = loaded.rules.utility_sum()
-    claims = WorldClaims(
-        loaded.num_seats,
-        loaded.lowest,
-        None if total is None else total / loaded.scale,
-        loaded.has_chance and chance_shows,
-    )
-    check_new_env(OpenSpielWorld().new_env, claims, game, seeds, max_turns=max_turns)
+    world = load_world(game)
+    info = world.info
+    claims = WorldClaims(info.num_seats, info.lowest, info.constant_sum, info.has_chance and chance_shows)
+    check_new_env(world.new_env, claims, game, seeds, max_turns=max_turns)
 
 
 def check_new_env(new_env: NewEnv, claims: WorldClaims, game: str, seeds: Iterable[int], *, max_turns: int) -> None:

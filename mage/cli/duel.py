@@ -18,9 +18,10 @@ from mage.evaluation.duel import Duel, DuelCounter, DuelRow, check, play
 from mage.runs.console import plain_console, progress_bar
 from mage.runs.drawings import shown
 from mage.runs.store import RunWriter
+from mage.spec import parse_spec
 from mage.stats import Verdict
 from mage.types import Failure
-from mage.worlds.openspiel.game import load_game
+from mage.worlds.registry import load_world
 
 _PATIENCE_S = 1.0
 """How long a duel may take before it shows a bar."""
@@ -41,8 +42,8 @@ def command(
     """Let two players meet many times. The table shows means with 95 % intervals."""
     duel = Duel(player, tuple(opponents), world, trials, episodes, seed, max_turns)
     check(duel)
-    game, console = load_game(duel.world), plain_console()
-    counter = DuelCounter(game.num_seats)
+    num_seats, console = load_world(duel.world).info.num_seats, plain_console()
+    counter = DuelCounter(num_seats)
     writer = new_run(run, "duel", duel.world, msgspec.to_builtins(duel), duel.seed)
     try:
         first_failure = asyncio.run(_play_duel(duel, writer, counter))
@@ -52,7 +53,7 @@ def command(
         raise
     finally:
         writer.discard_if_empty()
-    console.print(duel_table(duel, game.spec, counter.rows()))
+    console.print(duel_table(duel, str(parse_spec(duel.world)), counter.rows()))
     if first_failure is not None:
         console.print(shown(f"The first failure: {first_failure.error}: {first_failure.message}", "red"))
     say_saved(console, writer.path, " [N]")
@@ -63,7 +64,7 @@ async def _play_duel(duel: Duel, writer: RunWriter, counter: DuelCounter) -> Fai
     """Play, write and count; returns the first failure."""
     first_failure: Failure | None = None
     bar = progress_bar()
-    job = bar.add_task("trials", total=duel.trials * load_game(duel.world).num_seats)
+    job = bar.add_task("trials", total=duel.trials * load_world(duel.world).info.num_seats)
     started = time.monotonic()
     try:
         async for outcome in play(duel):

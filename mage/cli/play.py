@@ -17,15 +17,16 @@ from mage.cli.options import MaxTurns, Run
 from mage.cli.tables import new_run, say_saved
 from mage.evaluation.duel import filled
 from mage.opponents.person import Person
-from mage.opponents.registry import check_opponent
+from mage.protocols import World
 from mage.rollout.group import play_trials
+from mage.rollout.tasks import other_seats
 from mage.runs.console import plain_console
 from mage.runs.drawings import shown
 from mage.runs.render import scores_table
 from mage.runs.store import RunWriter
+from mage.spec import parse_spec
 from mage.types import Failure, Task, Trial
-from mage.worlds.openspiel.game import load_game
-from mage.worlds.openspiel.world import OpenSpielWorld, other_seats
+from mage.worlds.registry import load_world
 
 _SEED = typer.Option(min=0, help="Fixes the deals and the opponent; random by default.")
 
@@ -41,12 +42,15 @@ def command(
     run: Run = None,
 ) -> None:
     """Play a game yourself, in this terminal. Any opponent may sit opposite."""
-    game = load_game(world)
-    others = filled(against, game.num_seats - 1, world)
+    loaded = load_world(world)
+    num_seats = loaded.info.num_seats
+    others = filled(against, num_seats - 1, world)
     drawn = secrets.randbits(32) if seed is None else seed
-    task = Task(game.spec, others, seat, drawn, episodes, replay_deal, early_stop=False, max_turns=max_turns)
-    for other, spec in zip(other_seats(task), others, strict=True):
-        check_opponent(spec, game, other)
+    task = Task(
+        str(parse_spec(world)), others, seat, drawn, episodes, replay_deal, early_stop=False, max_turns=max_turns
+    )
+    for other, spec in zip(other_seats(task, num_seats), others, strict=True):
+        loaded.check_opponent(spec, other)
     writer = new_run(run, "play", task.world, msgspec.to_builtins(task), task.seed)
     raise typer.Exit(play_in_terminal(task, writer, plain_console()))
 
@@ -56,7 +60,7 @@ def play_in_terminal(task: Task, writer: RunWriter, console: Console) -> int:
     if sys.stdin.isatty():
         with suppress(ImportError):
             import readline  # noqa: F401, input() then edits lines
-    world = OpenSpielWorld()
+    world = load_world(task.world)
     person = Person(world.rules(task), task, input, console.print)
     try:
         with person.leaving_on_interrupt():
@@ -78,7 +82,7 @@ def play_in_terminal(task: Task, writer: RunWriter, console: Console) -> int:
     return 0
 
 
-async def _only_trial(world: OpenSpielWorld, task: Task, person: Person) -> Trial | Failure:
+async def _only_trial(world: World, task: Task, person: Person) -> Trial | Failure:
     def seat_person(task: Task, sibling: int) -> Person:
         return person
 

@@ -18,7 +18,7 @@ from mage.runs.credit import read_credit
 from mage.runs.drawings import shown
 from mage.runs.render import transcript
 from mage.runs.store import RunInfo, RunReader
-from mage.worlds.openspiel.world import OpenSpielWorld
+from mage.worlds.registry import load_world
 
 _NUMBER = typer.Argument(metavar="N", min=0, help="The number of a trial; all are listed without it.")
 
@@ -51,7 +51,7 @@ def one_trial(reader: RunReader, number: int) -> RenderableType:
     """The transcript of one trial, with its credit, and with the rules where its world is still known."""
     outcome = reader.trial(number)
     try:
-        rules = OpenSpielWorld().rules(outcome.task)
+        rules = load_world(outcome.task.world).rules(outcome.task)
     except ConfigError:
         rules = None
     return transcript(outcome, f"Trial {number} of {reader.path}", rules, read_credit(reader.path, number))

@@ -8,8 +8,7 @@ import msgspec
 
 from mage.errors import pick
 from mage.protocols import Agent, AgentFactory, Env, Player, World
-from mage.types import Task
-from mage.worlds.openspiel.world import other_seats
+from mage.types import Task, WorldInfo
 
 
 class AgentWorld:
@@ -19,20 +18,24 @@ class AgentWorld:
         self._world = world
         self._agent_factories = agent_factories
 
-    def new_env(self, task: Task, episode: int) -> Env:
-        return self._world.new_env(task, episode)
+    @property
+    def info(self) -> WorldInfo:
+        return self._world.info
 
     def rules(self, task: Task) -> str:
         return self._world.rules(task)
 
-    def opponents(self, task: Task) -> Mapping[int, Player]:
-        return {
-            seat: self._make_agent(name, task, seat)
-            for seat, name in zip(other_seats(task), task.opponents, strict=True)
-        }
+    def new_env(self, task: Task, episode: int) -> Env:
+        return self._world.new_env(task, episode)
 
-    def _make_agent(self, name: str, task: Task, seat: int) -> Agent:
-        return pick("agent", self._agent_factories, name)(msgspec.structs.replace(task, seat=seat), 0)
+    def opponent(self, spec: str, task: Task, seat: int) -> Player:
+        return pick("agent", self._agent_factories, spec)(msgspec.structs.replace(task, seat=seat), 0)
+
+    def check_opponent(self, spec: str, seat: int) -> None:
+        pick("agent", self._agent_factories, spec)
+
+    def check_level(self, level: str) -> None:
+        self._world.check_level(level)
 
 
 def with_announced_episodes(make_agent: AgentFactory, episodes: int) -> AgentFactory:

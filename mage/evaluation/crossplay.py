@@ -21,10 +21,9 @@ from mage.evaluation.ratings import NO_ALPHA_RANK, Matrix, alpha_rank, can_alpha
 from mage.evaluation.suite.evaluate import Play, play_all
 from mage.protocols import World
 from mage.seeds import derive, stream
-from mage.spec import whole
+from mage.spec import parse_spec, whole
 from mage.stats import Estimate, Verdict, clustered_proportion, mean, verdict
-from mage.types import Ending, Failure, Task, Trial
-from mage.worlds.openspiel.game import Game, load_game
+from mage.types import Ending, Failure, Task, Trial, WorldInfo
 
 _SEATS = 2
 _RATINGS = ("elo", "nash_share", "nash_score", "alpha_rank")
@@ -132,17 +131,17 @@ async def cross_play(
     play: Play = play_all,
 ) -> CrossPlayReport:
     """Play every ordered pair of agents `trials` times; trials with the same number have the same deal."""
-    loaded = load_game(game)
+    info, spec = world.info, str(parse_spec(game))
     names = tuple(name for name, _ in agents)
-    check_cross_play(loaded, names)
+    check_cross_play(world, spec, names)
     whole("trials", trials, 1)
     whole("episodes", episodes, 1)
     results = _Results(trials, len(agents), episodes)
     agent_world = AgentWorld(world, dict(agents))
-    pairs = _pairs(loaded, len(agents))
+    pairs = _pairs(info, len(agents))
     seeds = [derive(seed, "cross-play", number) for number in range(trials)]
     for first, second in pairs:
-        tasks = [Task(loaded.spec, (names[second],), 0, s, episodes, False, False, max_turns) for s in seeds]
+        tasks = [Task(spec, (names[second],), 0, s, episodes, False, False, max_turns) for s in seeds]
         arm = f"{names[first]} and {names[second]}"
         outcomes = await play(arm, agent_world, [(task, 0) for task in tasks], agents[first][1])
         for number, outcome in enumerate(outcomes):
@@ -150,31 +149,31 @@ async def cross_play(
     if len(results.failures) == trials * len(pairs):
         why = results.failures[0]
         raise PlayError(f"none of {len(results.failures)} trials could be played: {why.error}: {why.message}")
-    return _report(loaded, names, results, seed)
+    return _report(info, spec, names, results, seed)
 
 
-def check_cross_play(game: Game, names: Sequence[str]) -> None:
+def check_cross_play(world: World, spec: str, names: Sequence[str]) -> None:
     """Raise `ConfigError` where these agents cannot play cross-play."""
-    if game.num_seats != _SEATS:
-        raise ConfigError(f"cross-play needs a world with two seats; {game.spec} has {game.num_seats}")
+    if world.info.num_seats != _SEATS:
+        raise ConfigError(f"cross-play needs a world with two seats; {spec} has {world.info.num_seats}")
     if len(names) < 2 or len(set(names)) < len(names):
         raise ConfigError(f"cross-play needs two or more agents with different names, not {', '.join(names) or 'none'}")
 
 
-def _pairs(game: Game, num: int) -> list[tuple[int, int]]:
+def _pairs(info: WorldInfo, num: int) -> list[tuple[int, int]]:
     """Ordered pairs to play; in a zero-sum world an agent against itself is left out, as its score is 0."""
-    return [(i, j) for i, j in product(range(num), repeat=2) if i != j or not game.zero_sum]
+    return [(i, j) for i, j in product(range(num), repeat=2) if i != j or not info.is_zero_sum]
 
 
-def _report(game: Game, names: Sequence[str], results: _Results, seed: int) -> CrossPlayReport:
-    standings, missing = _standings(game, names, results, seed)
+def _report(info: WorldInfo, spec: str, names: Sequence[str], results: _Results, seed: int) -> CrossPlayReport:
+    standings, missing = _standings(info, names, results, seed)
     num_trials, *_, episodes = results.scores_TNNSK.shape
     return CrossPlayReport(
-        world=game.spec,
+        world=spec,
         episodes=episodes,
         num_trials=num_trials,
         agents=tuple(names),
-        cells=tuple(_cell(names, results, i, j) for i, j in _pairs(game, len(names))),
+        cells=tuple(_cell(names, results, i, j) for i, j in _pairs(info, len(names))),
         standings=standings,
         missing=missing,
         failures=len(results.failures),
@@ -202,11 +201,11 @@ def _cell(names: Sequence[str], results: _Results, i: int, j: int) -> PairResult
 
 
 def _standings(
-    game: Game, names: Sequence[str], results: _Results, seed: int
+    info: WorldInfo, names: Sequence[str], results: _Results, seed: int
 ) -> tuple[tuple[AgentStanding, ...], Mapping[str, str]]:
     payoffs_TNN = results.payoffs()
     others_NN = ~np.eye(len(names), dtype=np.bool_)
-    rated, missing = _ratings(game, names, results, payoffs_TNN, seed)
+    rated, missing = _ratings(info, names, results, payoffs_TNN, seed)
     means_TN = [
         [float(row[others].mean()) for row, others in zip(trial, others_NN, strict=True)] for trial in payoffs_TNN
     ]
@@ -225,16 +224,16 @@ def _standings(
 
 
 def _ratings(
-    game: Game, names: Sequence[str], results: _Results, payoffs_TNN: Matrix, seed: int
+    info: WorldInfo, names: Sequence[str], results: _Results, payoffs_TNN: Matrix, seed: int
 ) -> tuple[Mapping[str, Sequence[Estimate | None]], Mapping[str, str]]:
     """Every rating by agent, and the reasons for missing ones."""
     wins_TNN, draws_TNN = results.won_TNNSK.sum(axis=(3, 4)), results.drew_TNNSK.sum(axis=(3, 4))
 
     def payoffs(drawn: Sequence[int]) -> Matrix:
         found_NN = _nan_mean(payoffs_TNN[drawn], 0)
-        return (found_NN - found_NN.T) / 2 if game.zero_sum else found_NN
+        return (found_NN - found_NN.T) / 2 if info.is_zero_sum else found_NN
 
-    if game.zero_sum:
+    if info.is_zero_sum:
         payoffs_TNN[:, range(len(names)), range(len(names))] = 0.0
     everything = range(len(payoffs_TNN))
     unmet = np.argwhere(np.isnan(payoffs(everything)))
@@ -250,7 +249,7 @@ def _ratings(
         )
     }
     missing = {}
-    if game.zero_sum:
+    if info.is_zero_sum:
         averages = {found_NN.tobytes(): nash_average(found_NN) for found_NN in _distinct(map(payoffs, drawn))}
         shares, scores = zip(*(averages[payoffs(some).tobytes()] for some in drawn), strict=True)
         found |= {"nash_share": _bootstrap_estimates(shares), "nash_score": _bootstrap_estimates(scores)}

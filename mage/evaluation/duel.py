@@ -12,15 +12,14 @@ import msgspec
 
 from mage.errors import ConfigError
 from mage.opponents.policy import PolicyAgent, PolicyPlayer
-from mage.opponents.registry import check_opponent
 from mage.protocols import Agent
 from mage.rollout.group import play_trials
+from mage.rollout.tasks import other_seats
 from mage.seeds import derive
 from mage.spec import parse_spec
 from mage.stats import Estimate, Verdict, clustered_proportion, mean, verdict
 from mage.types import Ending, Failure, Task, Trial
-from mage.worlds.openspiel.game import load_game
-from mage.worlds.openspiel.world import OpenSpielWorld, make_opponent, other_seats
+from mage.worlds.registry import load_world
 
 _CONCURRENCY = 16
 """Players without a model never wait, so more at a time would only delay the first results."""
@@ -66,12 +65,12 @@ class DuelRow(msgspec.Struct, frozen=True):
 
 def tasks(duel: Duel) -> Iterator[Task]:
     """All tasks, seat by seat within each trial number, so that an interrupted duel is balanced."""
-    game = load_game(duel.world)
-    others = filled(duel.opponents, game.num_seats - 1, duel.world)
+    spec, num_seats = str(parse_spec(duel.world)), load_world(duel.world).info.num_seats
+    others = filled(duel.opponents, num_seats - 1, duel.world)
     for number in range(duel.trials):
         seed = derive(duel.seed, "duel", number)
-        for seat in range(game.num_seats):
-            yield Task(game.spec, others, seat, seed, duel.episodes, False, False, duel.max_turns)
+        for seat in range(num_seats):
+            yield Task(spec, others, seat, seed, duel.episodes, False, False, duel.max_turns)
 
 
 def filled(specs: Sequence[str], num: int, game: str) -> tuple[str, ...]:
@@ -87,7 +86,7 @@ def filled(specs: Sequence[str], num: int, game: str) -> tuple[str, ...]:
 
 def seated(player: str, task: Task, sibling: int) -> Agent:
     """The duelling player in the task's seat. Its seed differs from every opponent's, because its seat does."""
-    found = make_opponent(player, task, task.seat)
+    found = load_world(task.world).opponent(player, task, task.seat)
     return PolicyAgent(found, str(parse_spec(player))) if isinstance(found, PolicyPlayer) else cast(Agent, found)
 
 
@@ -95,17 +94,18 @@ def check(duel: Duel) -> None:
     """Fail now, with one line, on a player that cannot sit in one of its seats."""
     if duel.trials < 2:
         raise ConfigError(f"a duel needs at least 2 trials in each seat for an interval, not {duel.trials}")
-    game = load_game(duel.world)
-    for task in islice(tasks(duel), game.num_seats):
-        check_opponent(duel.player, game, task.seat)
-        for seat, spec in zip(other_seats(task), task.opponents, strict=True):
-            check_opponent(spec, game, seat)
+    world = load_world(duel.world)
+    num_seats = world.info.num_seats
+    for task in islice(tasks(duel), num_seats):
+        world.check_opponent(duel.player, task.seat)
+        for seat, spec in zip(other_seats(task, num_seats), task.opponents, strict=True):
+            world.check_opponent(spec, seat)
 
 
 def play(duel: Duel) -> AsyncIterator[Trial | Failure]:
     """Play all trials and yield them in the order of `tasks`."""
     jobs = ((task, 0) for task in tasks(duel))
-    return play_trials(OpenSpielWorld(), jobs, partial(seated, duel.player), concurrency=_CONCURRENCY)
+    return play_trials(load_world(duel.world), jobs, partial(seated, duel.player), concurrency=_CONCURRENCY)
 
 
 class DuelCounter:

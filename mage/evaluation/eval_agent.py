@@ -40,7 +40,7 @@ from mage.runs.store import RUN
 from mage.spec import call_with, parse_spec
 from mage.training.build import agent_settings, check_agent, language_agent_factory, scripted_engine
 from mage.types import Memory, ReplyMode, Task
-from mage.worlds.openspiel.world import make_opponent
+from mage.worlds.registry import load_world
 
 BAYES = "bayes-optimal"
 _SHIPPED_MODELS = ("nano", "smollm2")
@@ -132,7 +132,7 @@ class OpponentEvalAgent(EvalAgent):
         _refuse_memory(self.name, memory, rewrite)
 
         def policy_agent(task: Task, sibling: int) -> Agent:
-            player = make_opponent(self.name, task, task.seat)
+            player = load_world(task.world).opponent(self.name, task, task.seat)
             assert isinstance(player, PolicyPlayer)
             return PolicyAgent(player, self.name)
 

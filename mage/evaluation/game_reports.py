@@ -18,11 +18,11 @@ from mage.evaluation.resource_limits import ResourceLimits, at_work, say_where_t
 from mage.evaluation.suite.report import CROSS_PLAY, WorldReport, to_json, world_report
 from mage.evaluation.trial_log import ResumablePlay, TrialLog
 from mage.files import write_atomically
-from mage.opponents.registry import MODEL_OPPONENTS, OPPONENTS, check_opponent
+from mage.opponents.registry import MODEL_OPPONENTS, OPPONENTS
+from mage.protocols import World
 from mage.runs.store import RUN, check_empty, new_run_path, read_info
 from mage.spec import parse_spec
-from mage.worlds.openspiel.game import Game, load_game
-from mage.worlds.openspiel.world import OpenSpielWorld
+from mage.worlds.registry import load_world
 
 _CROSS_PLAY, _NASH_CONV = "cross-play", "nashconv"
 """Kinds of runs, as names of directories have them."""
@@ -65,10 +65,10 @@ def run_cross_play(
     plan: CrossPlay, out: Path | None, limits: ResourceLimits
 ) -> tuple[Path, WorldReport[CrossPlayReport]]:
     """The directory and the report; the same plan in the same directory goes on where it was stopped."""
-    game = load_game(plan.world)
-    eval_agents = _eval_agents_of(plan.agents, plan.values, game, limits)
-    agents = _named(plan.agents, eval_agents)
-    check_cross_play(game, [name for name, _ in agents])
+    world, spec = load_world(plan.world), str(parse_spec(plan.world))
+    eval_agents = _eval_agents_of(plan.agents, plan.values, world, limits)
+    agents = _named(plan.agents, eval_agents, world)
+    check_cross_play(world, spec, [name for name, _ in agents])
     pinned = msgspec.structs.replace(plan, agents=tuple(eval_agent.agent for eval_agent in eval_agents))
     trial_log = _trial_log(out or new_run_path(_CROSS_PLAY, parse_spec(plan.world).name), pinned)
 
@@ -76,14 +76,14 @@ def run_cross_play(
         for eval_agent in eval_agents:
             await eval_agent.refresh()
         return await cross_play(
-            OpenSpielWorld(),
+            world,
             agents,
             plan.world,
             episodes=plan.episodes,
             trials=plan.trials,
             seed=plan.seed,
             max_turns=plan.max_turns,
-            play=ResumablePlay(trial_log, game.spec, concurrency=limits.num_trials(pinned.agents), bar=bar),
+            play=ResumablePlay(trial_log, spec, concurrency=limits.num_trials(pinned.agents), bar=bar),
         )
 
     with at_work(trial_log, limits, lambda: f"the same command and  -o {trial_log.path}") as bar:
@@ -103,13 +103,14 @@ def run_nash_conv(
     if out is not None:
         check_empty(out)
     texts = (plan.agent, *((plan.after,) if plan.after is not None else ()), *plan.responders)
-    eval_agents = _eval_agents_of(texts, plan.values, load_game(plan.world), limits)
-    agent, *others = _named(texts, eval_agents)
+    world = load_world(plan.world)
+    eval_agents = _eval_agents_of(texts, plan.values, world, limits)
+    agent, *others = _named(texts, eval_agents, world)
 
     async def find() -> NashConvReport | LowerBound:
         for eval_agent in eval_agents:
             await eval_agent.refresh()
-        world, size = OpenSpielWorld(), {"episodes": plan.episodes, "trials": plan.trials, "seed": plan.seed}
+        size = {"episodes": plan.episodes, "trials": plan.trials, "seed": plan.seed}
         if is_bound:
             return await lower_bound(world, agent, plan.world, others, learn=plan.learn, **size)
         after = others[0] if others else None
@@ -124,24 +125,23 @@ def run_nash_conv(
 
 
 def _eval_agents_of(
-    agents: Sequence[str], values: Mapping[str, object], game: Game, limits: ResourceLimits
+    agents: Sequence[str], values: Mapping[str, object], world: World, limits: ResourceLimits
 ) -> list[EvalAgent]:
-    """Load the named agents and check them against the game; settings of models do not go to other players."""
+    """Load the named agents and check them against the world; settings of models do not go to other players."""
     say_where_the_key_goes(agents)
     eval_agents = []
     for agent in agents:
         own = {key: v for key, v in values.items() if not (_is_player(agent) and key.startswith("agent."))}
         eval_agent = limits.eval_agent(agent, own)
         if isinstance(eval_agent, OpponentEvalAgent):
-            for seat in range(game.num_seats):
-                check_opponent(eval_agent.name, game, seat)
+            for seat in range(world.info.num_seats):
+                world.check_opponent(eval_agent.name, seat)
         eval_agents.append(eval_agent)
     return eval_agents
 
 
-def _named(texts: Sequence[str], eval_agents: Sequence[EvalAgent]) -> list[NamedAgent]:
+def _named(texts: Sequence[str], eval_agents: Sequence[EvalAgent], world: World) -> list[NamedAgent]:
     """Agents by their names, or as they were given where two have the same."""
-    world = OpenSpielWorld()
     names = [eval_agent.name for eval_agent in eval_agents]
     shown_names = [t if names.count(name) > 1 else name for t, name in zip(texts, names, strict=True)]
     return [(name, eval_agent.make_agent(world)) for name, eval_agent in zip(shown_names, eval_agents, strict=True)]

@@ -22,7 +22,7 @@ from mage.opponents.registry import OPPONENTS
 from mage.runs.store import read_info
 from mage.spec import parse_spec, whole
 from mage.types import Memory, Task
-from mage.worlds.openspiel.game import load_game
+from mage.worlds.registry import load_world
 
 GIVEN = "given"
 """Prefix of the name of a split made of opponents given on the command line."""
@@ -70,7 +70,7 @@ class EvaluationPlan(msgspec.Struct, frozen=True):
         """The seats to play, each once: those given, those of the run, or all of the world."""
         if SEATS in self.values or eval_agent.run is not None:
             return tuple(dict.fromkeys(eval_agent.config.trial.seats))
-        return tuple(range(load_game(split.world).num_seats))
+        return tuple(range(load_world(split.world).info.num_seats))
 
     def tasks(self, eval_agent: EvalAgent, split: Split) -> list[Task]:
         """The tasks on a split, which may fix the number of episodes."""

@@ -23,7 +23,7 @@ from mage.evaluation.trial_log import ResumablePlay, TrialLog
 from mage.files import write_atomically
 from mage.runs.store import TOKENIZER, new_run_path
 from mage.types import Memory
-from mage.worlds.openspiel.world import OpenSpielWorld
+from mage.worlds.registry import load_world
 
 T = TypeVar("T")
 
@@ -63,13 +63,13 @@ class Evaluation:
 
     async def _scores(self, split: Split, play: Play) -> SplitReport:
         await self.eval_agent.refresh()
-        world, eval_agent = OpenSpielWorld(), self.eval_agent.for_split(split)
+        world, eval_agent = load_world(split.world), self.eval_agent.for_split(split)
         agent, control = eval_agent.make_agent(world), eval_agent.make_agent(world, Memory.NONE)
         return await evaluate_split(world, agent, control, split, self.plan.tasks(self.eval_agent, split), play=play)
 
     async def _reflections(self, split: Split, play: Play) -> ReflectionReport:
         await self.eval_agent.refresh()
-        world = OpenSpielWorld()
+        world = load_world(split.world)
         return await evaluate_reflections(
             world,
             lambda rewrite: self.eval_agent.make_agent(world, rewrite=rewrite),

@@ -20,12 +20,11 @@ import msgspec
 
 from mage.errors import ConfigError, RecordError, listing
 from mage.files import write_atomically
-from mage.opponents.registry import check_opponent
 from mage.opponents.scripts import MixtureScope
 from mage.spec import Spec, parse_spec, whole
-from mage.worlds.openspiel.game import load_game
 from mage.worlds.openspiel.game_builders import GAMES
 from mage.worlds.openspiel.openings import without_opening
+from mage.worlds.registry import load_world
 
 _ENDING = ".json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -162,7 +161,7 @@ def write_split(
         kind=_kind(kind) if kind else None,
         episodes=None if episodes is None else whole("episodes", episodes, 1),
     )
-    check_split(_with_pool_path(split, path), range(load_game(split.world).num_seats))
+    check_split(_with_pool_path(split, path), range(load_world(split.world).info.num_seats))
     content = to_json(split)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -192,17 +191,18 @@ def split_files(names: Iterable[str]) -> dict[str, bytes]:
 
 def check_split(split: Split, seats: Sequence[int]) -> None:
     """Raise `ConfigError` on a split that cannot be played from the given seats."""
-    game, pool = load_game(split.world), pool_of(split)
+    world, pool = load_world(split.world), pool_of(split)
+    num_seats = world.info.num_seats
     if not split.members or len(set(split.members)) < len(split.members):
         raise ConfigError(f"the split {split.name!r} needs at least one member, and each of them once")
     if pool.world != split.world or not set(split.members) <= set(pool.members):
         raise ConfigError(f"the split {split.name!r}: its pool {pool.name!r} has another world or lacks some members")
     for seat in seats:
-        if seat >= game.num_seats:
-            raise ConfigError(f"the split {split.name!r}: {game.spec} has seats 0 to {game.num_seats - 1}, not {seat}")
-        for other in set(range(game.num_seats)) - {seat}:
+        if seat >= num_seats:
+            raise ConfigError(f"the split {split.name!r}: {split.world} has seats 0 to {num_seats - 1}, not {seat}")
+        for other in set(range(num_seats)) - {seat}:
             for member in split.members:
-                check_opponent(member, game, other)
+                world.check_opponent(member, other)
 
 
 def refuse_held_out(game: str, members: tuple[str, ...], named: Sequence[Split] = ()) -> None:

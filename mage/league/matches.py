@@ -9,14 +9,13 @@ from typing import NamedTuple
 from mage.config.schema import Config
 from mage.league.members import SPEC_PREFIX, Member, MemberKind
 from mage.league.samplers import draw_member
-from mage.protocols import AgentFactory, Player
+from mage.protocols import AgentFactory, Env, Player, World
 from mage.rollout.group import outcomes_of
 from mage.rollout.tasks import task_of
 from mage.rollout.trial import play_seats, seen_from
 from mage.seeds import derive, uniform
-from mage.types import Ending, Failure, Group, Task, Trial
-from mage.worlds.openspiel.game import load_game
-from mage.worlds.openspiel.world import OpenSpielWorld, make_opponent, other_seats
+from mage.types import Ending, Failure, Group, Task, Trial, WorldInfo
+from mage.worlds.registry import load_world
 
 Outcome = tuple[Trial, ...] | Failure
 """The trials of one match, one for each seat that learns."""
@@ -49,22 +48,36 @@ class PlayedMatch(NamedTuple):
         return sum(scores) / len(scores) if scores else None
 
 
-class LeagueWorld(OpenSpielWorld):
-    """A world whose opponents can be members with weights, played as the given sibling."""
+class LeagueWorld:
+    """Wraps a world: opponents can be members with weights, played as the given sibling."""
 
-    def __init__(self, agent_factories: Mapping[str, AgentFactory], sibling: int, name: str) -> None:
+    def __init__(self, world: World, agent_factories: Mapping[str, AgentFactory], sibling: int, name: str) -> None:
+        self._world = world
         self._agent_factories = agent_factories
         self._sibling = sibling
         self._name = name
 
-    def opponents(self, task: Task) -> Mapping[int, Player]:
-        others = other_seats(task)
-        return {seat: self._player(spec, task, seat) for seat, spec in zip(others, task.opponents, strict=True)}
+    @property
+    def info(self) -> WorldInfo:
+        return self._world.info
 
-    def _player(self, spec: str, task: Task, seat: int) -> Player:
+    def rules(self, task: Task) -> str:
+        return self._world.rules(task)
+
+    def new_env(self, task: Task, episode: int) -> Env:
+        return self._world.new_env(task, episode)
+
+    def opponent(self, spec: str, task: Task, seat: int) -> Player:
         if not spec.startswith(SPEC_PREFIX):
-            return make_opponent(spec, task, seat)
+            return self._world.opponent(spec, task, seat)
         return self._agent_factories[spec.removeprefix(SPEC_PREFIX)](seen_from(task, seat, self._name), self._sibling)
+
+    def check_opponent(self, spec: str, seat: int) -> None:
+        if not spec.startswith(SPEC_PREFIX):
+            self._world.check_opponent(spec, seat)
+
+    def check_level(self, level: str) -> None:
+        self._world.check_level(level)
 
 
 def draw_matches(
@@ -72,7 +85,7 @@ def draw_matches(
 ) -> Iterator[Match]:
     """A learner's matches from the random stream `path`; it takes its seats in turn."""
     known = {member.id: member for member in members}
-    seats = range(load_game(config.world).num_seats)
+    seats = range(load_world(config.world).info.num_seats)
     for index in range(num):
         seed = derive(config.seed, *path, learner, index)
         drawn = [known[draw_member(odds, uniform(seed, "member", other))] for other in seats[1:]]
@@ -104,7 +117,7 @@ def _play_sibling(
 ) -> Callable[[], Awaitable[tuple[Trial, ...]]]:
     """One sibling of a match. Opponents play all siblings alike, unless they learn too and must differ."""
     name = SPEC_PREFIX + match.learner
-    world = LeagueWorld(agent_factories, sibling if len(match.seats) > 1 else 0, name)
+    world = LeagueWorld(load_world(match.task.world), agent_factories, sibling if len(match.seats) > 1 else 0, name)
     return partial(play_seats, world, match.task, sibling, agent_factories[match.learner], match.seats, name)
 
 

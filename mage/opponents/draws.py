@@ -10,16 +10,12 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
-from mage.errors import ConfigError
+from mage.errors import InexactError
 
 T = TypeVar("T")
 
 MAX_OUTCOMES = 10_000
 """Default limit of enumerated outcomes."""
-
-
-class InexactError(ConfigError):
-    """A value that is well defined but cannot be computed exactly: too large, or drawn from a continuum."""
 
 
 def draw(rng: random.Random, odds: Sequence[float]) -> int:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from mage.errors import ConfigError, pick
-from mage.opponents.draws import InexactError, draw, enumerate_draws
+from mage.errors import ConfigError, InexactError, pick
+from mage.opponents.draws import draw, enumerate_draws
 from mage.opponents.kuhn_scripts import aggressive, conservative, intermediate
 from mage.opponents.matrix_games import automaton, beat_last, copy, cycle, lose_to_last, memory_one, win_stay_lose_shift
 from mage.opponents.policy import Policy, PolicyPlayer
@@ -110,7 +110,7 @@ COMBINERS: Mapping[str, tuple[Maker, Supports]] = {
 """Opponents made of other opponents: `maker(make_policy, game, seat, rng, …parameters)`."""
 
 MODEL_OPPONENTS: Mapping[str, tuple[Maker, Supports]] = {"remote": (remote, ANY)}
-"""Opponents that are models and not policies: only `make_opponent` of the world can make them."""
+"""Opponents that are models and not policies: only the world can make them."""
 
 FAMILIES = frozenset({"automaton", "behaviour", "memory-one"})
 """Procedural families: too many members for statistics about each."""

@@ -11,8 +11,8 @@ import msgspec
 from mage.agents.byte_format import ByteFormat
 from mage.agents.language import AgentSettings, LanguageAgent
 from mage.engines.remote import RemoteEngine
+from mage.errors import InexactError
 from mage.models.address import Address, make_address
-from mage.opponents.draws import InexactError
 from mage.opponents.parameters import number, one_of
 from mage.spec import Spec, whole
 from mage.types import Memory, Observation, ReplyMode, Task

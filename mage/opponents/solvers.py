@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import pyspiel
 
-from mage.errors import ConfigError
-from mage.opponents.draws import InexactError, enumerate_draws
+from mage.errors import ConfigError, InexactError
+from mage.opponents.draws import enumerate_draws
 from mage.opponents.policy import Policy, certainly
 from mage.opponents.scripts import MakePolicy
 from mage.opponents.search import ActionValue, Lookahead, check_length, position

@@ -10,6 +10,7 @@ import msgspec
 from mage.errors import PlayError
 from mage.protocols import Agent, AgentFactory, Player, World
 from mage.rollout.episode import play_episode
+from mage.rollout.tasks import opponents_of
 from mage.types import Episode, Observation, Phase, Task, Trial, Turn
 
 REFLECTION_KEY = "reflection"
@@ -33,7 +34,7 @@ async def play_seats(
 
     A trial of another seat than the task's has the task as that seat sees it, with `name` for the agent's.
     """
-    opponents = world.opponents(task)  # first: it refuses a seat that does not exist
+    opponents = opponents_of(world, task)  # first: it refuses a seat that does not exist
     players: dict[int, Player] = {**opponents, task.seat: make_agent(task, sibling)}
     agents = {seat: player for seat, player in sorted(players.items()) if _remembers(player)}
     episodes: list[Episode] = []
@@ -42,7 +43,7 @@ async def play_seats(
         for index in range(task.episodes):
             episode = await play_episode(world.new_env(task, index), players)
             episodes.append(episode)
-            if index + 1 == task.episodes or (task.early_stop and episode.result.returns[task.seat] > 0):
+            if index + 1 == task.episodes or (task.early_stop and episode.result.is_success(task.seat)):
                 break
             for seat, remembering in agents.items():
                 turn = await _reflect(remembering, seat, index, episode)

@@ -13,32 +13,31 @@ from mage.engines.scripted import MODELS, ScriptedEngine
 from mage.errors import ConfigError, pick
 from mage.evaluation.splits import check_split, load_split, refuse_held_out, split_files
 from mage.models.address import PREFIX, refuse_remote
-from mage.opponents.registry import check_opponent
 from mage.protocols import Agent, AgentFactory, ChatFormat, Engine, World
 from mage.rollout.tasks import task_of
 from mage.seeds import derive, pick_index, uniform
 from mage.spec import parse_spec
 from mage.types import Memory, ReplyMode, Task, Thoughts
-from mage.worlds.openspiel.game import load_game
 from mage.worlds.openspiel.openings import without_opening
-from mage.worlds.openspiel.world import OpenSpielWorld
+from mage.worlds.registry import load_world
 
 
 def check(config: Config) -> None:
     """Raise a ConfigError for a world, seat, opponent or agent setting that cannot be used."""
     refuse_remote(config.agent.model)
-    game = load_game(config.world)
+    world = load_world(config.world)
+    num_seats = world.info.num_seats
     members, weights = members_of(config), config.population.weights
     if not members:
         raise ConfigError("population.members = []: name at least one opponent; mage list opponents shows them")
     if weights and len(weights) != len(members):
         raise ConfigError(f"population.weights has {len(weights)} values for {len(members)} members; give one each")
     for seat in config.trial.seats:
-        if seat >= game.num_seats:
-            raise ConfigError(f"trial.seats: seat {seat} does not exist; {game.spec} has 0 to {game.num_seats - 1}")
-        for other in set(range(game.num_seats)) - {seat}:
+        if seat >= num_seats:
+            raise ConfigError(f"trial.seats: seat {seat} does not exist; {config.world} has 0 to {num_seats - 1}")
+        for other in set(range(num_seats)) - {seat}:
             for member in members:
-                check_opponent(member, game, other)
+                world.check_opponent(member, other)
     if config.batch.replay and config.credit.estimator == "cloning":
         raise ConfigError(
             f"batch.replay = {config.batch.replay}: a teacher's scores do not show which tasks the agent fails"
@@ -108,7 +107,7 @@ def check_splits(config: Config) -> None:
 
 def draw_tasks(config: Config, *path: str | int) -> Iterator[Task]:
     """An endless iterator of tasks, drawn from the population by the random stream `path`; seats are taken in turn."""
-    num_others = load_game(config.world).num_seats - 1
+    num_others = load_world(config.world).info.num_seats - 1
     members = members_of(config)
     weights = config.population.weights or (1.0,) * len(members)
     index = 0
@@ -157,7 +156,7 @@ def language_agent_factory(
 
 def scripted_world_and_agent(config: Config) -> tuple[World, AgentFactory]:
     """The world and the agent factory of a config whose model is scripted."""
-    world = OpenSpielWorld()
+    world = load_world(config.world)
     if not config.agent.model.startswith("scripted:"):
         raise ConfigError(f"unknown model {config.agent.model!r}; known: scripted:{', scripted:'.join(sorted(MODELS))}")
     engine, chat_format = scripted_engine(config.agent.model)

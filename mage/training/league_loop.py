@@ -27,7 +27,7 @@ from mage.training.loop import evaluate, showcase, to_batch
 from mage.training.parts import CONCURRENCY, Parts
 from mage.training.step_metrics import step_metrics
 from mage.types import DeadGroups, Failure, Trial
-from mage.worlds.openspiel.game import load_game
+from mage.worlds.registry import load_world
 
 
 async def train_league(
@@ -95,8 +95,8 @@ def refuse_explored(config: Config, keys: Sequence[str]) -> None:
 
 def sampler_of(config: Config) -> Sampler:
     """The sampler of opponents that the config names."""
-    game = load_game(config.world)
-    return make_sampler(config.league.sampler, config.league.options, (game.lowest, game.highest))
+    info = load_world(config.world).info
+    return make_sampler(config.league.sampler, config.league.options, (info.lowest, info.highest))
 
 
 def possible_opponents(config: Config, league: League, learner: Member) -> list[Member]:

@@ -29,7 +29,7 @@ from mage.training.model_cache import ModelCache, model_and_engine
 from mage.training.step_resources import StepResources
 from mage.training.teacher import taught_agent_factory, teacher_of
 from mage.types import Group, Memory, Sample, Task, Trial
-from mage.worlds.openspiel.world import OpenSpielWorld
+from mage.worlds.registry import load_world
 
 LEARNER = "main"
 """The name of the only learner of a run without a league, in keys of statistics."""
@@ -182,7 +182,7 @@ def build_parts(
     loaded, engine = model_and_engine(config) if model_cache is None else model_cache.get(config)
     needs_values = getattr(estimator, "needs_values", False)
     learner = Learner(loaded.model, learning, with_values=needs_values, imitates=teacher is not None)
-    world = OpenSpielWorld()
+    world = load_world(config.world)
     if config.agent.context > engine.length:
         raise ConfigError(f"agent.context = {config.agent.context}: {loaded.name} has room for {engine.length} tokens")
     how = agent_settings(config.agent)

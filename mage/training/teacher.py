@@ -13,9 +13,8 @@ import msgspec
 from mage.agents.language import AgentSettings
 from mage.config.schema import Config
 from mage.engines.trie import Trie
-from mage.errors import ConfigError, EngineError
+from mage.errors import ConfigError, EngineError, InexactError
 from mage.evaluation.exact import BayesAgentFactory, PlanObjective, bayes_optimal
-from mage.opponents.draws import InexactError
 from mage.opponents.policy import PolicyAgent
 from mage.opponents.registry import check_opponent, make_player
 from mage.protocols import Agent, AgentFactory, ChatFormat, Sampling, World

@@ -23,9 +23,9 @@ from mage.models.load import LoadedModel, load_model
 from mage.protocols import Sampling
 from mage.rollout.group import play_groups
 from mage.types import Completion, Group, Memory, ReplyMode, Task
-from mage.worlds.openspiel.world import OpenSpielWorld
 from tests import engine_made
 from tests.engine_made import LLAMA, MISTRAL, QWEN2, QWEN3, Ids
+from tests.worlds import AnyWorld
 
 DEVICES = ["cuda" if torch.cuda.is_available() else "cpu"]
 """The card where there is one: the same tests have passed on a CPU before they come there."""
@@ -130,7 +130,7 @@ def test_in_bfloat16_logprobs_stay_within_rounding(name: str, mode: str) -> None
 
 
 def play(engine: LocalEngine, model: LoadedModel, memory: Memory, reply: ReplyMode) -> list[Group]:
-    world = OpenSpielWorld()
+    world = AnyWorld()
     how = AgentSettings(
         name="small", memory=memory, reply=reply, temperature=1.0, max_tokens=12, reflection_tokens=8, retries=0,
         context=engine.length,

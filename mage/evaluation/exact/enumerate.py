@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from mage.opponents.draws import InexactError, enumerate_draws
+from mage.errors import InexactError
+from mage.opponents.draws import enumerate_draws
 from mage.opponents.policy import Policy
 from mage.opponents.registry import make_policy
 from mage.spec import Spec, parse_spec

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TypeAlias
 
+from mage.errors import InexactError
 from mage.evaluation.exact.tree import Decision, Leaf, Node, Tree
-from mage.opponents.draws import InexactError
 
 MAX_WORK = 10_000_000
 """Most (leaf, member) pairs that are visited: about a minute on a slow core."""

@@ -9,11 +9,11 @@ from typing import TypeVar
 
 import msgspec
 
+from mage.errors import InexactError
 from mage.evaluation.exact.plan_cache import fingerprint, load_or_compute, tree_numbers
 from mage.evaluation.exact.planner import EpisodeScores, Planner, PlanObjective, best_value
 from mage.evaluation.exact.pool import Opponents, load_pool, normalise_opponents
 from mage.evaluation.exact.security import security_value
-from mage.opponents.draws import InexactError
 
 T = TypeVar("T")
 

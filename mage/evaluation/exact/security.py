@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
+from mage.errors import InexactError
 from mage.evaluation.exact.tree import MAX_STATES, check_countable
-from mage.opponents.draws import InexactError
 from mage.worlds.openspiel.game import Game, load_game
 from mage.worlds.openspiel.words.base import State
 from mage.worlds.openspiel.words.matrix import MatrixWords

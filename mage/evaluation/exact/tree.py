@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from mage.opponents.draws import InexactError
+from mage.errors import InexactError
 from mage.opponents.policy import Policy
 from mage.worlds.openspiel.game import Game
 from mage.worlds.openspiel.words.base import State

@@ -17,7 +17,7 @@ from mage.rollout.group import Job, play_trials
 from mage.seeds import derive
 from mage.stats import Estimate, mean
 from mage.types import Failure, Task, Trial
-from mage.worlds.openspiel.game import load_game
+from mage.worlds.registry import load_world
 
 CONCURRENCY = 4096
 """Maximum number of parallel trials of `play_all`."""
@@ -75,7 +75,7 @@ def evaluation_tasks(split: Split, *, episodes: int, seats: Sequence[int], trial
 
     Repeated seats count once: their tasks would be the same.
     """
-    num_others = load_game(split.world).num_seats - 1
+    num_others = load_world(split.world).info.num_seats - 1
     return [
         Task(
             world=split.world,

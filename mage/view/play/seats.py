@@ -32,7 +32,6 @@ from mage.types import Task
 from mage.view.read.folder import Folder, Location, NotFoundError
 from mage.view.read.status import CHECKPOINTS, checkpoint_name, checkpoint_steps
 from mage.worlds.openspiel.game import WORDED, Game, known_games, load_game
-from mage.worlds.openspiel.world import make_opponent
 
 PERSON = "person"
 _CHECKPOINT = "checkpoint:"
@@ -107,7 +106,7 @@ class Models:
             return self._loaded(choice.spec).make_agent(world)
 
         def make(task: Task, sibling: int) -> Agent:
-            player = make_opponent(choice.spec, task, task.seat)
+            player = world.opponent(choice.spec, task, task.seat)
             assert isinstance(player, PolicyPlayer)
             return PolicyAgent(player, choice.name)
 

@@ -24,7 +24,7 @@ from mage.view.play.seats import Models, SeatChoice
 from mage.view.play.session import PlaySession
 from mage.view.play.world import SessionWorld
 from mage.view.read.folder import PLAYS, Folder, NotFoundError, one_line
-from mage.worlds.openspiel.world import OpenSpielWorld
+from mage.worlds.registry import load_world
 
 _MAX_OPEN = 16
 _MAX_KEPT = 100
@@ -46,7 +46,7 @@ class SessionManager:
     def open(self, task: Task, seats: tuple[SeatChoice, ...], pace_s: float) -> PlaySession:
         """Open a session and begin its trial."""
         self._drop_old()
-        session = PlaySession(secrets.token_urlsafe(12), task, seats, OpenSpielWorld().rules(task), pace_s)
+        session = PlaySession(secrets.token_urlsafe(12), task, seats, load_world(task.world).rules(task), pace_s)
         with self._lock:
             if sum(not other.is_ended for other in self._sessions.values()) >= _MAX_OPEN:
                 raise ConfigError(f"{_MAX_OPEN} sessions are open; leave one first")
@@ -95,7 +95,7 @@ class SessionManager:
         """Play one trial to its end. Failures of players are recorded in the trial; other mage errors are shown."""
         try:
             agent_factories = await asyncio.to_thread(self._make_factories, session)
-            world = SessionWorld(OpenSpielWorld(), session, agent_factories)
+            world = SessionWorld(load_world(session.task.world), session, agent_factories)
             session.on_begin()
             outcomes = [outcome async for outcome in play_trials(world, [(session.task, 0)], world.make_agent)]
             saved = self._save(session, world, outcomes[0])
@@ -106,7 +106,7 @@ class SessionManager:
         session.on_end(saved, None if failure is None else one_line(f"{failure.error}: {failure.message}"))
 
     def _make_factories(self, session: PlaySession) -> dict[int, AgentFactory]:
-        world = OpenSpielWorld()
+        world = load_world(session.task.world)
         return {
             seat: self._models.make_agent(choice, world)
             for seat, choice in enumerate(session.seats)

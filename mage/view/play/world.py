@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from mage.protocols import Agent, AgentFactory, Env, Player, World
-from mage.types import AgentInfo, Memory, Observation, Phase, Reply, Result, Task, Trial, Turn
+from mage.types import AgentInfo, Memory, Observation, Phase, Reply, Result, Task, Trial, Turn, WorldInfo
 from mage.view.play.seats import SeatChoice
 from mage.view.play.session import PlaySession, SessionState
 
@@ -23,6 +23,10 @@ class SessionWorld:
         """By seat; the person's is not among them."""
         self.agents: dict[int, Agent] = {}
 
+    @property
+    def info(self) -> WorldInfo:
+        return self._world.info
+
     def new_env(self, task: Task, episode: int) -> Env:
         self._session.on_episode_begin(episode)
         return _ReportingEnv(self._world.new_env(task, episode), self._session)
@@ -30,9 +34,14 @@ class SessionWorld:
     def rules(self, task: Task) -> str:
         return self._world.rules(task)
 
-    def opponents(self, task: Task) -> Mapping[int, Player]:
-        others = [seat for seat in range(len(self._session.seats)) if seat != task.seat]
-        return {seat: self._make_agent(task, seat) for seat in others}
+    def opponent(self, spec: str, task: Task, seat: int) -> Player:
+        return self._make_agent(task, seat)
+
+    def check_opponent(self, spec: str, seat: int) -> None:
+        self._world.check_opponent(spec, seat)
+
+    def check_level(self, level: str) -> None:
+        self._world.check_level(level)
 
     def make_agent(self, task: Task, sibling: int) -> Agent:
         """The `AgentFactory` of the task's own seat."""

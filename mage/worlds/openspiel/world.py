@@ -1,16 +1,14 @@
-"""The world of OpenSpiel games: makes the environments, rules and opponents of a task."""
+"""The world of an OpenSpiel game: makes the environments, rules and opponents of a task."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from mage.errors import ConfigError
-from mage.opponents.registry import MODEL_OPPONENTS, make_player, make_policy
+from mage.opponents.registry import MODEL_OPPONENTS, check_opponent, make_player, make_policy
 from mage.opponents.remote import RemotePolicy
 from mage.protocols import Player
 from mage.seeds import derive, stream
 from mage.spec import parse_spec
-from mage.types import Task
+from mage.types import Task, WorldInfo
 from mage.worlds.openspiel.game import OpenSpielEnv, load_game
 
 _MODEL_NAMES = tuple(MODEL_OPPONENTS)
@@ -18,34 +16,35 @@ _MODEL_NAMES = tuple(MODEL_OPPONENTS)
 
 
 class OpenSpielWorld:
-    """Stateless; games are loaded once and shared."""
+    """Any game that `load_game` knows; games are loaded once and shared."""
 
-    def new_env(self, task: Task, episode: int) -> OpenSpielEnv:
-        return OpenSpielEnv(load_game(task.world), task, episode)
+    def __init__(self, spec: str) -> None:
+        self.game = game = load_game(spec)
+        total = game.rules.utility_sum()
+        self.info = WorldInfo(
+            num_seats=game.num_seats,
+            lowest=game.lowest,
+            highest=game.highest,
+            has_chance=game.has_chance,
+            constant_sum=None if total is None else total / game.scale,
+        )
 
     def rules(self, task: Task) -> str:
-        return load_game(task.world).rules_for(task.seat)
+        return self.game.rules_for(task.seat)
 
-    def opponents(self, task: Task) -> Mapping[int, Player]:
-        others = other_seats(task)
-        return {seat: make_opponent(spec, task, seat) for seat, spec in zip(others, task.opponents, strict=True)}
+    def new_env(self, task: Task, episode: int) -> OpenSpielEnv:
+        return OpenSpielEnv(self.game, task, episode)
 
+    def opponent(self, spec: str, task: Task, seat: int) -> Player:
+        """The opponent of a spec. The seed is the task's, so siblings have the same one."""
+        if spec.startswith(_MODEL_NAMES):
+            policy = make_policy(parse_spec(spec), self.game, seat, stream(task.seed, "opponent", seat))
+            if isinstance(policy, RemotePolicy):
+                return policy.make_player(self.game, task, seat)
+        return make_player(spec, self.game, seat, derive(task.seed, "opponent", seat))
 
-def make_opponent(spec: str, task: Task, seat: int) -> Player:
-    """The opponent of a spec in a seat of a task. The seed is the task's, so siblings have the same one."""
-    game = load_game(task.world)
-    if spec.startswith(_MODEL_NAMES):
-        policy = make_policy(parse_spec(spec), game, seat, stream(task.seed, "opponent", seat))
-        if isinstance(policy, RemotePolicy):
-            return policy.make_player(game, task, seat)
-    return make_player(spec, game, seat, derive(task.seed, "opponent", seat))
+    def check_opponent(self, spec: str, seat: int) -> None:
+        check_opponent(spec, self.game, seat)
 
-
-def other_seats(task: Task) -> list[int]:
-    """All seats but the task's, checked against the number of opponents."""
-    num_seats = load_game(task.world).num_seats
-    if not 0 <= task.seat < num_seats:
-        raise ConfigError(f"seat {task.seat} does not exist; {task.world} has seats 0 to {num_seats - 1}")
-    if len(task.opponents) != num_seats - 1:
-        raise ConfigError(f"{task.world} needs {num_seats - 1} opponents, not {len(task.opponents)}")
-    return [seat for seat in range(num_seats) if seat != task.seat]
+    def check_level(self, level: str) -> None:
+        raise ConfigError(f"{self.game.spec} has no level {level!r}: games have opponents instead")

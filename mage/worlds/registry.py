@@ -1,0 +1,52 @@
+"""Worlds by name: a spec becomes a world here and nowhere else.
+
+`register_world` and entry points of the group `mage.worlds` add names; every other name is one of OpenSpiel's games.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from mage.errors import ConfigError
+from mage.protocols import World
+from mage.registry import Registry
+from mage.spec import call_with, parse_spec
+from mage.types import WorldInfo
+from mage.worlds.openspiel.game import WORDED
+from mage.worlds.openspiel.rules import is_known
+from mage.worlds.openspiel.world import OpenSpielWorld
+
+_MEMBERS = ("rules", "new_env", "opponent", "check_opponent", "check_level")
+
+
+def _factory(given: object) -> Callable[..., Any]:
+    if not callable(given):
+        raise TypeError(f"a world is registered by a class or function that makes it, not by {given!r}")
+    return given
+
+
+WORLDS: Registry[Callable[..., Any]] = Registry("world", {}, _factory, lambda name: name in WORDED or is_known(name))
+"""Factories of worlds by name, except for OpenSpiel's games. Parameters of a spec are those of its factory."""
+
+
+@lru_cache(maxsize=256)
+def load_world(spec: str) -> World:
+    """The world of a spec, made once.
+
+    >>> load_world("rps(rounds=3)").info.num_seats
+    2
+    """
+    parsed = parse_spec(spec)
+    if parsed.name not in WORLDS:
+        return OpenSpielWorld(spec)
+    world = call_with("world", parsed, WORLDS[parsed.name])
+    lacking = [name for name in _MEMBERS if not callable(getattr(world, name, None))]
+    if lacking or not isinstance(getattr(world, "info", None), WorldInfo):
+        raise ConfigError(
+            f"the world {parsed.name!r} lacks {', '.join(lacking) or 'info, a mage.types.WorldInfo'}; "
+            "mage.protocols.World has what a world is"
+        )
+    found: World = world
+    return found
