@@ -11,7 +11,6 @@ from mage.checks.worlds import NewEnv, WorldClaims, check_new_env
 from mage.errors import PlayError
 from mage.protocols import Env
 from mage.types import Ending, Observation, Result, Task
-from mage.worlds.openspiel.game import OpenSpielEnv
 from tests.worlds import AnyWorld
 
 KUHN = WorldClaims(num_seats=2, lowest=-2.0, total=0.0, has_chance=True)
@@ -28,7 +27,7 @@ def new_env(task: Task, episode: int) -> Env:
 class Broken:
     """An environment that breaks one promise."""
 
-    def __init__(self, env: OpenSpielEnv, fault: str) -> None:
+    def __init__(self, env: Env, fault: str) -> None:
         self._env = env
         self._fault = fault
         self._looked = 0
