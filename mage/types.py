@@ -215,7 +215,7 @@ class Episode(msgspec.Struct, frozen=True, gc=False):
     result: Result
 
 
-class WorldInfo(msgspec.Struct, frozen=True):
+class WorldInfo(msgspec.Struct, frozen=True, gc=False):
     """What a world is like: its seats, its scores, its actions, and its sentences for agents."""
 
     num_seats: int

@@ -19,6 +19,7 @@ from mage.rollout.group import Job, play_trials
 from mage.rollout.trial import play_trial
 from mage.seeds import uniform
 from mage.types import Call, Completion, Failure, Memory, ReplyMode, Task, Trial, Turn
+from mage.worlds.registry import load_world
 from tests.worlds import AnyWorld
 
 WORLD = AnyWorld()
@@ -113,7 +114,7 @@ def play(
     task: Task, engine: Engine, how: AgentSettings, sibling: int = 0, chat_format: ByteFormat | None = None
 ) -> Trial:
     """One trial."""
-    return asyncio.run(play_trial(WORLD, task, sibling, seat_engine(engine, how, chat_format)))
+    return asyncio.run(play_trial(load_world(task.world), task, sibling, seat_engine(engine, how, chat_format)))
 
 
 def play_all(jobs: Iterable[Job], make_agent: AgentFactory, world: World = WORLD) -> list[Trial | Failure]:
