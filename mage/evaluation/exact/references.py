@@ -14,6 +14,8 @@ from mage.evaluation.exact.plan_cache import fingerprint, load_or_compute, tree_
 from mage.evaluation.exact.planner import EpisodeScores, Planner, PlanObjective, best_value
 from mage.evaluation.exact.pool import Opponents, load_pool, normalise_opponents
 from mage.evaluation.exact.security import security_value
+from mage.spec import parse_spec
+from mage.worlds.registry import WORLDS
 
 T = TypeVar("T")
 
@@ -46,7 +48,7 @@ class References(msgspec.Struct, frozen=True):
     @property
     def best_response_mean(self) -> float | None:
         """Mean of the best responses, with the pool's weights; None where one is missing."""
-        if len(self.best_response) < len(self.opponents):
+        if not self.opponents or len(self.best_response) < len(self.opponents):
             return None
         return sum(weight * self.best_response[spec] for spec, weight in self.opponents)
 
@@ -57,6 +59,8 @@ def references(game: str, opponents: Sequence[tuple[str, float]], seat: int, epi
     Invalid specs raise `ConfigError`; values that are too expensive, or of opponents drawn from a continuum, are None
     with a reason.
     """
+    if parse_spec(game).name in WORLDS:
+        return _without_values(f"{game} is not an OpenSpiel game")
     return _references(game, normalise_opponents(game, opponents, seat, episodes), seat, episodes)
 
 
@@ -93,6 +97,11 @@ def _references(game: str, opponents: Opponents, seat: int, episodes: int) -> Re
         opponents=opponents,
         missing=missing,
     )
+
+
+def _without_values(why: str) -> References:
+    names = ("equilibrium", "memoryless", "bayes_last", "bayes_sum")
+    return References({}, None, None, None, None, None, (), dict.fromkeys(names, why))
 
 
 def best_response(game: str, opponent: str, seat: int, episodes: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mage.errors import ConfigError
+from mage.opponents.policy import PolicyPlayer
 from mage.opponents.registry import MODEL_OPPONENTS, check_opponent, make_player, make_policy
 from mage.opponents.remote import RemotePolicy
 from mage.protocols import Player
@@ -41,7 +42,11 @@ class OpenSpielWorld:
             policy = make_policy(parse_spec(spec), self.game, seat, stream(task.seed, "opponent", seat))
             if isinstance(policy, RemotePolicy):
                 return policy.make_player(self.game, task, seat)
-        return make_player(spec, self.game, seat, derive(task.seed, "opponent", seat))
+        return self.player(spec, seat, derive(task.seed, "opponent", seat))
+
+    def player(self, spec: str, seat: int, seed: int) -> PolicyPlayer:
+        """The policy of a spec as a player in any seat. `seed` fixes all of its randomness."""
+        return make_player(spec, self.game, seat, seed)
 
     def check_opponent(self, spec: str, seat: int) -> None:
         check_opponent(spec, self.game, seat)
