@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mage.errors import ConfigError
 from mage.opponents.policy import PolicyPlayer
 from mage.opponents.registry import MODEL_OPPONENTS, check_opponent, make_player, make_policy
@@ -10,7 +12,9 @@ from mage.protocols import Player
 from mage.seeds import derive, stream
 from mage.spec import parse_spec
 from mage.types import Task, WorldInfo
+from mage.worlds.openspiel.exact import OpenSpielModel
 from mage.worlds.openspiel.game import OpenSpielEnv, load_game
+from mage.worlds.openspiel.security import security_value
 
 _MODEL_NAMES = tuple(MODEL_OPPONENTS)
 """A quick test by prefix, because parsing specs is slow."""
@@ -53,3 +57,10 @@ class OpenSpielWorld:
 
     def check_level(self, level: str) -> None:
         raise ConfigError(f"{self.game.spec} has no level {level!r}: games have opponents instead")
+
+    def exact_model(self, members: Sequence[tuple[str, float]], seat: int) -> OpenSpielModel:
+        return OpenSpielModel(self.game, members, seat)
+
+    def guaranteed_score(self, seat: int) -> float:
+        """The equilibrium value of a zero-sum game of two players; else the security level."""
+        return security_value(self.game.spec, seat)
