@@ -9,6 +9,7 @@ from math import erfc, fsum, sqrt
 import msgspec
 
 from mage.errors import ConfigError
+from mage.types import Result
 
 Z95 = 1.96
 """Standard errors to either side in a 95 % interval."""
@@ -68,6 +69,13 @@ def verdict(returns: Sequence[float], seat: int) -> Verdict:
     if abs(lead) < ROUNDING:
         return Verdict.DRAW
     return Verdict.WIN if lead > 0 else Verdict.LOSS
+
+
+def result_verdict(result: Result, seat: int) -> Verdict:
+    """The verdict on a seat of a finished episode; in a world of one seat that states success, success is a win."""
+    if len(result.returns) == 1 and result.successes:
+        return Verdict.WIN if result.is_success(seat) else Verdict.LOSS
+    return verdict(result.returns, seat)
 
 
 def mean(values: Sequence[float]) -> Estimate:

@@ -258,6 +258,11 @@ class Task(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     level: str = ""
     """In a world of one seat, what is played, in the world's own words; where empty, the seed decides."""
 
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The members of a population or split that it is about: its opponents, or its level where there is one."""
+        return self.opponents or ((self.level,) if self.level else ())
+
 
 class AgentInfo(msgspec.Struct, frozen=True, gc=False):
     """The agent in the task's seat: its name and settings."""

@@ -5,7 +5,7 @@ runs/rps/checkpoints/step-000100    the weights of one checkpoint
 nano, smollm2, my-model, org/name   one of our models, a directory in Hugging Face layout, a name on the hub
 scripted:counter                    a scripted model
 remote:URL#model                    a model on an OpenAI-compatible server
-cfr, best-response:copy             an opponent spec, played in the agent's seat
+cfr, best-response:copy             an opponent spec, played in the agent's seat; uniform plays in any world
 bayes-optimal(objective=sum)        exact Bayes-optimal play against a known pool
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from mage.evaluation.exact import BayesAgentFactory, MemorylessAgentFactory, Pla
 from mage.evaluation.splits import Split, load_split, pool_of
 from mage.extras import require
 from mage.models.address import PREFIX, read_address
-from mage.opponents.policy import PolicyAgent, PolicyPlayer
+from mage.opponents.agent_seat import check_seat_agent, seat_agent
 from mage.opponents.registry import MODEL_OPPONENTS, OPPONENTS
 from mage.opponents.remote import CONTEXT, MAX_TOKENS, REFLECTION_TOKENS
 from mage.protocols import Agent, AgentFactory, ChatFormat, Engine, World
@@ -102,6 +102,12 @@ class EvalAgent(ABC):
         """The same agent with the split's pool as prior; only players that plan against a known pool differ."""
         return self
 
+    def check(self, world: World, seats: Sequence[int]) -> None:
+        """Raise a ConfigError where it cannot play a world from these seats."""
+        reply = self.config.agent.reply
+        if self.is_model and world.info.has_open_actions and reply is not ReplyMode.TEXT:
+            raise ConfigError(f"agent.reply = {reply}: any text is an action in this world; use text")
+
     def describe(self) -> Mapping[str, Any]:
         """Name, kind and settings, for reports."""
         return {"name": self.name, "kind": self.kind}
@@ -132,11 +138,13 @@ class OpponentEvalAgent(EvalAgent):
         _refuse_memory(self.name, memory, rewrite)
 
         def policy_agent(task: Task, sibling: int) -> Agent:
-            player = load_world(task.world).opponent(self.name, task, task.seat)
-            assert isinstance(player, PolicyPlayer)
-            return PolicyAgent(player, self.name)
+            return seat_agent(load_world(task.world), self.name, task)
 
         return policy_agent
+
+    def check(self, world: World, seats: Sequence[int]) -> None:
+        for seat in seats:
+            check_seat_agent(world, self.name, seat)
 
 
 @dataclass(frozen=True)
@@ -146,11 +154,12 @@ class BayesEvalAgent(EvalAgent):
     objective: PlanObjective = PlanObjective.LAST
     pool: str = ""
     """The split whose members are its prior; empty for the split it is evaluated on."""
-    members: tuple[str, ...] = ()
+    members: tuple[str, ...] | None = None
+    """None where the pool is not known yet; empty where it has all levels of a world of one seat."""
 
     def make_agent(self, world: World, memory: Memory | None = None, rewrite: Rewrite = as_written) -> AgentFactory:
         _refuse_memory(self.name, memory, rewrite)
-        if not self.members:
+        if self.members is None:
             raise ConfigError(f"{self.name} needs a pool of opponents; name a split, as in {BAYES}(pool=rps-seven)")
         expected = [(member, 1.0) for member in self.members]
         return (
@@ -265,8 +274,8 @@ def _bayes(objective: Any = PlanObjective.LAST.value, pool: Any = "") -> tuple[P
     return PlanObjective(str(objective)), str(pool)
 
 
-def _members(pool: str) -> tuple[str, ...]:
-    return load_split(pool).members if pool else ()
+def _members(pool: str) -> tuple[str, ...] | None:
+    return load_split(pool).members if pool else None
 
 
 def _config(model: str, given: Mapping[str, object]) -> Config:
