@@ -38,7 +38,7 @@ from mage.opponents.remote import CONTEXT, MAX_TOKENS, REFLECTION_TOKENS
 from mage.protocols import Agent, AgentFactory, ChatFormat, Engine, World
 from mage.runs.store import RUN
 from mage.spec import call_with, parse_spec
-from mage.training.build import agent_settings, check_agent, language_agent_factory, scripted_engine
+from mage.training.build import agent_settings, check_agent, check_reply, language_agent_factory, scripted_engine
 from mage.types import Memory, ReplyMode, Task
 from mage.worlds.registry import load_world
 
@@ -98,6 +98,11 @@ class EvalAgent(ABC):
     def make_agent(self, world: World, memory: Memory | None = None, rewrite: Rewrite = as_written) -> AgentFactory:
         """A factory of agents with its own memory or the given one; `rewrite` replaces its reflections."""
 
+    def check_world(self, world: World) -> None:
+        """Raise a ConfigError for a world in which the agent cannot answer."""
+        if self.is_model:
+            check_reply(self.config.agent.reply, world)
+
     def for_split(self, split: Split) -> EvalAgent:
         """The same agent with the split's pool as prior; only players that plan against a known pool differ."""
         return self
@@ -114,6 +119,7 @@ class ModelEvalAgent(EvalAgent):
         assert self.engine is not None
         assert self.chat_format is not None
         how = agent_settings(self.config.agent)
+        self.check_world(world)
         if memory is not None:
             method = how.method if memory in agent_class(how.method).memories else _PLAIN
             how = msgspec.structs.replace(how, memory=memory, method=method)

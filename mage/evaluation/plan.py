@@ -121,6 +121,7 @@ def make_plan(eval_agent: EvalAgent, request: EvaluationRequest) -> EvaluationPl
         if not plan.seats(eval_agent, split):
             raise ConfigError(f"{SEATS} = []: name at least one seat")
         check_split(split, plan.seats(eval_agent, split))
+        eval_agent.check_world(load_world(split.world))
         if request.reflections:
             check_swaps(plan.tasks(eval_agent, split))
     return plan

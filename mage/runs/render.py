@@ -11,7 +11,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from mage.stats import Verdict, verdict
+from mage.stats import Verdict, result_verdict
 from mage.worlds.openspiel.words.base import signed
 from mage.runs.credit import Credit, EpisodeCredit, TurnCredit, by_episode
 from mage.runs.drawings import Drawing, drawing_of, seat_style, shown
@@ -193,7 +193,7 @@ def _result_word(episode: Episode, seat: int) -> Text:
     """Win, draw or loss; the ending where the episode was not finished."""
     result = episode.result
     if result.ending is Ending.FINISHED:
-        word = verdict(result.returns, seat)
+        word = result_verdict(result, seat)
         return Text(word, _VERDICT_STYLES[word])
     return Text("gave up" if result.forfeited_by == seat else result.ending, "red")
 

@@ -9,7 +9,7 @@ import msgspec
 
 from mage.credit.steps import agent_turns
 from mage.evaluation.suite.switch_recovery import Recovery, measure_recovery
-from mage.stats import Estimate, Verdict, mean, proportion, verdict
+from mage.stats import Estimate, Verdict, mean, proportion, result_verdict
 from mage.types import Ending, Trial
 
 
@@ -92,7 +92,7 @@ def score_gain(trial: Trial) -> float:
 
 def verdicts(trial: Trial) -> tuple[Verdict, ...]:
     """Win, draw or loss of the task's seat in each episode."""
-    return tuple(verdict(episode.result.returns, trial.task.seat) for episode in trial.episodes)
+    return tuple(result_verdict(episode.result, trial.task.seat) for episode in trial.episodes)
 
 
 def outcome_rates(trials: Sequence[Trial]) -> tuple[OutcomeRates, ...]:
