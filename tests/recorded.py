@@ -17,6 +17,7 @@ from mage.rollout.trial import play_trial
 from mage.seeds import derive
 from mage.types import Failure, Memory, ReplyMode, Task, Trial
 from mage.worlds.openspiel.game import load_game
+from mage.worlds.registry import load_world
 from tests.worlds import AnyWorld
 
 WORLD = AnyWorld()
@@ -37,7 +38,7 @@ def guest_trial(task: Task) -> Trial:
             make_player("uniform", load_game(task.world), task.seat, derive(task.seed, "guest")), "uniform"
         )
 
-    return asyncio.run(play_trial(WORLD, task, 0, seat_guest))
+    return asyncio.run(play_trial(load_world(task.world), task, 0, seat_guest))
 
 
 def model_trial(task: Task, answer: Answer, memory: Memory = Memory.BOTH, context: int = 4096) -> Trial:
