@@ -6,6 +6,7 @@ import asyncio
 
 import msgspec
 
+from mage.agents.briefing import briefing_of
 from mage.agents.byte_format import ByteFormat
 from mage.agents.language import AgentSettings, LanguageAgent
 from mage.engines.scripted import Answer, ScriptedEngine
@@ -45,7 +46,7 @@ def model_trial(task: Task, answer: Answer, memory: Memory = Memory.BOTH, contex
     how = AgentSettings("scripted:test", memory, ReplyMode.TEXT, 1.0, 128, 64, retries=1, context=context)
 
     def seat_model(task: Task, sibling: int) -> Agent:
-        return LanguageAgent(ScriptedEngine(answer), ByteFormat(), how, WORLD.rules(task), task, sibling)
+        return LanguageAgent(ScriptedEngine(answer), ByteFormat(), how, briefing_of(WORLD, task), task, sibling)
 
     return asyncio.run(play_trial(load_world(task.world), task, 0, seat_model))
 

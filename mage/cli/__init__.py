@@ -31,6 +31,7 @@ COMMANDS = {
     "nashconv": "Find what best replies to an agent would gain.",
     "compare": "Put methods side by side, in tables and plots.",
     "split": "Write a split of your own: opponents or levels to evaluate on.",
+    "check-world": "Check that a world keeps its contract.",
 }
 """By name, the first sentence of each command's help. `mage.cli.NAME` has its function, called `command`."""
 _PLAIN: dict[str, Any] = {"add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": None}

@@ -38,7 +38,7 @@ from mage.opponents.remote import CONTEXT, MAX_TOKENS, REFLECTION_TOKENS
 from mage.protocols import Agent, AgentFactory, ChatFormat, Engine, World
 from mage.runs.store import RUN
 from mage.spec import call_with, parse_spec
-from mage.training.build import agent_settings, check_agent, language_agent_factory, scripted_engine
+from mage.training.build import agent_settings, check_agent, check_reply, language_agent_factory, scripted_engine
 from mage.types import Memory, ReplyMode, Task
 from mage.worlds.registry import load_world
 
@@ -104,9 +104,8 @@ class EvalAgent(ABC):
 
     def check(self, world: World, seats: Sequence[int]) -> None:
         """Raise a ConfigError where it cannot play a world from these seats."""
-        reply = self.config.agent.reply
-        if self.is_model and world.info.has_open_actions and reply is not ReplyMode.TEXT:
-            raise ConfigError(f"agent.reply = {reply}: any text is an action in this world; use text")
+        if self.is_model:
+            check_reply(self.config.agent.reply, world)
 
     def describe(self) -> Mapping[str, Any]:
         """Name, kind and settings, for reports."""
@@ -120,6 +119,7 @@ class ModelEvalAgent(EvalAgent):
         assert self.engine is not None
         assert self.chat_format is not None
         how = agent_settings(self.config.agent)
+        check_reply(self.config.agent.reply, world)
         if memory is not None:
             method = how.method if memory in agent_class(how.method).memories else _PLAIN
             how = msgspec.structs.replace(how, memory=memory, method=method)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mage.agents.briefing import briefing_of
 from mage.agents.byte_format import ByteFormat
 from mage.agents.language import AgentSettings, LanguageAgent, Rewrite, as_written
 from mage.agents.methods.registry import agent_class, check_method
@@ -45,6 +46,7 @@ def check(config: Config) -> None:
     if not config.trial.seats:
         raise ConfigError("trial.seats = []: name at least one seat")
     check_agent(config.agent)
+    check_reply(config.agent.reply, world)
 
 
 def check_agent(agent: AgentConfig) -> None:
@@ -53,6 +55,15 @@ def check_agent(agent: AgentConfig) -> None:
     check_thoughts(agent)
     check_prefill(agent)
     check_tutor(agent.tutor, agent.memory)
+
+
+def check_reply(reply: ReplyMode, world: World) -> None:
+    """Refuse choices in a world that lists no actions to choose from."""
+    if world.info.has_open_actions and reply is ReplyMode.CHOICE:
+        raise ConfigError(
+            "agent.reply = choice: any text is an action in this world, so there is no list to choose from; "
+            "set agent.reply = text"
+        )
 
 
 def check_prefill(agent: AgentConfig) -> None:
@@ -151,10 +162,11 @@ def language_agent_factory(
 ) -> AgentFactory:
     """A factory of language agents; `rewrite` maps reflections to what is stored in memory."""
     check_method(how.method, how.memory)
+    check_reply(how.reply, world)
     kind = agent_class(how.method)
 
     def make_agent(task: Task, sibling: int) -> Agent:
-        return kind(engine, chat_format, how, world.rules(task), task, sibling, rewrite)
+        return kind(engine, chat_format, how, briefing_of(world, task), task, sibling, rewrite)
 
     return make_agent
 
