@@ -219,7 +219,7 @@ class Episode(msgspec.Struct, frozen=True, gc=False):
     result: Result
 
 
-class WorldInfo(msgspec.Struct, frozen=True):
+class WorldInfo(msgspec.Struct, frozen=True, gc=False):
     """What a world is like: its seats, its scores, its actions, and its sentences for agents."""
 
     num_seats: int
@@ -261,6 +261,11 @@ class Task(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """An episode longer than this is truncated."""
     level: str = ""
     """In a world of one seat, what is played, in the world's own words; where empty, the seed decides."""
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The members of a population or split that it is about: its opponents, or its level where there is one."""
+        return self.opponents or ((self.level,) if self.level else ())
 
 
 class AgentInfo(msgspec.Struct, frozen=True, gc=False):

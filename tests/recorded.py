@@ -48,7 +48,7 @@ def model_trial(task: Task, answer: Answer, memory: Memory = Memory.BOTH, contex
     def seat_model(task: Task, sibling: int) -> Agent:
         return LanguageAgent(ScriptedEngine(answer), ByteFormat(), how, briefing_of(WORLD, task), task, sibling)
 
-    return asyncio.run(play_trial(WORLD, task, 0, seat_model))
+    return asyncio.run(play_trial(load_world(task.world), task, 0, seat_model))
 
 
 def betting(note: str = "They fold too often.", says: str = "I bet. <action>bet</action>") -> Answer:

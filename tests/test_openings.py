@@ -16,7 +16,6 @@ from mage.checks.worlds import check_world
 from mage.config.load import load_config
 from mage.errors import ConfigError
 from mage.evaluation.exact import best_memoryless, best_response
-from mage.evaluation.exact.security import security_value
 from mage.evaluation.exploitability.policy_table import information_states
 from mage.evaluation.splits import load_split
 from mage.opponents.policy import Policy
@@ -29,6 +28,7 @@ from mage.training.build import check, check_splits, draw_tasks, members_of
 from mage.training.teacher import teacher_of
 from mage.types import Observation
 from mage.worlds.openspiel.game import OpenSpielEnv, load_game
+from mage.worlds.openspiel.security import security_value
 from tests.exhaustive import expected_returns
 from tests.seated import WORLD, RandomEngine, make_settings, make_task, play
 

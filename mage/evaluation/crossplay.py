@@ -154,10 +154,15 @@ async def cross_play(
 
 def check_cross_play(world: World, spec: str, names: Sequence[str]) -> None:
     """Raise `ConfigError` where these agents cannot play cross-play."""
-    if world.info.num_seats != _SEATS:
-        raise ConfigError(f"cross-play needs a world with two seats; {spec} has {world.info.num_seats}")
+    check_two_seats(world, spec)
     if len(names) < 2 or len(set(names)) < len(names):
         raise ConfigError(f"cross-play needs two or more agents with different names, not {', '.join(names) or 'none'}")
+
+
+def check_two_seats(world: World, spec: str) -> None:
+    """Raise `ConfigError` for a world that cannot have cross-play."""
+    if world.info.num_seats != _SEATS:
+        raise ConfigError(f"cross-play needs a world with two seats; {spec} has {world.info.num_seats}")
 
 
 def _pairs(info: WorldInfo, num: int) -> list[tuple[int, int]]:

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import msgspec
 
 from mage.errors import ConfigError
-from mage.opponents.policy import PolicyAgent, PolicyPlayer
+from mage.opponents.agent_seat import check_seat_agent, seat_agent
 from mage.protocols import Agent
 from mage.rollout.group import play_trials
 from mage.rollout.tasks import other_seats
@@ -86,8 +86,7 @@ def filled(specs: Sequence[str], num: int, game: str) -> tuple[str, ...]:
 
 def seated(player: str, task: Task, sibling: int) -> Agent:
     """The duelling player in the task's seat. Its seed differs from every opponent's, because its seat does."""
-    found = load_world(task.world).opponent(player, task, task.seat)
-    return PolicyAgent(found, str(parse_spec(player))) if isinstance(found, PolicyPlayer) else cast(Agent, found)
+    return seat_agent(load_world(task.world), player, task)
 
 
 def check(duel: Duel) -> None:
@@ -96,8 +95,10 @@ def check(duel: Duel) -> None:
         raise ConfigError(f"a duel needs at least 2 trials in each seat for an interval, not {duel.trials}")
     world = load_world(duel.world)
     num_seats = world.info.num_seats
+    if num_seats == 1:
+        raise ConfigError(f"a duel needs opponents, and {duel.world} has one seat; mage evaluate plays it")
     for task in islice(tasks(duel), num_seats):
-        world.check_opponent(duel.player, task.seat)
+        check_seat_agent(world, duel.player, task.seat)
         for seat, spec in zip(other_seats(task, num_seats), task.opponents, strict=True):
             world.check_opponent(spec, seat)
 

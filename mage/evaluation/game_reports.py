@@ -10,8 +10,8 @@ from rich.progress import Progress
 
 from mage.aio import run_sync
 from mage.errors import ConfigError
-from mage.evaluation.crossplay import CrossPlayReport, check_cross_play, cross_play
-from mage.evaluation.eval_agent import BAYES, EvalAgent, OpponentEvalAgent
+from mage.evaluation.crossplay import CrossPlayReport, check_cross_play, check_two_seats, cross_play
+from mage.evaluation.eval_agent import BAYES, EvalAgent
 from mage.evaluation.exploitability.nashconv import NamedAgent, NashConvReport, measure_nash_conv
 from mage.evaluation.exploitability.responders import LowerBound, lower_bound
 from mage.evaluation.resource_limits import ResourceLimits, at_work, say_where_the_key_goes
@@ -22,6 +22,7 @@ from mage.opponents.registry import MODEL_OPPONENTS, OPPONENTS
 from mage.protocols import World
 from mage.runs.store import RUN, check_empty, new_run_path, read_info
 from mage.spec import parse_spec
+from mage.worlds.openspiel.world import OpenSpielWorld
 from mage.worlds.registry import load_world
 
 _CROSS_PLAY, _NASH_CONV = "cross-play", "nashconv"
@@ -66,6 +67,7 @@ def run_cross_play(
 ) -> tuple[Path, WorldReport[CrossPlayReport]]:
     """The directory and the report; the same plan in the same directory goes on where it was stopped."""
     world, spec = load_world(plan.world), str(parse_spec(plan.world))
+    check_two_seats(world, spec)
     eval_agents = _eval_agents_of(plan.agents, plan.values, world, limits)
     agents = _named(plan.agents, eval_agents, world)
     check_cross_play(world, spec, [name for name, _ in agents])
@@ -104,6 +106,8 @@ def run_nash_conv(
         check_empty(out)
     texts = (plan.agent, *((plan.after,) if plan.after is not None else ()), *plan.responders)
     world = load_world(plan.world)
+    if not isinstance(world, OpenSpielWorld):
+        raise ConfigError(f"nashconv reads information states, which only OpenSpiel's games have; {plan.world} is none")
     eval_agents = _eval_agents_of(texts, plan.values, world, limits)
     agent, *others = _named(texts, eval_agents, world)
 
@@ -133,9 +137,7 @@ def _eval_agents_of(
     for agent in agents:
         own = {key: v for key, v in values.items() if not (_is_player(agent) and key.startswith("agent."))}
         eval_agent = limits.eval_agent(agent, own)
-        if isinstance(eval_agent, OpponentEvalAgent):
-            for seat in range(world.info.num_seats):
-                world.check_opponent(eval_agent.name, seat)
+        eval_agent.check(world, range(world.info.num_seats))
         eval_agents.append(eval_agent)
     return eval_agents
 

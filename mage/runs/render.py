@@ -73,6 +73,8 @@ def scores_table(trial: Trial) -> RenderableType:
 def _header(task: Task, sibling: int, names: tuple[str, ...], trial: Trial | None, rules: str | None) -> Table:
     grid = _grid()
     grid.add_row("world", shown(task.world))
+    if task.level:
+        grid.add_row("level", shown(task.level))
     for seat, name in enumerate(names):
         grid.add_row("agent" if seat == task.seat else "opponent", _who(seat, name, None))
     played = f"{len(trial.episodes)} played of {task.episodes}" if trial else f"{task.episodes}"
@@ -101,7 +103,8 @@ def _turn(
         grid.add_row("board", position)
     if position is None or (seen.seat == agent_seat and turn.calls):
         grid.add_row("sees", shown(seen.text))
-    grid.add_row("may play", Text(" · ").join(shown(action) for action in seen.actions))
+    if seen.actions:
+        grid.add_row("may play", Text(" · ").join(shown(action) for action in seen.actions))
     _add_reply(grid, turn)
     played = Text("nothing: it gives the episode up", "bold red") if turn.action is None else shown(turn.action, "bold")
     grid.add_row("plays", played)

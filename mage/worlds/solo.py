@@ -19,6 +19,9 @@ from mage.types import Ending, Fact, Observation, Result, Task, WorldInfo
 H = TypeVar("H", bound=Hashable)
 P = TypeVar("P", bound=Hashable)
 
+_ROUNDING = 1e-9
+"""How far from 1 the sum of probabilities may be."""
+
 
 class SoloWorld(ABC, Generic[H, P]):
     """A world of one seat: subclasses say what is hidden, what can be done, what is told and what it scores.
@@ -120,6 +123,8 @@ class SoloWorld(ABC, Generic[H, P]):
     def exact_model(self, members: Sequence[tuple[str, float]], seat: int) -> SoloModel[H, P]:
         if self.has_open_actions:
             raise InexactError("any text is an action, so that there is no end of plays to compare")
+        if not self.hidden():
+            raise InexactError("hidden() lists nothing, so that not all trials can be compared")
         table = self._table
         if not members:
             return SoloModel(self, table)
@@ -238,6 +243,8 @@ class SoloModel(Generic[H, P]):
     def __init__(self, world: SoloWorld[H, P], types: Sequence[tuple[H, float]]) -> None:
         self._world = world
         self._types = types
+        self._listed: dict[str, tuple[str, ...]] = {}
+        """The actions of each decision by its key."""
         total = fsum(weight for _, weight in types)
         self.prior = {number: weight / total for number, (_, weight) in enumerate(types)}
 
@@ -250,13 +257,26 @@ class SoloModel(Generic[H, P]):
 
     def forward(self, position: SoloPosition[H, P], types: Collection[int]) -> Branches[SoloPosition[H, P]]:
         drawn = self._world.chance(position.hidden, position.position)
-        return [(position._replace(position=after), dict.fromkeys(types, chance)) for after, chance in drawn.items()]
+        if drawn and abs(fsum(drawn.values()) - 1.0) > _ROUNDING:
+            raise PlayError(f"chance() at {position.position!r} has probabilities that do not sum to 1")
+        return [
+            (position._replace(position=after), dict.fromkeys(types, chance))
+            for after, chance in drawn.items()
+            if chance > 0
+        ]
 
     def seen(self, position: SoloPosition[H, P]) -> tuple[bool, str]:
         told = self._world.tell(position.hidden, position.position)
         if self._world.is_over(position.hidden, position.position):
             return True, told
-        return False, decision_key(position.key, told)
+        key = decision_key(position.key, told)
+        listed = tuple(self._world.actions(position.hidden, position.position))
+        if (others := self._listed.setdefault(key, listed)) != listed:
+            raise PlayError(
+                f"after being told {told!r} the actions are {', '.join(others)} or {', '.join(listed)}, by what is "
+                "hidden; a seat learns from its list of actions, so where lists differ something else must be told"
+            )
+        return False, key
 
     def actions(self, position: SoloPosition[H, P]) -> tuple[int, ...]:
         return tuple(range(len(self._world.actions(position.hidden, position.position))))

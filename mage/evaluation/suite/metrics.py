@@ -116,7 +116,7 @@ def pass_at_k(trials: Sequence[Trial]) -> tuple[PassAtK, ...]:
     wins = [[v is Verdict.WIN for v in verdicts(trial)] for trial in trials]
     by_cell: dict[tuple[tuple[str, ...], int], list[int]] = {}
     for place, trial in enumerate(trials):
-        by_cell.setdefault((trial.task.opponents, trial.task.seat), []).append(place)
+        by_cell.setdefault((trial.task.members, trial.task.seat), []).append(place)
     found: list[PassAtK] = []
     for k in range(1, len(wins[0]) + 1):
         solved = [float(any(won[:k])) for won in wins]
