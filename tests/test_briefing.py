@@ -220,8 +220,8 @@ def test_choices_are_refused_in_an_open_world_before_anything_is_loaded() -> Non
     with pytest.raises(ConfigError, match=why):
         evaluated.make_agent(load_world(SHOP))
     with pytest.raises(ConfigError, match=why):
-        evaluated.check_world(load_world(SHOP))
-    evaluated.check_world(load_world(NUMBER))
+        evaluated.check(load_world(SHOP), (0,))
+    evaluated.check(load_world(NUMBER), (0,))
     check_reply(ReplyMode.TEXT, load_world(SHOP))
 
 
@@ -240,7 +240,7 @@ def test_a_person_may_type_any_action() -> None:
     assert [turn.action for turn in trial.episodes[0].turns] == ["search[red shoes]", "3", "buy[red shoes]"]
     assert isinstance(console.file, io.StringIO)
     shown = console.file.getvalue()
-    assert shown.count("Type what you do.") == 1
+    assert shown.count("Type what you want to do.") == 1
     assert shown.count("You are in a shop.") == 2, "? shows the rules again"
 
 
