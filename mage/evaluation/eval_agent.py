@@ -119,7 +119,6 @@ class ModelEvalAgent(EvalAgent):
         assert self.engine is not None
         assert self.chat_format is not None
         how = agent_settings(self.config.agent)
-        check_reply(self.config.agent.reply, world)
         if memory is not None:
             method = how.method if memory in agent_class(how.method).memories else _PLAIN
             how = msgspec.structs.replace(how, memory=memory, method=method)
