@@ -17,6 +17,7 @@ from mage.protocols import Agent, AgentFactory, ChatFormat, Engine, World
 from mage.rollout.tasks import task_of
 from mage.seeds import derive, pick_index, uniform
 from mage.spec import parse_spec
+from mage.training.combinations import check_combinations
 from mage.types import Memory, ReplyMode, Task, Thoughts
 from mage.worlds.openspiel.openings import without_opening
 from mage.worlds.registry import load_world
@@ -38,13 +39,10 @@ def check(config: Config) -> None:
         for other in set(range(num_seats)) - {seat}:
             for member in members:
                 world.check_opponent(member, other)
-    if config.batch.replay and config.credit.estimator == "cloning":
-        raise ConfigError(
-            f"batch.replay = {config.batch.replay}: a teacher's scores do not show which tasks the agent fails"
-        )
     if not config.trial.seats:
         raise ConfigError("trial.seats = []: name at least one seat")
     check_agent(config.agent)
+    check_combinations(config)
 
 
 def check_agent(agent: AgentConfig) -> None:

@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from mage.agents.language import Rewrite, as_written
 from mage.config.load import replaced
 from mage.config.schema import Config
 from mage.credit.steps import CreditGroup
 from mage.engines.local.engine import LocalEngine
 from mage.league.matches import PlayedMatch
+from mage.league.members import MemberKind
 from mage.league.state import League
 from mage.learners.settings import LearnerSettings
 from mage.learners.shared import LearnerState, SharedLearner, load_state, save_state
@@ -29,8 +31,8 @@ _SLOTS = 256
 class LeaguePolicies:
     """Holds the weights of a league's policies and publishes them to engines."""
 
-    def __init__(self, config: Config, parts: Parts, names: Sequence[str]) -> None:
-        self._config = config
+    def __init__(self, parts: Parts, names: Sequence[str]) -> None:
+        self._config = config = parts.config
         self._parts = parts
         self._shared_engine = parts.engine if parts.engine.capacity is not None else None
         self._engines: dict[str, LocalEngine] = {}
@@ -73,13 +75,21 @@ class LeaguePolicies:
         else:
             self._unused_engines.append(self._engines.pop(snapshot))
 
-    def agent_factories(self, league: League, *, live_only: bool = False) -> dict[str, AgentFactory]:
-        """Agent factories by member: learners with their own settings, snapshots with the run's, unless `live_only`."""
+    def agent_factories(
+        self, league: League, *, live_only: bool = False, rewrite: Rewrite = as_written
+    ) -> dict[str, AgentFactory]:
+        """Agent factories by member: learners with their own settings, snapshots with the run's, unless `live_only`.
+
+        `rewrite` maps the learners' reflections to what they remember; snapshots remember their own.
+        """
         found: dict[str, AgentFactory] = {}
         for member in league.learners if live_only else (*league.learners, *league.snapshots):
             how = agent_settings(self.config_with(league.hyper.get(member.id, {})).agent)
             engine = self._engine(member.id)
-            found[member.id] = language_agent_factory(self._parts.world, engine, self._parts.loaded.chat_format, how)
+            own = rewrite if member.kind is MemberKind.LEARNER else as_written
+            found[member.id] = language_agent_factory(
+                self._parts.world, engine, self._parts.loaded.chat_format, how, own
+            )
         return found
 
     def credit(self, league: League, played: Sequence[PlayedMatch]) -> list[CreditGroup]:

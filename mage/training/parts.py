@@ -50,7 +50,7 @@ class Parts:
     make_agent: AgentFactory
     make_control_agent: AgentFactory
     """Makes agents with the same weights and no memory: the control in evaluations."""
-    make_training_agent: Callable[[int], AgentFactory]
+    training_agent_factory: Callable[[int], AgentFactory]
     """The agent factory for training at a step; with a teacher or tutor where the config has one."""
     tutor: Tutor
     has_teacher: bool
@@ -72,18 +72,10 @@ class Parts:
         """The first `num` tasks of the random stream `path`."""
         return list(islice(draw_tasks(self.config, *path), num))
 
-    async def play(
-        self, tasks: Sequence[Task], size: int, step: int | None = None, first_siblings: Sequence[int] = ()
-    ) -> list[Group]:
-        """Play `size` siblings of every task; raises where all trials failed.
-
-        With a `step` the agents are those of training. `first_siblings` has the number of each task's first sibling.
-        """
-        make_agent = self.make_agent if step is None else self.make_training_agent(step)
+    async def play(self, tasks: Sequence[Task], size: int) -> list[Group]:
+        """Play `size` siblings of every task with agents as they are evaluated; raises where all trials failed."""
         with self.resources.playing():
-            groups = await play_groups(
-                self.world, tasks, size, make_agent, concurrency=CONCURRENCY, first_siblings=first_siblings
-            )
+            groups = await play_groups(self.world, tasks, size, self.make_agent, concurrency=CONCURRENCY)
         self.raise_if_all_failed(groups)
         return groups
 
@@ -187,9 +179,8 @@ def build_parts(
         raise ConfigError(f"agent.context = {config.agent.context}: {loaded.name} has room for {engine.length} tokens")
     how = agent_settings(config.agent)
     without = agent_settings(config.agent.model_copy(update={"memory": Memory.NONE}))
-    make_agent = partial(language_agent_factory, world, policy_engine(engine), loaded.chat_format, how)
+    agent_factory = partial(language_agent_factory, world, policy_engine(engine), loaded.chat_format, how)
     tutor = Tutor(config.agent.tutor, config.agent.tutor_steps, config.agent.tutor_fade)
-    tutored = partial(tutor.make_agent, make_agent)
     taught = None if teacher is None else partial(taught_agent_factory, world, loaded.chat_format, how, teacher)
     gc.collect()
     gc.freeze()  # these objects live as long as the run: leave them out of garbage collections
@@ -200,9 +191,9 @@ def build_parts(
         engine=engine,
         learner=learner,
         estimator=estimator,
-        make_agent=make_agent(),
+        make_agent=agent_factory(),
         make_control_agent=language_agent_factory(world, policy_engine(engine), loaded.chat_format, without),
-        make_training_agent=taught or tutored,
+        training_agent_factory=taught or (lambda step: agent_factory(tutor.rewrite(step))),
         tutor=tutor,
         has_teacher=teacher is not None,
         splits=splits,
