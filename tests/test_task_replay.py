@@ -13,8 +13,8 @@ import pytest
 from mage.aio import run_sync
 from mage.errors import ConfigError
 from mage.rollout.group import play_groups
-from mage.training.build import check
 from mage.training.checkpoint import read_state
+from mage.training.run import check_start
 from mage.training.task_replay import (
     MAX_PLAYED,
     MIN_PLAYED_PER_DRAW,
@@ -181,5 +181,5 @@ def test_a_resumed_run_meets_the_same_tasks_again(mage: Mage, tmp_path: Path) ->
 )
 def test_shares_that_make_no_sense_are_refused(given: tuple[str, ...], says: str) -> None:
     with pytest.raises(ConfigError, match=says) as caught:
-        check(tiny_config(*given))
+        check_start(tiny_config(*given))
     assert "\n" not in str(caught.value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 import torch
@@ -17,9 +16,10 @@ from mage.learners.local import Learner
 from mage.training import loop
 from mage.training.loop import metrics_of, to_batch
 from mage.training.parts import LEARNER, Parts, build_parts
-from mage.training.setup import set_up
+from mage.training.run_learners import OneLearner
+from mage.training.setup import Setup
 from mage.training.task_replay import PlayedTask
-from mage.training.task_sources import SourceState
+from mage.training.task_sources import PopulationTasks, ReplayedTasks, SourceState, TaskSource
 from mage.types import Group, Sample, Weight
 
 MODEL = "nano(hidden=16,layers=1,heads=2,context=512)"
@@ -71,10 +71,15 @@ def play(parts: Parts, step: int = 0) -> list[Group]:
 def collect(
     parts: Parts, step: int = 0, stats: Stats = EMPTY, known: Sequence[PlayedTask] = ()
 ) -> tuple[list[Group], dict[str, float]]:
-    """A step's groups as the loop plays them, with `known` tasks to replay, and the metrics of their trials."""
-    setup = set_up(parts, Path())
-    setup.source.restore(SourceState({LEARNER: tuple(known)}))
-    collected = asyncio.run(loop.collect(setup, step, stats))
+    """A step's groups as the loop plays them, with `known` tasks to replay, and the metrics of their trials.
+
+    Of a league's parts too: one learner plays the population.
+    """
+    source: TaskSource = PopulationTasks(parts.config)
+    if parts.config.batch.replay:
+        source = ReplayedTasks(parts.config, source)
+    source.restore(SourceState({LEARNER: tuple(known)}))
+    collected = asyncio.run(loop.collect(Setup(parts, OneLearner(parts), source, None), step, stats))
     return collected.groups, metrics_of(parts, collected.played)
 
 

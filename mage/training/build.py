@@ -17,7 +17,6 @@ from mage.protocols import Agent, AgentFactory, ChatFormat, Engine, World
 from mage.rollout.tasks import task_of
 from mage.seeds import derive, pick_index, uniform
 from mage.spec import parse_spec
-from mage.training.combinations import check_combinations
 from mage.types import Memory, ReplyMode, Task, Thoughts
 from mage.worlds.openspiel.openings import without_opening
 from mage.worlds.registry import load_world
@@ -42,7 +41,6 @@ def check(config: Config) -> None:
     if not config.trial.seats:
         raise ConfigError("trial.seats = []: name at least one seat")
     check_agent(config.agent)
-    check_combinations(config)
 
 
 def check_agent(agent: AgentConfig) -> None:

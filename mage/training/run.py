@@ -20,7 +20,7 @@ from mage.runs.store import TOKENIZER, RunWriter, check_empty, new_run_path
 from mage.runs.tracker import check_trackers
 from mage.training.build import check, check_splits
 from mage.training.checkpoint import checkpoints, load_checkpoint
-from mage.training.combinations import refuse_explored
+from mage.training.combinations import check_combinations, refuse_explored
 from mage.training.display import LiveDisplay, PlainDisplay
 from mage.training.loop import train
 from mage.training.model_cache import ModelCache
@@ -39,6 +39,7 @@ _STRIP_WARNING = (
 def check_start(config: Config) -> None:
     """Raise a ConfigError for anything that would fail later, except for loading the model."""
     check(config)
+    check_combinations(config)
     check_trackers(config.trackers)
     check_splits(config)
     resolve_placement(config.device, config.dtype)
