@@ -41,6 +41,7 @@ def state(parts: Parts, step: int) -> TrainState:
         healthy=2,
         watch=AlarmState({"entropy/play": 1}, {"seen": 2 / 3}),
         rollbacks=1,
+        played_tasks=(),
     )
 
 

@@ -18,8 +18,8 @@ from mage.errors import ConfigError, MageError, RecordError
 from mage.files import read_lines
 from mage.learners.local import LearnError
 from mage.runs.store import RunReader, RunWriter
+from mage.training.alarms import MAX_ROLLBACKS
 from mage.training.checkpoint import checkpoints, read_state
-from mage.training.recorder import MAX_ROLLBACKS
 from mage.training.resume_changes import config_of
 from mage.training.run import create_run, create_run_directory, interruptible, load_run, train_run
 from tests.tiny import evaluated, logprobs, play, samples_of, tiny_config, tiny_parts, with_advantage

@@ -55,17 +55,21 @@ class PopulationConfig(FrozenModel):
     seat: levels; where there are none, each task's seed draws what is hidden."""
     weights: tuple[Annotated[float, Field(gt=0)], ...] = ()
     """Relative frequency of each member; empty: all equal."""
+    sampler: str = "auto"
+    """How opponents are drawn: weighted, uniform, prioritised, psro or anchored; docs/league.md compares them. auto:
+    anchored in a league; without one weighted, whatever the options."""
+    options: dict[str, bool | int | float | str] = {}
+    """Parameters of the sampler."""
+    half_life: Annotated[float, Field(gt=0)] = 50.0
+    """Number of later results against the same member after which a learner's result has half its weight in the
+    pay-offs that samplers use."""
 
 
 class LeagueConfig(FrozenModel):
     """Several learners in one run, which play each other, their snapshots and the population."""
 
     learners: Count = 0
-    """Number of learners, which share `batch.groups` equally. 0: one agent and the population, no league."""
-    sampler: str = "anchored"
-    """How opponents are drawn: anchored, prioritised, psro, uniform or weighted. docs/league.md compares them."""
-    options: dict[str, bool | int | float | str] = {}
-    """Parameters of the sampler."""
+    """Number of learners, which share `batch.groups` equally. 0: one agent against the population, no league."""
     both: bool = True
     """Where two learners play each other, both learn, each from its own seat."""
     itself: bool = True
@@ -74,8 +78,6 @@ class LeagueConfig(FrozenModel):
     """Steps between snapshots of every learner without an alarm condition; 0: never."""
     snapshots: Count = 8
     """Most snapshots kept; the one most similar to a newer one is removed first."""
-    half_life: Annotated[float, Field(gt=0)] = 50.0
-    """Number of later results against the same member after which a learner's result has half its weight."""
     exploit_every: Count = 0
     """Steps between exploit and explore (population-based training); 0: never."""
     explore: tuple[str, ...] = ("learner.lr", "learner.entropy_start")

@@ -41,10 +41,6 @@ def check(config: Config) -> None:
         if seat >= num_seats:
             raise ConfigError(f"trial.seats: seat {seat} does not exist; {config.world} has 0 to {num_seats - 1}")
     check_members(world, members, config.trial.seats)
-    if config.batch.replay and config.credit.estimator == "cloning":
-        raise ConfigError(
-            f"batch.replay = {config.batch.replay}: a teacher's scores do not show which tasks the agent fails"
-        )
     if not config.trial.seats:
         raise ConfigError("trial.seats = []: name at least one seat")
     check_agent(config.agent)

@@ -26,6 +26,7 @@ from safetensors.torch import load_file, save_file
 from mage.credit.running_stats import Stats
 from mage.errors import RecordError
 from mage.files import write_atomically
+from mage.league.payoffs import PayoffCell
 from mage.models.load import LoadedModel
 from mage.protocols import Learner
 from mage.training.alarms import AlarmState
@@ -36,7 +37,7 @@ _PREFIX = "step-"
 _WRITING, _DELETING = ".writing-", ".deleting-"
 
 
-class TrainState(msgspec.Struct, frozen=True):
+class TrainState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of a run besides weights and optimizer tensors."""
 
     step: int
@@ -52,8 +53,12 @@ class TrainState(msgspec.Struct, frozen=True):
     """The step of the checkpoint that an alarm rolls back to."""
     watch: AlarmState
     rollbacks: int
-    played_tasks: tuple[PlayedTask, ...] = msgspec.field(default=(), name="met")
-    """The tasks that may be replayed; `met` in the file."""
+    played_tasks: tuple[PlayedTask, ...] = msgspec.field(name="met")
+    """The tasks that the only learner of a run may replay; `met` in the file."""
+    learners_played_tasks: Mapping[str, tuple[PlayedTask, ...]] = msgspec.field(default={}, name="learners_met")
+    """The same by learner of a league."""
+    payoffs: Mapping[str, Mapping[str, PayoffCell]] = {}
+    """The pay-offs of one learner, where opponents are drawn by them; those of a league are in `league.json`."""
 
 
 def save_checkpoint(

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from mage.agents.language import Rewrite, as_written
 from mage.config.load import replaced
 from mage.config.schema import Config
 from mage.credit.steps import CreditGroup
 from mage.league.matches import PlayedMatch
+from mage.league.members import MemberKind
 from mage.league.state import League
 from mage.learners.settings import LearnerSettings
 from mage.learners.shared import SharedLearner, load_state, save_state
@@ -22,8 +24,8 @@ from mage.weights import LearnerState
 class LeaguePolicies:
     """Holds the states of a league's learners and publishes its policies to the server."""
 
-    def __init__(self, config: Config, parts: Parts, names: Sequence[str]) -> None:
-        self._config = config
+    def __init__(self, parts: Parts, names: Sequence[str]) -> None:
+        self._config = parts.config
         self._parts = parts
         self.shared_learner = SharedLearner(parts.learner, dict.fromkeys(names, self._settings({})))
 
@@ -59,13 +61,21 @@ class LeaguePolicies:
         """Stop serving a snapshot."""
         self._parts.server.drop(snapshot)
 
-    def agent_factories(self, league: League, *, live_only: bool = False) -> dict[str, AgentFactory]:
-        """Agent factories by member: learners with their own settings, snapshots with the run's, unless `live_only`."""
+    def agent_factories(
+        self, league: League, *, live_only: bool = False, rewrite: Rewrite = as_written
+    ) -> dict[str, AgentFactory]:
+        """Agent factories by member: learners with their own settings, snapshots with the run's, unless `live_only`.
+
+        `rewrite` maps the learners' reflections to what they remember; snapshots remember their own.
+        """
         found: dict[str, AgentFactory] = {}
         for member in league.learners if live_only else (*league.learners, *league.snapshots):
             how = agent_settings(self.config_with(league.hyper.get(member.id, {})).agent)
             engine = self._parts.server.policy(member.id)
-            found[member.id] = language_agent_factory(self._parts.world, engine, self._parts.loaded.chat_format, how)
+            own = rewrite if member.kind is MemberKind.LEARNER else as_written
+            found[member.id] = language_agent_factory(
+                self._parts.world, engine, self._parts.loaded.chat_format, how, own
+            )
         return found
 
     def credit(self, league: League, played: Sequence[PlayedMatch]) -> list[CreditGroup]:

@@ -50,9 +50,8 @@ class Parts:
     learner: Learner
     estimator: Estimator
     make_agent: AgentFactory
-    make_control_agent: AgentFactory
-    """Makes agents with the same weights and no memory: the control in evaluations."""
-    make_training_agent: Callable[[int], AgentFactory]
+    """Makes agents of the run's own world, as they are evaluated."""
+    training_agent_factory: Callable[[int], AgentFactory]
     """The agent factory for training at a step; with a teacher or tutor where the config has one."""
     tutor: Tutor
     has_teacher: bool
@@ -70,22 +69,21 @@ class Parts:
         await self.server.publish(self.policy, self.learner.weights(), step)
         self.server.reset_cache()
 
+    def evaluated_agents(self, world: World) -> tuple[AgentFactory, AgentFactory]:
+        """Agents of a world, which may be a split's own, and the control: the same weights without memory."""
+        chat_format, agent = self.loaded.chat_format, self.config.agent
+        how = (agent_settings(agent), agent_settings(agent.model_copy(update={"memory": Memory.NONE})))
+        with_memory, without = (language_agent_factory(world, self.engine, chat_format, each) for each in how)
+        return with_memory, without
+
     def tasks(self, num: int, *path: str | int) -> list[Task]:
         """The first `num` tasks of the random stream `path`."""
         return list(islice(draw_tasks(self.config, *path), num))
 
-    async def play(
-        self, tasks: Sequence[Task], size: int, step: int | None = None, first_siblings: Sequence[int] = ()
-    ) -> list[Group]:
-        """Play `size` siblings of every task; raises where all trials failed.
-
-        With a `step` the agents are those of training. `first_siblings` has the number of each task's first sibling.
-        """
-        make_agent = self.make_agent if step is None else self.make_training_agent(step)
+    async def play(self, tasks: Sequence[Task], size: int) -> list[Group]:
+        """Play `size` siblings of every task with agents as they are evaluated; raises where all trials failed."""
         with self.resources.playing():
-            groups = await play_groups(
-                self.world, tasks, size, make_agent, concurrency=CONCURRENCY, first_siblings=first_siblings
-            )
+            groups = await play_groups(self.world, tasks, size, self.make_agent, concurrency=CONCURRENCY)
         self.raise_if_all_failed(groups)
         return groups
 
@@ -203,10 +201,8 @@ def build_parts(
     policy = evaluated_policy(config)
     engine = server.policy(policy)
     how = agent_settings(config.agent)
-    without = agent_settings(config.agent.model_copy(update={"memory": Memory.NONE}))
-    make_agent = partial(language_agent_factory, world, engine, loaded.chat_format, how)
+    agent_factory = partial(language_agent_factory, world, engine, loaded.chat_format, how)
     tutor = Tutor(config.agent.tutor, config.agent.tutor_steps, config.agent.tutor_fade)
-    tutored = partial(tutor.make_agent, make_agent)
     taught = None if teacher is None else partial(taught_agent_factory, world, loaded.chat_format, how, teacher)
     gc.collect()
     gc.freeze()  # these objects live as long as the run: leave them out of garbage collections
@@ -218,9 +214,8 @@ def build_parts(
         policy=policy,
         learner=learner,
         estimator=estimator,
-        make_agent=make_agent(),
-        make_control_agent=language_agent_factory(world, engine, loaded.chat_format, without),
-        make_training_agent=taught or tutored,
+        make_agent=agent_factory(),
+        training_agent_factory=taught or (lambda step: agent_factory(tutor.rewrite(step))),
         tutor=tutor,
         has_teacher=teacher is not None,
         splits=splits,

@@ -186,7 +186,7 @@ def _parts(path: Path, planned: PlannedRun, model_cache: ModelCache) -> tuple[Co
 def _evaluate_stopped(path: Path, config: Config, parts: Parts) -> int:
     """Run the final evaluation on the newest weights of a run that stopped early; return their step."""
     step = load_checkpoint(checkpoints(path / "checkpoints")[-1], parts.learner).step
-    reports = run_sync(evaluate(config, parts, step, config.evaluation.final_trials))
+    reports = run_sync(evaluate(parts, step, config.evaluation.final_trials))
     (path / "evaluations").mkdir(exist_ok=True)
     target = path / "evaluations" / f"step-{step:06d}.json"
     write_atomically(target, to_json(evaluation_report(reports, config, step)))
