@@ -23,13 +23,18 @@ if TYPE_CHECKING:
         open_sweep,
         register_estimator,
         register_game,
-        register_player,
+        register_method,
+        register_model,
+        register_opponent,
+        register_world,
         sweep,
         train,
         write_split,
     )
+    from mage.worlds.solo import SoloWorld
 
 __all__ = [
+    "SoloWorld",
     "__version__",
     "compare",
     "cross_play",
@@ -40,12 +45,18 @@ __all__ = [
     "open_sweep",
     "register_estimator",
     "register_game",
-    "register_player",
+    "register_method",
+    "register_model",
+    "register_opponent",
+    "register_world",
     "sweep",
     "train",
     "write_split",
 ]
 
+
+_ELSEWHERE = {"SoloWorld": "mage.worlds.solo"}
+"""Names that are not in `mage.api`, and their modules."""
 
 if not TYPE_CHECKING:  # so that type checkers know all names and refuse others
 
@@ -53,7 +64,7 @@ if not TYPE_CHECKING:  # so that type checkers know all names and refuse others
         """Import a name's module when the name is first used, so that `import mage` is instant."""
         if name not in __all__:
             raise AttributeError(f"module 'mage' has no attribute {name!r}")
-        globals()[name] = found = getattr(import_module("mage.api"), name)
+        globals()[name] = found = getattr(import_module(_ELSEWHERE.get(name, "mage.api")), name)
         return found
 
     def __dir__() -> list[str]:

@@ -1,26 +1,29 @@
-"""`mage list`: worlds, opponents, recipes, models and splits, as tables."""
+"""`mage list`: worlds, opponents, recipes, models, prompting methods and splits, as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from itertools import product
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from mage.agents.methods.registry import ALL_METHODS
 from mage.config.compose import RecipeKind, shipped_recipes
 from mage.engines.scripted import MODELS as SCRIPTED
 from mage.evaluation.splits import SplitKind, load_split, split_names
 from mage.models.load import MODELS
 from mage.opponents.registry import describe_opponents
+from mage.registry import Registry
 from mage.runs.console import plain_console
 from mage.runs.drawings import shown
 from mage.spec import show_parameters
 from mage.worlds.openspiel.game import WORDED, known_games
+from mage.worlds.registry import WORLDS
 
 _KINDS = {
     "worlds": "game, population and splits; each runs as it is",
@@ -38,14 +41,15 @@ class Listing(StrEnum):
     OPPONENTS = "opponents"
     RECIPES = "recipes"
     MODELS = "models"
+    METHODS = "methods"
     SPLITS = "splits"
 
 
 def command(
     kind: Listing, everything: Annotated[bool, typer.Option("--all", help="Worlds: OpenSpiel's own too.")] = False
 ) -> None:
-    """List worlds, opponents, recipes, models or splits."""
-    others = {"opponents": opponents, "recipes": recipes, "models": models, "splits": splits}
+    """List worlds, opponents, recipes, models, methods or splits."""
+    others = {"opponents": opponents, "recipes": recipes, "models": models, "methods": methods, "splits": splits}
     plain_console().print(worlds(everything) if kind is Listing.WORLDS else others[kind]())
 
 
@@ -67,10 +71,12 @@ def entries(title: str, listed: Sequence[ListEntry]) -> RenderableType:
 
 
 def worlds(everything: bool) -> RenderableType:
-    """Games with words of their own; `everything` adds those that OpenSpiel's strings can tell."""
-    worded = [_game(name) for name in WORDED]
+    """Registered worlds, and games with words of their own; `everything` adds OpenSpiel's other games."""
+    worded = [_registered(WORDED, name, 0) for name in WORDED]
     how = "Those that hide nothing and are played in turn also take opening=N: the first N moves are drawn at random."
-    table = Group(entries("Games with words of their own", worded), Text(), Text(how, "dim"))
+    added = [_registered(WORLDS, name, 0) for name in WORLDS]
+    first = [entries("Registered worlds", added), Text()] if added else []
+    table = Group(*first, entries("Games with words of their own", worded), Text(), Text(how, "dim"))
     others = [name for name in known_games() if name not in WORDED]
     if not everything:
         more = f"and {len(others)} more of OpenSpiel's, with generic words: mage list worlds --all"
@@ -123,17 +129,29 @@ def _where(device: str, minutes: str) -> str:
     return ", ".join(filter(None, (device, minutes and f"{minutes} minutes")))
 
 
-def _game(name: str) -> ListEntry:
-    """One game; of a plugin that cannot be loaded, why."""
-    trouble = WORDED.trouble(name)
+def _registered(table: Registry[Callable[..., Any]], name: str, num_context: int) -> ListEntry:
+    """One entry of a registry; of a plugin that cannot be loaded, why."""
+    trouble = table.trouble(name)
     if trouble is not None:
         return ListEntry(name, "", trouble)
-    return ListEntry(name, show_parameters(WORDED[name], 0), _first_line(WORDED[name]))
+    return ListEntry(name, show_parameters(table[name], num_context), _first_line(table[name]))
+
+
+def methods() -> RenderableType:
+    """Prompting methods by name, each with the memories it takes."""
+    troubles = {name: ALL_METHODS.trouble(name) for name in ALL_METHODS}
+    listed = [
+        ListEntry(name, "", trouble)
+        if trouble is not None
+        else ListEntry(name, f"memory {', '.join(ALL_METHODS[name].memories)}", _first_line(ALL_METHODS[name]))
+        for name, trouble in troubles.items()
+    ]
+    return entries("Prompting methods, for agent.method", listed)
 
 
 def models() -> RenderableType:
     """Models by name; a directory in Hugging Face layout is a model too."""
-    ours = [ListEntry(name, show_parameters(make, 1), _first_line(make)) for name, make in sorted(MODELS.items())]
+    ours = [_registered(MODELS, name, 1) for name in MODELS]
     scripted = [ListEntry(f"scripted:{name}", "", _first_line(answer)) for name, answer in sorted(SCRIPTED.items())]
     more = "and any causal language model in Hugging Face layout: the path of a directory, or a name on the hub"
     return Group(
