@@ -77,7 +77,8 @@ Branches = Sequence[tuple[P, Mapping[int, float]]]
 class ExactModel(Protocol[P]):
     """A trial as one seat faces it, for exact planning: one of finitely many hidden types, fixed for the trial.
 
-    Positions are immutable. Types are numbered from 0; an opponent's policy or a hidden level is one.
+    Positions are immutable; equal ones are continued alike. Types are numbered from 0; an opponent's policy or a hidden
+    level is one.
     """
 
     @property
@@ -97,7 +98,7 @@ class ExactModel(Protocol[P]):
         """Whether the episode is over, and the key of the seat's decision or what it is told at the end."""
 
     def actions(self, position: P) -> tuple[int, ...]:
-        """The ids of the seat's actions, as in its observations."""
+        """The ids of the seat's actions, as in its observations; the same in all positions with one key."""
 
     def after(self, position: P, action: int) -> P:
         """The position after an action of the seat."""

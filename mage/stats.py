@@ -9,6 +9,7 @@ from math import erfc, fsum, sqrt
 import msgspec
 
 from mage.errors import ConfigError
+from mage.types import Result
 
 Z95 = 1.96
 """Standard errors to either side in a 95 % interval."""
@@ -68,6 +69,13 @@ def verdict(returns: Sequence[float], seat: int) -> Verdict:
     if abs(lead) < ROUNDING:
         return Verdict.DRAW
     return Verdict.WIN if lead > 0 else Verdict.LOSS
+
+
+def result_verdict(result: Result, seat: int) -> Verdict:
+    """A win is a success where the world says which episodes are; elsewhere the returns decide."""
+    if result.successes:
+        return Verdict.WIN if result.is_success(seat) else Verdict.LOSS
+    return verdict(result.returns, seat)
 
 
 def mean(values: Sequence[float]) -> Estimate:

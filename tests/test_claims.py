@@ -23,11 +23,11 @@ from typer.testing import CliRunner
 
 from mage.cli import app
 from mage.evaluation.eval_agent import load_eval_agent
-from mage.evaluation.exact.enumerate import enumerate_policies
 from mage.evaluation.plan import split_of_opponents
 from mage.evaluation.splits import Split, load_split
 from mage.evaluation.suite.evaluate import SplitReport, play_all
 from mage.evaluation.suite.report import read_report
+from mage.opponents.enumerate import enumerate_policies
 from mage.opponents.policy import Policy
 from mage.protocols import Agent
 from mage.types import Memory, Observation, Task, Trial

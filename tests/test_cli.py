@@ -166,7 +166,7 @@ def test_show_says_what_is_broken(tmp_path: Path) -> None:
         ("show nowhere", "nowhere does not exist; a run is a directory with a run.json"),
         ("show .", ". is not a run; a run is a directory with a run.json"),
         ("duel nobody uniform --world kuhn_poker", "unknown opponent 'nobody'; known: aggressive"),
-        ("duel uniform uniform --world chesss", "unknown game 'chesss'; "),
+        ("duel uniform uniform --world chesss", "unknown world 'chesss'; "),
         ("duel uniform( uniform --world chess", "cannot read the spec 'uniform('"),
         ("duel uniform uniform uniform --world chess", "chess takes 1 opponent for all other seats or 1"),
         ("duel uniform minimax --world kuhn_poker", "minimax"),

@@ -201,7 +201,7 @@ def test_paths_compose_and_a_file_may_have_a_plus_in_its_path(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("overrides", "says"),
     [
-        (["world=nope"], r"unknown game 'nope'"),
+        (["world=nope"], r"unknown world 'nope'"),
         (["population.members=[]"], r"population.members = \[\]: name at least one"),
         (["population.members=['no-such']"], r"unknown opponent 'no-such'; known: .*uniform"),
         (["population.members=['conservative']"], r"conservative"),

@@ -174,7 +174,7 @@ def test_a_player_has_no_settings_of_a_model() -> None:
 def test_bayes_optimal_play_expects_the_pool_of_the_split() -> None:
     eval_agent = load_eval_agent("bayes-optimal(objective=sum)")
     assert isinstance(eval_agent, BayesEvalAgent)
-    assert (eval_agent.objective, eval_agent.pool, eval_agent.members) == (PlanObjective.SUM, "", ())
+    assert (eval_agent.objective, eval_agent.pool, eval_agent.members) == (PlanObjective.SUM, "", None)
     with pytest.raises(ConfigError, match=r"needs a pool of opponents; name a split"):
         eval_agent.make_agent(WORLD)
     told = eval_agent.for_split(load_split("rps-held-out"))

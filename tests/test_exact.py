@@ -18,10 +18,10 @@ from mage.evaluation.exact import (
     fraction_text,
     references,
 )
-from mage.evaluation.exact.enumerate import enumerate_policies
-from mage.evaluation.exact.security import security_value
+from mage.opponents.enumerate import enumerate_policies
 from mage.opponents.matrix_games import distinct_members
 from mage.worlds.openspiel.game import load_game
+from mage.worlds.openspiel.security import security_value
 from tests.exhaustive import expected_returns
 
 KUHN = [("conservative", 1.0), ("aggressive", 1.0), ("intermediate", 1.0)]

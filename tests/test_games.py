@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mage.checks.worlds import check_env
+from mage.checks.worlds import check_world
 from mage.errors import ConfigError, PlayError
 from mage.types import Ending, Task
 from mage.worlds.openspiel import positions
@@ -90,17 +90,17 @@ SLOW = {"bridge", "bridge_uncontested_bidding"}
 
 @pytest.mark.parametrize("spec", WITH_WORDS)
 def test_games_with_words_keep_the_contract(spec: str) -> None:
-    check_env(spec, range(8))
+    check_world(spec, range(8))
 
 
 @pytest.mark.parametrize("spec", WITHOUT_WORDS)
 def test_games_without_words_keep_the_contract(spec: str) -> None:
-    check_env(spec, range(3), max_turns=60)
+    check_world(spec, range(3), max_turns=60)
 
 
 @pytest.mark.parametrize("name", sorted({*known_games()} - {*GAMES} - SLOW))
 def test_every_game_of_openspiel_keeps_the_contract_for_a_few_turns(name: str) -> None:
-    check_env(name, range(2), max_turns=8, chance_shows=False)
+    check_world(name, range(2), max_turns=8, chance_shows=False)
 
 
 @pytest.mark.parametrize("name", sorted(SLOW))

@@ -120,7 +120,7 @@ def test_a_failing_trial_is_recorded_and_the_others_finish() -> None:
         (make_task(), "EngineError", "no model at this address"),
         (make_task(opponents=("nobody",)), "ConfigError", "unknown opponent 'nobody'"),
         (make_task(opponents=()), "ConfigError", "rps(rounds=2) needs 1 opponents, not 0"),
-        (make_task("chess?"), "ConfigError", "unknown game 'chess?'"),
+        (make_task("chess?"), "ConfigError", "unknown world 'chess?'"),
         (make_task(seat=2), "ConfigError", "seat 2 does not exist"),
     ],
 )

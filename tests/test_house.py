@@ -43,6 +43,7 @@ LAYERS = (
 """Folders of `mage` from the bottom to the top. `ground` are the files beside them, `api` the verbs and results."""
 LOOKS_UP = {
     "mage.worlds.openspiel.world": "opponents",  # a world seats the opponents that its task names
+    "mage.worlds.openspiel.exact": "opponents",  # their policies are the hidden types of a trial
     "mage.evaluation.eval_agent": "training",  # an agent under evaluation may be a run's weights
 }
 """Modules that import from a layer above their own, and which."""

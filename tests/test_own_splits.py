@@ -91,7 +91,7 @@ def test_a_file_from_before_there_were_kinds_is_read(tmp_path: Path) -> None:
         ("mine.toml", GAME, ["copy"], "", "cannot be the file of a split; it ends in .json"),
         ("my own.json", GAME, ["copy"], "", "letters, digits, '-' and '_'"),
         ("rps-seven.json", GAME, ["copy"], "", "is not that of a shipped split"),
-        ("mine.json", "nope", ["copy"], "", "unknown game 'nope'"),
+        ("mine.json", "nope", ["copy"], "", "unknown world 'nope'"),
         ("mine.json", GAME, ["nope"], "", "unknown opponent 'nope'"),
         ("mine.json", GAME, ["conservative"], "", "cannot play rps"),
         ("mine.json", GAME, [], "", "'mine' needs at least one member"),

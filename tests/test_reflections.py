@@ -289,7 +289,7 @@ def test_agents_that_write_nothing_are_refused(memory: Memory) -> None:
 
 
 def test_one_opponent_has_nobody_to_swap_with() -> None:
-    with pytest.raises(ConfigError, match="swapped between opponents, and seat 0 has only one"):
+    with pytest.raises(ConfigError, match="swapped between opponents or levels, and seat 0 has only one"):
         swap_partners([make_task(seed=seed) for seed in range(3)])
 
 

@@ -15,7 +15,6 @@ from mage.config.compose import shipped_recipes
 from mage.config.load import load_config
 from mage.errors import ConfigError, RecordError
 from mage.evaluation import splits
-from mage.evaluation.exact.enumerate import active_spec, switch_episodes
 from mage.evaluation.splits import (
     Split,
     SplitKind,
@@ -25,6 +24,7 @@ from mage.evaluation.splits import (
     shipped_split,
     split_names,
 )
+from mage.opponents.enumerate import active_spec, switch_episodes
 from mage.opponents.registry import check_opponent
 from mage.spec import Spec, make_spec, parse_spec
 from mage.training.build import check, members_of

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from mage.evaluation.exact import References
-from mage.evaluation.exact.enumerate import active_spec, switch_episodes
 from mage.evaluation.suite.metrics import independent_pass_at_k, outcome_rates, pass_at_k, trial_metrics
 from mage.evaluation.suite.regret import exploitation, regret
 from mage.evaluation.suite.switch_recovery import measure_recovery
+from mage.opponents.enumerate import active_spec, switch_episodes
 from mage.spec import parse_spec
 from mage.stats import Estimate, mean, proportion
 from mage.types import Ending, Trial

@@ -17,7 +17,7 @@ from mage.version import __version__
 
 COMMANDS = {
     "list": "List worlds, opponents, recipes, models, methods or splits.",
-    "play": "Play a game yourself, in this terminal.",
+    "play": "Play a trial yourself, in this terminal.",
     "duel": "Let two players meet many times.",
     "trials": "Play the trials of a recipe; nothing is learned.",
     "show": "List the trials of a run, or read one of them.",
@@ -31,7 +31,8 @@ COMMANDS = {
     "cross-play": "Let agents meet each other in both seats.",
     "nashconv": "Find what best replies to an agent would gain.",
     "compare": "Put methods side by side, in tables and plots.",
-    "split": "Write a split of your own: opponents to evaluate on.",
+    "split": "Write a split of your own: opponents or levels to evaluate on.",
+    "check-world": "Check that a world keeps its contract.",
 }
 """By name, the first sentence of each command's help. `mage.cli.NAME` has its function, called `command`."""
 _PLAIN: dict[str, Any] = {"add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": None}

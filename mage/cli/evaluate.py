@@ -18,17 +18,20 @@ from mage.evaluation.eval_agent import EvalAgent
 from mage.evaluation.plan import EvaluationPlan, EvaluationRequest
 from mage.evaluation.resource_limits import ResourceLimits
 from mage.evaluation.run import Evaluation, begin_evaluation, resume_evaluation
+from mage.evaluation.splits import has_levels
 from mage.evaluation.suite.report_tables import evaluation_table, reflections_table, setup_text
 from mage.runs.console import plain_console
 from mage.runs.drawings import shown
 
 _MOST_NAMES = 4
-"""Opponents of a split that are named above the tables; of more the number is told."""
+"""Members of a split that are named above the tables; of more the number is told."""
 _AGENT = typer.Argument(
     metavar="AGENT", help="A run, a checkpoint, a model, scripted:NAME, remote:URL#model or an opponent spec."
 )
-_WORLD = typer.Option("--world", "--game", help="The world of opponents that are given by their specs.")
-_OPPONENTS = typer.Option(help="A split or an opponent spec; several specs make one split.")
+_WORLD = typer.Option("--world", "--game", help="The world of the opponents or levels; one of one seat needs none.")
+_OPPONENTS = typer.Option(
+    "--opponents", "--level", help="A split, an opponent spec or a level; several specs or levels make one split."
+)
 _REFLECTIONS = typer.Option("--reflections", help="Evaluate what reflections do: kept, removed, or another trial's.")
 _OUT = typer.Option("--out", "-o", metavar="DIR", help="A new directory for the evaluation.")
 _RESUME = typer.Option(metavar="DIR", help="Go on with this evaluation instead of a new one.")
@@ -105,7 +108,8 @@ def _headlines(eval_agent: EvalAgent, plan: EvaluationPlan) -> Iterator[Text]:
     yield shown(f"{eval_agent.name}{told}", "bold")
     for split in plan.splits:
         num = len(split.members)
-        members = ", ".join(split.members) if num <= _MOST_NAMES else f"{num} opponents"
+        what = "levels" if has_levels(split.world) else "opponents"
+        members = ", ".join(split.members) if num <= _MOST_NAMES else f"{num} {what}"
         episodes = plan.tasks(eval_agent, split)[0].episodes
         setup = setup_text(split.world, episodes, plan.seats(eval_agent, split))
-        yield shown(f"{split.name}: {members}; {setup}", "dim")
+        yield shown(f"{split.name}: {members or 'levels drawn by seed'}; {setup}", "dim")

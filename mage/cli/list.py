@@ -15,6 +15,7 @@ from rich.text import Text
 from mage.agents.methods.registry import ALL_METHODS
 from mage.config.compose import RecipeKind, shipped_recipes
 from mage.engines.scripted import MODELS as SCRIPTED
+from mage.errors import ConfigError
 from mage.evaluation.splits import SplitKind, load_split, split_names
 from mage.models.load import MODELS
 from mage.opponents.registry import describe_opponents
@@ -23,7 +24,7 @@ from mage.runs.console import plain_console
 from mage.runs.drawings import shown
 from mage.spec import show_parameters
 from mage.worlds.openspiel.game import WORDED, known_games
-from mage.worlds.registry import WORLDS
+from mage.worlds.registry import WORLDS, load_world
 
 _KINDS = {
     "worlds": "game, population and splits; each runs as it is",
@@ -71,12 +72,11 @@ def entries(title: str, listed: Sequence[ListEntry]) -> RenderableType:
 
 
 def worlds(everything: bool) -> RenderableType:
-    """Registered worlds, and games with words of their own; `everything` adds OpenSpiel's other games."""
+    """Registered worlds and games with words of their own; `everything` adds those with OpenSpiel's strings."""
     worded = [_registered(WORDED, name, 0) for name in WORDED]
     how = "Those that hide nothing and are played in turn also take opening=N: the first N moves are drawn at random."
-    added = [_registered(WORLDS, name, 0) for name in WORLDS]
-    first = [entries("Registered worlds", added), Text()] if added else []
-    table = Group(*first, entries("Games with words of their own", worded), Text(), Text(how, "dim"))
+    registered = [entries("Registered worlds", [_world(name) for name in WORLDS]), Text()] if WORLDS else []
+    table = Group(*registered, entries("Games with words of their own", worded), Text(), Text(how, "dim"))
     others = [name for name in known_games() if name not in WORDED]
     if not everything:
         more = f"and {len(others)} more of OpenSpiel's, with generic words: mage list worlds --all"
@@ -147,6 +147,19 @@ def methods() -> RenderableType:
         for name, trouble in troubles.items()
     ]
     return entries("Prompting methods, for agent.method", listed)
+
+
+def _world(name: str) -> ListEntry:
+    """One registered world, with its seats where it needs no parameters; of one that cannot be loaded, why."""
+    trouble = WORLDS.trouble(name)
+    if trouble is not None:
+        return ListEntry(name, "", trouble)
+    try:
+        num_seats = load_world(name).info.num_seats
+        seats = "; 1 seat" if num_seats == 1 else f"; {num_seats} seats"
+    except ConfigError:
+        seats = ""
+    return ListEntry(name, f"{show_parameters(WORLDS[name], 0)}{seats}", _first_line(WORLDS[name]))
 
 
 def models() -> RenderableType:

@@ -1,10 +1,11 @@
-"""`mage play`: a person's game in the terminal."""
+"""`mage play`: a person plays a trial in the terminal."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from rich.text import Text
 
 from mage.cli.options import MaxTurns, Run
 from mage.cli.tables import new_run, say_saved
+from mage.errors import ConfigError
 from mage.evaluation.duel import filled
 from mage.opponents.person import Person
 from mage.protocols import World
@@ -28,31 +30,50 @@ from mage.spec import parse_spec
 from mage.types import Failure, Task, Trial
 from mage.worlds.registry import load_world
 
-_SEED = typer.Option(min=0, help="Fixes the deals and the opponent; random by default.")
+_AGAINST = typer.Option(help="An opponent spec; several for games with more seats. None in a world of one seat.")
+_LEVEL = typer.Option(help="What is hidden in a world of one seat; drawn by the seed by default.")
+_SEED = typer.Option(min=0, help="Fixes the deals and the opponent or level; random by default.")
 
 
 def command(
     world: Annotated[str, typer.Argument(metavar="WORLD", help="A world spec, such as tic_tac_toe or rps(rounds=5).")],
-    against: Annotated[list[str], typer.Option(help="An opponent spec; several for games with more seats.")],
+    against: Annotated[list[str] | None, _AGAINST] = None,
+    level: Annotated[str, _LEVEL] = "",
     seat: Annotated[int, typer.Option(min=0, help="Your seat; 0 moves first.")] = 0,
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes against the same opponent.")] = 3,
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes with the same opponent or level.")] = 3,
     replay_deal: Annotated[bool, typer.Option("--replay-deal", help="Deal the same cards in every episode.")] = False,
     seed: Annotated[int | None, _SEED] = None,
     max_turns: MaxTurns = 1000,
     run: Run = None,
 ) -> None:
-    """Play a game yourself, in this terminal. Any opponent may sit opposite."""
+    """Play a trial yourself, in this terminal. Any opponent may sit opposite."""
     loaded = load_world(world)
-    num_seats = loaded.info.num_seats
-    others = filled(against, num_seats - 1, world)
-    drawn = secrets.randbits(32) if seed is None else seed
     task = Task(
-        str(parse_spec(world)), others, seat, drawn, episodes, replay_deal, early_stop=False, max_turns=max_turns
+        world=str(parse_spec(world)),
+        opponents=_opponents(world, loaded.info.num_seats, against or ()),
+        seat=seat,
+        seed=secrets.randbits(32) if seed is None else seed,
+        episodes=episodes,
+        replay_deal=replay_deal,
+        early_stop=False,
+        max_turns=max_turns,
+        level=level,
     )
-    for other, spec in zip(other_seats(task, num_seats), others, strict=True):
+    for other, spec in zip(other_seats(task, loaded.info.num_seats), task.opponents, strict=True):
         loaded.check_opponent(spec, other)
+    if level:
+        loaded.check_level(level)
     writer = new_run(run, "play", task.world, msgspec.to_builtins(task), task.seed)
     raise typer.Exit(play_in_terminal(task, writer, plain_console()))
+
+
+def _opponents(world: str, num_seats: int, against: Sequence[str]) -> tuple[str, ...]:
+    """The opponents of a person, one for each other seat."""
+    if num_seats == 1 and against:
+        raise ConfigError(f"--against {against[0]}: {world} has one seat and no opponents")
+    if num_seats > 1 and not against:
+        raise ConfigError(f"{world} has {num_seats} seats; name an opponent with --against (mage list opponents)")
+    return filled(against, num_seats - 1, world) if against else ()
 
 
 def play_in_terminal(task: Task, writer: RunWriter, console: Console) -> int:
@@ -70,7 +91,7 @@ def play_in_terminal(task: Task, writer: RunWriter, console: Console) -> int:
     finally:
         writer.discard_if_empty()
     if isinstance(outcome, Failure):
-        console.print(shown(f"The game broke off: {outcome.error}: {outcome.message}", "red"))
+        console.print(shown(f"The trial broke off: {outcome.error}: {outcome.message}", "red"))
         return 1
     if len(outcome.episodes) == task.episodes:
         person.tell(outcome.episodes[-1].result.outcomes[task.seat])

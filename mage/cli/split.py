@@ -1,4 +1,4 @@
-"""`mage split`: write a set of opponents to evaluate on."""
+"""`mage split`: write a set of opponents or levels to evaluate on."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ from mage.cli.options import World
 from mage.evaluation.splits import write_split
 from mage.runs.console import plain_console
 
+_MEMBERS = typer.Argument(metavar="MEMBER", help="Opponent specs, or levels; none: the seeds of tasks draw the level.")
+
 
 def command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file; its name, less .json, is the split's.")],
-    members: Annotated[list[str], typer.Argument(metavar="MEMBER", help="Opponent specs.")],
     world: World,
+    members: Annotated[list[str] | None, _MEMBERS] = None,
     description: Annotated[str, typer.Option(help="One line that describes them.")] = "",
-    held_out: Annotated[bool, typer.Option("--held-out", help="Refuse to train against them.")] = False,
+    held_out: Annotated[bool, typer.Option("--held-out", help="Refuse to train on them.")] = False,
     pool: Annotated[str, typer.Option(help="The split whose members a player may expect; itself by default.")] = "",
     kind: Annotated[str, typer.Option(help="What it asks of an agent, such as seen, harder or switching.")] = "",
     episodes: Annotated[int | None, typer.Option(help="Episodes of a trial; as in training by default.")] = None,
 ) -> None:
-    """Write a split of your own: opponents to evaluate on. It gets a hash, which every report carries."""
+    """Write a split of your own: opponents or levels to evaluate on. It gets a hash, which every report carries."""
     made = write_split(
-        file, world, members, description=description, held_out=held_out, pool=pool, kind=kind, episodes=episodes
+        file, world, members or (), description=description, held_out=held_out, pool=pool, kind=kind, episodes=episodes
     )
-    told = f"{file}: {', '.join(made.members)} in {made.world}, hash {made.sha256[:12]}"
+    told = f"{file}: {', '.join(made.members) or 'levels drawn by seed'} in {made.world}, hash {made.sha256[:12]}"
     plain_console().print(told, soft_wrap=True)

@@ -44,6 +44,7 @@ def run_table(summaries: Sequence[Summary], limit: int, arms: Sequence[str] = ()
         "world": [s.world for s in summaries],
         "agent": [s.agent or "–" for s in summaries],
         "against": [", ".join(s.opponents) for s in summaries],
+        "level": [s.level for s in summaries],
         "seat": [str(s.seat) for s in summaries],
     }
     common = {name: values[0] for name, values in columns.items() if len(set(values)) == 1 and values[0]}

@@ -84,8 +84,12 @@ def saved_reports(folder: Path) -> Sequence[SplitReport]:
 
 def short_trial(trial: Trial, title: str) -> Table:
     """A trial in a few lines: the moves of each episode, and the score."""
-    table = Table(title=shown(f"{title}, against {', '.join(trial.task.opponents)}"), title_justify="left", box=None)
-    for name in ("episode", "the agent", "the opponents", "score", "its note"):
+    task = trial.task
+    level = f", level {task.level}" if task.level else ""
+    about = f", against {', '.join(task.opponents)}" if task.opponents else level
+    table = Table(title=shown(f"{title}{about}"), title_justify="left", box=None)
+    others = ["the opponents"] if task.opponents else []
+    for name in ("episode", "the agent", *others, "score", "its note"):
         table.add_column(name, justify="right" if name == "score" else "left")
     notes = {turn.observation.episode: turn.action or "" for turn in trial.reflections}
     for index, episode in enumerate(trial.episodes):
@@ -94,5 +98,6 @@ def short_trial(trial: Trial, title: str) -> Table:
             for own in (True, False)
         )
         score = signed(episode.result.returns[trial.task.seat])
-        table.add_row(str(index + 1), shown(mine), shown(theirs), score, shown(notes.get(index, "")))
+        moves = [shown(mine), *([shown(theirs)] if others else [])]
+        table.add_row(str(index + 1), *moves, score, shown(notes.get(index, "")))
     return table

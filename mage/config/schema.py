@@ -41,18 +41,19 @@ class TrialConfig(FrozenModel):
     replay_deal: bool = False
     """Every episode deals the cards of the first one."""
     early_stop: bool = False
-    """End a trial after its first episode with a positive score."""
+    """End a trial after its first episode with a success: a positive score where the world does not say otherwise."""
     max_turns: Positive = 1000
     """Moves after which an episode is truncated."""
 
 
 class PopulationConfig(FrozenModel):
-    """The opponents that tasks draw from."""
+    """The opponents that tasks draw from, or the levels in a world of one seat."""
 
     split: str = ""
     """A split whose members are added to `members`: a shipped one, or the path of a file that ends in .json."""
     members: tuple[str, ...] = ()
-    """Opponent specs. A spec without a seed or a phase is a family: each task draws a member of it."""
+    """Opponent specs. A spec without a seed or a phase is a family: each task draws a member of it. In a world of one
+    seat: levels; where there are none, each task's seed draws what is hidden."""
     weights: tuple[Annotated[float, Field(gt=0)], ...] = ()
     """Relative frequency of each member; empty: all equal."""
 
@@ -61,7 +62,7 @@ class LeagueConfig(FrozenModel):
     """Several learners in one run, which play each other, their snapshots and the population."""
 
     learners: Count = 0
-    """Number of learners, which share `batch.groups` equally. 0: one agent against the population, no league."""
+    """Number of learners, which share `batch.groups` equally. 0: one agent and the population, no league."""
     sampler: str = "anchored"
     """How opponents are drawn: anchored, prioritised, psro, uniform or weighted. docs/league.md compares them."""
     options: dict[str, bool | int | float | str] = {}

@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import msgspec
 
 from mage.errors import ConfigError
-from mage.opponents.policy import PolicyAgent, PolicyPlayer
+from mage.opponents.agent_seat import check_seat_agent, seat_agent
 from mage.protocols import Agent
 from mage.rollout.group import play_trials
 from mage.rollout.tasks import other_seats
 from mage.seeds import derive
 from mage.spec import parse_spec
-from mage.stats import Estimate, Verdict, clustered_proportion, mean, verdict
+from mage.stats import Estimate, Verdict, clustered_proportion, mean, result_verdict
 from mage.types import Ending, Failure, Task, Trial
 from mage.worlds.registry import load_world
 
@@ -86,8 +86,7 @@ def filled(specs: Sequence[str], num: int, game: str) -> tuple[str, ...]:
 
 def seated(player: str, task: Task, sibling: int) -> Agent:
     """The duelling player in the task's seat. Its seed differs from every opponent's, because its seat does."""
-    found = load_world(task.world).opponent(player, task, task.seat)
-    return PolicyAgent(found, str(parse_spec(player))) if isinstance(found, PolicyPlayer) else cast(Agent, found)
+    return seat_agent(load_world(task.world), player, task)
 
 
 def check(duel: Duel) -> None:
@@ -96,8 +95,10 @@ def check(duel: Duel) -> None:
         raise ConfigError(f"a duel needs at least 2 trials in each seat for an interval, not {duel.trials}")
     world = load_world(duel.world)
     num_seats = world.info.num_seats
+    if num_seats == 1:
+        raise ConfigError(f"a duel needs opponents, and {duel.world} has one seat; mage evaluate plays it")
     for task in islice(tasks(duel), num_seats):
-        world.check_opponent(duel.player, task.seat)
+        check_seat_agent(world, duel.player, task.seat)
         for seat, spec in zip(other_seats(task, num_seats), task.opponents, strict=True):
             world.check_opponent(spec, seat)
 
@@ -126,7 +127,7 @@ class DuelCounter:
         counts["num_trials"] += 1
         for result in (episode.result for episode in outcome.episodes):
             if result.ending is Ending.FINISHED:
-                counted = (result.returns[seat], verdict(result.returns, seat))
+                counted = (result.returns[seat], result_verdict(result, seat))
                 self._counted[seat].setdefault(outcome.task.seed, []).append(counted)
             elif result.ending is Ending.TRUNCATED:
                 counts["truncations"] += 1

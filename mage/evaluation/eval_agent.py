@@ -5,7 +5,7 @@ runs/rps/checkpoints/step-000100    the weights of one checkpoint
 nano, smollm2, my-model, org/name   a model by name, a directory in Hugging Face layout, a name on the hub
 scripted:counter                    a scripted model
 remote:URL#model                    a model on an OpenAI-compatible server
-cfr, best-response:copy             an opponent spec, played in the agent's seat
+cfr, best-response:copy             an opponent spec, played in the agent's seat; uniform plays in any world
 bayes-optimal(objective=sum)        exact Bayes-optimal play against a known pool
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,13 +33,13 @@ from mage.evaluation.splits import Split, load_split, pool_of
 from mage.extras import require
 from mage.models.address import PREFIX, read_address
 from mage.models.load import MODELS
-from mage.opponents.policy import PolicyAgent, PolicyPlayer
+from mage.opponents.agent_seat import check_seat_agent, seat_agent
 from mage.opponents.registry import MODEL_OPPONENTS, OPPONENTS
 from mage.opponents.remote import CONTEXT, MAX_TOKENS, REFLECTION_TOKENS
 from mage.protocols import Agent, AgentFactory, ChatFormat, Engine, World
 from mage.runs.store import RUN
 from mage.spec import call_with, parse_spec
-from mage.training.build import agent_settings, check_agent, language_agent_factory, scripted_engine
+from mage.training.build import agent_settings, check_agent, check_reply, language_agent_factory, scripted_engine
 from mage.types import Memory, ReplyMode, Task
 from mage.worlds.registry import load_world
 
@@ -102,6 +102,11 @@ class EvalAgent(ABC):
         """The same agent with the split's pool as prior; only players that plan against a known pool differ."""
         return self
 
+    def check(self, world: World, seats: Sequence[int]) -> None:
+        """Raise a ConfigError where it cannot play a world from these seats."""
+        if self.is_model:
+            check_reply(self.config.agent.reply, world)
+
     def describe(self) -> Mapping[str, Any]:
         """Name, kind and settings, for reports."""
         return {"name": self.name, "kind": self.kind}
@@ -114,6 +119,7 @@ class ModelEvalAgent(EvalAgent):
         assert self.engine is not None
         assert self.chat_format is not None
         how = agent_settings(self.config.agent)
+        check_reply(self.config.agent.reply, world)
         if memory is not None:
             method = how.method if memory in agent_class(how.method).memories else _PLAIN
             how = msgspec.structs.replace(how, memory=memory, method=method)
@@ -132,11 +138,13 @@ class OpponentEvalAgent(EvalAgent):
         _refuse_memory(self.name, memory, rewrite)
 
         def policy_agent(task: Task, sibling: int) -> Agent:
-            player = load_world(task.world).opponent(self.name, task, task.seat)
-            assert isinstance(player, PolicyPlayer)
-            return PolicyAgent(player, self.name)
+            return seat_agent(load_world(task.world), self.name, task)
 
         return policy_agent
+
+    def check(self, world: World, seats: Sequence[int]) -> None:
+        for seat in seats:
+            check_seat_agent(world, self.name, seat)
 
 
 @dataclass(frozen=True)
@@ -146,11 +154,12 @@ class BayesEvalAgent(EvalAgent):
     objective: PlanObjective = PlanObjective.LAST
     pool: str = ""
     """The split whose members are its prior; empty for the split it is evaluated on."""
-    members: tuple[str, ...] = ()
+    members: tuple[str, ...] | None = None
+    """None where the pool is not known yet; empty where it has all levels of a world of one seat."""
 
     def make_agent(self, world: World, memory: Memory | None = None, rewrite: Rewrite = as_written) -> AgentFactory:
         _refuse_memory(self.name, memory, rewrite)
-        if not self.members:
+        if self.members is None:
             raise ConfigError(f"{self.name} needs a pool of opponents; name a split, as in {BAYES}(pool=rps-seven)")
         expected = [(member, 1.0) for member in self.members]
         return (
@@ -265,8 +274,8 @@ def _bayes(objective: Any = PlanObjective.LAST.value, pool: Any = "") -> tuple[P
     return PlanObjective(str(objective)), str(pool)
 
 
-def _members(pool: str) -> tuple[str, ...]:
-    return load_split(pool).members if pool else ()
+def _members(pool: str) -> tuple[str, ...] | None:
+    return load_split(pool).members if pool else None
 
 
 def _config(model: str, given: Mapping[str, object]) -> Config:

@@ -10,8 +10,8 @@ from rich.progress import Progress
 
 from mage.aio import run_sync
 from mage.errors import ConfigError
-from mage.evaluation.crossplay import CrossPlayReport, check_cross_play, cross_play
-from mage.evaluation.eval_agent import BAYES, EvalAgent, OpponentEvalAgent
+from mage.evaluation.crossplay import CrossPlayReport, check_cross_play, check_two_seats, cross_play
+from mage.evaluation.eval_agent import BAYES, EvalAgent
 from mage.evaluation.exploitability.nashconv import NamedAgent, NashConvReport, measure_nash_conv
 from mage.evaluation.exploitability.responders import LowerBound, lower_bound
 from mage.evaluation.resource_limits import ResourceLimits, at_work, say_where_the_key_goes
@@ -23,6 +23,7 @@ from mage.protocols import World
 from mage.runs.run_plugins import import_plugins_of
 from mage.runs.store import RUN, check_empty, new_run_path, read_info
 from mage.spec import parse_spec
+from mage.worlds.openspiel.world import OpenSpielWorld
 from mage.worlds.registry import load_world
 
 _CROSS_PLAY, _NASH_CONV = "cross-play", "nashconv"
@@ -68,6 +69,7 @@ def run_cross_play(
     """The directory and the report; the same plan in the same directory goes on where it was stopped."""
     _import_plugins_of(plan.agents)
     world, spec = load_world(plan.world), str(parse_spec(plan.world))
+    check_two_seats(world, spec)
     eval_agents = _eval_agents_of(plan.agents, plan.values, world, limits)
     agents = _named(plan.agents, eval_agents, world)
     check_cross_play(world, spec, [name for name, _ in agents])
@@ -107,6 +109,8 @@ def run_nash_conv(
     texts = (plan.agent, *((plan.after,) if plan.after is not None else ()), *plan.responders)
     _import_plugins_of(texts)
     world = load_world(plan.world)
+    if not isinstance(world, OpenSpielWorld):
+        raise ConfigError(f"nashconv reads information states, which only OpenSpiel's games have; {plan.world} is none")
     eval_agents = _eval_agents_of(texts, plan.values, world, limits)
     agent, *others = _named(texts, eval_agents, world)
 
@@ -136,9 +140,7 @@ def _eval_agents_of(
     for agent in agents:
         own = {key: v for key, v in values.items() if not (_is_player(agent) and key.startswith("agent."))}
         eval_agent = limits.eval_agent(agent, own)
-        if isinstance(eval_agent, OpponentEvalAgent):
-            for seat in range(world.info.num_seats):
-                world.check_opponent(eval_agent.name, seat)
+        eval_agent.check(world, range(world.info.num_seats))
         eval_agents.append(eval_agent)
     return eval_agents
 

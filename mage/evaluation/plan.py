@@ -12,7 +12,16 @@ from mage.config.load import replaced
 from mage.config.schema import Config
 from mage.errors import ConfigError, RecordError, listing
 from mage.evaluation.eval_agent import EvalAgent
-from mage.evaluation.splits import Split, check_split, fingerprint, is_path, load_split, make_split, split_names
+from mage.evaluation.splits import (
+    Split,
+    check_split,
+    fingerprint,
+    has_levels,
+    is_path,
+    load_split,
+    make_split,
+    split_names,
+)
 from mage.evaluation.suite.evaluate import evaluation_tasks
 from mage.evaluation.suite.reflections import check_swaps
 from mage.evaluation.suite.report import command_line
@@ -25,7 +34,7 @@ from mage.types import Memory, Task
 from mage.worlds.registry import load_world
 
 GIVEN = "given"
-"""Prefix of the name of a split made of opponents given on the command line."""
+"""Prefix of the name of a split made of opponents or levels given on the command line."""
 EPISODES, SEATS = "trial.episodes", "trial.seats"
 _ALLOWED_KEYS = (EPISODES, SEATS, "evaluation.seed", "device", "dtype", "threads")
 """Keys that an evaluation uses besides agent.…: deals are always fresh and trials never stop early."""
@@ -37,7 +46,7 @@ class EvaluationRequest(msgspec.Struct, frozen=True):
     agent: str
     world: str | None = None
     opponents: Sequence[str] = ()
-    """Splits, or opponent specs at `world`; a run's own splits where there are none."""
+    """Splits, or opponent specs or levels of `world`; a run's own splits where there are none."""
     trials: int | None = None
     values: Mapping[str, object] = {}
     """Settings to replace, by their dotted keys."""
@@ -60,7 +69,7 @@ class EvaluationPlan(msgspec.Struct, frozen=True):
     """The whole config at the time: that of a run may change later."""
     splits: tuple[Split, ...]
     trials: int
-    """Per member and seat."""
+    """Per member and seat; in all where a split has no members."""
     reflections: bool
     """Whether the effect of reflections is evaluated too."""
     as_usual: bool
@@ -121,6 +130,7 @@ def make_plan(eval_agent: EvalAgent, request: EvaluationRequest) -> EvaluationPl
         if not plan.seats(eval_agent, split):
             raise ConfigError(f"{SEATS} = []: name at least one seat")
         check_split(split, plan.seats(eval_agent, split))
+        eval_agent.check(load_world(split.world), plan.seats(eval_agent, split))
         if request.reflections:
             check_swaps(plan.tasks(eval_agent, split))
     return plan
@@ -149,7 +159,7 @@ def _check_reflections(eval_agent: EvalAgent) -> None:
 
 
 def _splits(eval_agent: EvalAgent, game: str | None, opponents: Sequence[str]) -> list[Split]:
-    """The splits to evaluate on: those given by name, and one more of all opponents given by spec."""
+    """The splits to evaluate on: those given by name, and one more of all opponents or levels given."""
     if not opponents:
         return _own_splits(eval_agent, game)
     named = [name for name in opponents if is_path(name) or name in split_names()]
@@ -157,31 +167,35 @@ def _splits(eval_agent: EvalAgent, game: str | None, opponents: Sequence[str]) -
     for split in splits:
         if game is not None and split.world != str(parse_spec(game)):
             raise ConfigError(f"--world {game}: the split {split.name!r} is made for {split.world}")
-    specs = [_spec(text) for text in opponents if text not in named]
-    if specs:
+    given = [text for text in opponents if text not in named]
+    if given:
         played = game or (eval_agent.config.world if eval_agent.run is not None else None)
+        members = given if played is not None and has_levels(played) else [_spec(text) for text in given]
         if played is None:
-            raise ConfigError(f"which world is played against {specs[0]}? name it with --world")
-        splits.append(split_of_opponents(played, specs))
+            raise ConfigError(f"which world is played against {members[0]}? name it with --world")
+        splits.append(split_of_opponents(played, members))
     if len({split.name for split in splits}) < len(splits):
         raise ConfigError(f"name each split once, not {', '.join(named)}")
     return splits
 
 
 def _own_splits(eval_agent: EvalAgent, game: str | None) -> list[Split]:
+    if game is not None and has_levels(game):
+        return [split_of_opponents(game, ())]
     if eval_agent.run is None or game is not None:
         raise ConfigError("name opponents to evaluate against, or a split of them, with --opponents")
     names = eval_agent.config.evaluation.splits
     if not names:
         raise ConfigError(
-            f"{eval_agent.run} names no splits; set evaluation.splits, or name opponents with --opponents"
+            f"{eval_agent.run} names no splits; set evaluation.splits, or name opponents with --opponents, or a world "
+            "of one seat with --world"
         )
     return [load_split(name) for name in names]
 
 
 def split_of_opponents(game: str, members: Sequence[str]) -> Split:
-    """A split without a file, named by its hash."""
-    split = make_split(GIVEN, "opponents that were given", game, tuple(members), held_out=False)
+    """A split of opponents or levels without a file, named by its hash."""
+    split = make_split(GIVEN, "members that were given", game, tuple(members), held_out=False)
     name = f"{GIVEN}-{split.sha256[:8]}"
     return msgspec.structs.replace(split, name=name, pool=name)
 

@@ -15,7 +15,7 @@ from mage.config.load import validated
 from mage.evaluation.eval_agent import EvalAgent
 from mage.evaluation.plan import EvaluationPlan, EvaluationRequest, make_plan, read_plan
 from mage.evaluation.resource_limits import ResourceLimits, at_work, say_where_the_key_goes
-from mage.evaluation.splits import Split
+from mage.evaluation.splits import Split, has_levels
 from mage.evaluation.suite.evaluate import Play, SplitReport, evaluate_split
 from mage.evaluation.suite.reflections import ReflectionReport, evaluate_reflections
 from mage.evaluation.suite.report import REFLECTIONS, REPORT, EvaluationReport, evaluation_report, to_json
@@ -130,4 +130,5 @@ def _fresh(agent: EvalAgent) -> Path:
 
 def _everyone(plan: EvaluationPlan) -> list[str]:
     """The agent and all its opponents: a split from elsewhere may name a server too."""
-    return [plan.agent, *(member for split in plan.splits for member in split.members)]
+    with_opponents = [split for split in plan.splits if not has_levels(split.world)]
+    return [plan.agent, *(member for split in with_opponents for member in split.members)]

@@ -1,8 +1,9 @@
-"""Splits: named, hashed sets of opponents to evaluate on; training against held-out ones is refused.
+"""Splits: named, hashed sets of opponents or levels to evaluate on; training on held-out ones is refused.
 
 A split is a JSON file with its world, its members and the SHA-256 of both. Reports carry the hash, so that metrics
 on different versions of a split can be told apart. Shipped splits are in `mage/splits` and are loaded by name; a
-user's own, written by `write_split`, by the path of its file, whose stem is the split's name.
+user's own, written by `write_split`, by the path of its file, whose stem is the split's name. In a world of one seat
+members are levels, compared as text; without members the seeds of tasks draw what is hidden.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import msgspec
 from mage.errors import ConfigError, RecordError, listing
 from mage.files import write_atomically
 from mage.opponents.scripts import MixtureScope
+from mage.protocols import World
 from mage.spec import Spec, parse_spec, whole
 from mage.worlds.openspiel.game_builders import GAMES
 from mage.worlds.openspiel.openings import without_opening
@@ -32,10 +34,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 class SplitKind(StrEnum):
-    """How the opponents of a split differ from those of training."""
+    """How the members of a split differ from those of training."""
 
     SEEN = "seen"
-    """Not held out: recipes may train against them."""
+    """Not held out: recipes may train on them."""
     PARAMETERS = "unseen parameters"
     """Other members of a family that recipes train against."""
     FAMILIES = "unseen families"
@@ -49,14 +51,15 @@ class SplitKind(StrEnum):
 
 
 class Split(msgspec.Struct, frozen=True):
-    """A set of opponents to evaluate on."""
+    """A set of opponents, or of levels of a world of one seat, to evaluate on."""
 
     name: str
     description: str
     world: str
     members: tuple[str, ...]
+    """Opponent specs, or levels; empty where the seeds of the tasks draw what is hidden."""
     held_out: bool
-    """Whether training against its members is refused."""
+    """Whether training on its members is refused."""
     pool: str
     """The split whose members are the prior of exact references; usually its own name."""
     sha256: str
@@ -75,6 +78,11 @@ def fingerprint(game: str, members: tuple[str, ...], episodes: int | None = None
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
 
+def has_levels(world: str) -> bool:
+    """Whether the members of a population or split of a world are levels."""
+    return load_world(world).info.num_seats == 1
+
+
 def make_split(
     name: str,
     description: str,
@@ -86,9 +94,9 @@ def make_split(
     kind: SplitKind | None = None,
     episodes: int | None = None,
 ) -> Split:
-    """A split with canonical member specs and its hash; the kind of a held-out split is FAMILIES by default."""
-    canonical = tuple(str(parse_spec(m)) for m in members)
+    """A split with canonical specs and its hash; the kind of a held-out split is FAMILIES by default."""
     world = str(parse_spec(world))
+    canonical = members if has_levels(world) else tuple(str(parse_spec(m)) for m in members)
     return Split(
         name=name,
         description=description,
@@ -142,9 +150,9 @@ def write_split(
     kind: str = "",
     episodes: int | None = None,
 ) -> Split:
-    """Write opponents to evaluate on to `path`, a file that ends in `.json` and can stand in recipes as a split.
+    """Write opponents, or levels of a world of one seat, to evaluate on to `path`, a `.json` file for recipes.
 
-    With `held_out` training against them is refused. `pool` is the split whose members a player may expect: a shipped
+    With `held_out` training on them is refused. `pool` is the split whose members a player may expect: a shipped
     one or one beside the file; by default the new one itself. `kind` says what it asks of an agent (seen, unseen
     parameters, unseen families, harder, reworded or switching), `episodes` how many a trial on it has. A file that
     holds another split already is left alone.
@@ -193,24 +201,38 @@ def check_split(split: Split, seats: Sequence[int]) -> None:
     """Raise `ConfigError` on a split that cannot be played from the given seats."""
     world, pool = load_world(split.world), pool_of(split)
     num_seats = world.info.num_seats
-    if not split.members or len(set(split.members)) < len(split.members):
+    if len(set(split.members)) < len(split.members) or not (split.members or num_seats == 1):
         raise ConfigError(f"the split {split.name!r} needs at least one member, and each of them once")
-    if pool.world != split.world or not set(split.members) <= set(pool.members):
+    if split.held_out and not split.members:
+        raise ConfigError(f"the split {split.name!r} has no members, so that it can hold out none")
+    is_in_pool = set(split.members) <= set(pool.members) and bool(split.members)
+    if pool.world != split.world or not (is_in_pool or not pool.members):
         raise ConfigError(f"the split {split.name!r}: its pool {pool.name!r} has another world or lacks some members")
     for seat in seats:
         if seat >= num_seats:
             raise ConfigError(f"the split {split.name!r}: {split.world} has seats 0 to {num_seats - 1}, not {seat}")
+    check_members(world, split.members, seats)
+
+
+def check_members(world: World, members: Sequence[str], seats: Sequence[int]) -> None:
+    """Raise `ConfigError` on opponents that cannot play against the given seats, or on unknown levels."""
+    num_seats = world.info.num_seats
+    if num_seats == 1:
+        for member in members:
+            world.check_level(member)
+    for seat in seats:
         for other in set(range(num_seats)) - {seat}:
-            for member in split.members:
+            for member in members:
                 world.check_opponent(member, other)
 
 
 def refuse_held_out(game: str, members: tuple[str, ...], named: Sequence[Split] = ()) -> None:
-    """Raise `ConfigError` when a training opponent in `game`, whatever its parameters, or its wording is held out.
+    """Raise `ConfigError` when a training member in `game`, whatever its parameters, or its wording is held out.
 
     Checked are the shipped splits and those in `named`; other split files are not known.
     """
-    training = {str(spec) for member in members for spec in _with_inner_specs(parse_spec(member))}
+    is_solo = has_levels(game)
+    training = set(members) if is_solo else _with_inner_members(members)
     for split in (*map(load_split, split_names()), *named):
         if not split.held_out or parse_spec(split.world).name != parse_spec(game).name:
             continue
@@ -220,11 +242,22 @@ def refuse_held_out(game: str, members: tuple[str, ...], named: Sequence[Split] 
                     f"world = {game}: its wording is held out by the split {split.name!r}; train with another"
                 )
             continue
-        caught = sorted(training & {str(parse_spec(member)) for member in split.members})
+        if is_solo and not members:
+            raise ConfigError(
+                f"population.members = []: every level may be drawn, and the split {split.name!r} holds out "
+                f"{listing(split.members)}; name the levels to train on"
+            )
+        held_out = split.members if is_solo else [str(parse_spec(member)) for member in split.members]
+        caught = sorted(training & set(held_out))
         if caught:
             raise ConfigError(
                 f"population.members: {caught[0]!r} is held out by the split {split.name!r}; train without it"
             )
+
+
+def _with_inner_members(members: Iterable[str]) -> set[str]:
+    """Canonical specs of opponents and of those they play for whole episodes."""
+    return {str(spec) for member in members for spec in _with_inner_specs(parse_spec(member))}
 
 
 def _with_inner_specs(spec: Spec) -> list[Spec]:

@@ -42,14 +42,15 @@ class Person:
         self._announce(observation.episode)
         self._say(Text())
         self._show(observation)
+        is_open = not observation.actions
         numbered = not any(action.strip().isdecimal() for action in observation.actions)
-        self._say(Padding(_menu(observation.actions, numbered), (1, 0, 0, 2)))
+        self._say(Text() if is_open else Padding(_menu(observation.actions, numbered), (1, 0, 0, 2)))
         while True:
             line = self._ask(f"Your move ({RULES} rules, {LEAVE} leaves): ", observation.actions)
             if line == RULES and RULES not in observation.actions:
                 self._say(shown(self._rules, "italic"))
                 continue
-            action, problem = parse_choice(line, observation.actions, numbered)
+            action, problem = parse_text(line) if is_open else parse_choice(line, observation.actions, numbered)
             if action is not None:
                 return Reply(action, "", ())
             self._say(shown(problem, "yellow"))
@@ -111,14 +112,27 @@ class Person:
         return line.encode("utf-8", "replace").decode()
 
 
+def parse_text(line: str) -> tuple[str | None, str]:
+    """The line as an action of a world in which any text is one; else None and the problem.
+
+    >>> parse_text("search shoes"), parse_text("")
+    (('search shoes', ''), (None, 'Type what you want to do.'))
+    """
+    return (line, "") if line else (None, "Type what you want to do.")
+
+
 def parse_choice(line: str, actions: Sequence[str], numbered: bool) -> tuple[str | None, str]:
     """The action a line names, by number if actions are numbered or by word; else None and the problem.
+
+    Where no actions are listed, any line is one.
 
     >>> parse_choice("2", ["pass", "bet"], True), parse_choice("BET", ["pass", "bet"], True)
     (('bet', ''), ('bet', ''))
     >>> parse_choice("3", ["pass", "bet"], True)[1]
     'There is no 3; choose 1 to 2, or a word.'
     """
+    if not actions:
+        return (line, "") if line else (None, "Type what you do.")
     if line in actions:
         return line, ""
     if numbered and line.isascii() and line.isdecimal():

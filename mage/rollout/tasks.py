@@ -8,8 +8,8 @@ from mage.protocols import Player, World
 from mage.types import Task
 
 
-def task_of(config: Config, opponents: tuple[str, ...], index: int, seed: int) -> Task:
-    """The task at an index of a stream, against these opponents; the seats of the config are taken in turn."""
+def task_of(config: Config, opponents: tuple[str, ...], index: int, seed: int, level: str = "") -> Task:
+    """The task at an index of a stream, with these opponents or level; the seats of the config are taken in turn."""
     return Task(
         world=config.world,
         opponents=opponents,
@@ -19,6 +19,7 @@ def task_of(config: Config, opponents: tuple[str, ...], index: int, seed: int) -
         replay_deal=config.trial.replay_deal,
         early_stop=config.trial.early_stop,
         max_turns=config.trial.max_turns,
+        level=level,
     )
 
 

@@ -16,7 +16,7 @@ TRIALS = "trials.jsonl"
 INDEX = "index.jsonl"
 
 
-class Summary(msgspec.Struct, frozen=True):
+class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
     """Summary of one trial, and the position of its line in the file."""
 
     number: int
@@ -39,6 +39,8 @@ class Summary(msgspec.Struct, frozen=True):
     overflows: int
     error: str | None
     """The error of a failure; None for a trial."""
+    level: str = ""
+    """The task's level; empty where the seed drew what was hidden, and in worlds of several seats."""
 
     @property
     def end(self) -> int:
@@ -68,7 +70,7 @@ def summarize(outcome: Trial | Failure, number: int, offset: int, length: int) -
     place = (number, offset, length, task.world, task.opponents)
     if isinstance(outcome, Failure):
         error = f"{outcome.error}: {outcome.message}"
-        return Summary(*place, None, task.seat, task.seed, outcome.sibling, (), (), 0, 0, 0, error)
+        return Summary(*place, None, task.seat, task.seed, outcome.sibling, (), (), 0, 0, 0, error, task.level)
     results = [episode.result for episode in outcome.episodes]
     return Summary(
         *place,
@@ -82,6 +84,7 @@ def summarize(outcome: Trial | Failure, number: int, offset: int, length: int) -
         num_invalid_replies(outcome),
         len(outcome.overflows),
         None,
+        task.level,
     )
 
 

@@ -11,7 +11,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from mage.stats import Verdict, verdict
+from mage.stats import Verdict, result_verdict
 from mage.worlds.openspiel.words.base import signed
 from mage.runs.credit import Credit, EpisodeCredit, TurnCredit, by_episode
 from mage.runs.drawings import Drawing, drawing_of, seat_style, shown
@@ -73,6 +73,8 @@ def scores_table(trial: Trial) -> RenderableType:
 def _header(task: Task, sibling: int, names: tuple[str, ...], trial: Trial | None, rules: str | None) -> Table:
     grid = _grid()
     grid.add_row("world", shown(task.world))
+    if task.level:
+        grid.add_row("level", shown(task.level))
     for seat, name in enumerate(names):
         grid.add_row("agent" if seat == task.seat else "opponent", _who(seat, name, None))
     played = f"{len(trial.episodes)} played of {task.episodes}" if trial else f"{task.episodes}"
@@ -101,7 +103,8 @@ def _turn(
         grid.add_row("board", position)
     if position is None or (seen.seat == agent_seat and turn.calls):
         grid.add_row("sees", shown(seen.text))
-    grid.add_row("may play", Text(" · ").join(shown(action) for action in seen.actions))
+    if seen.actions:
+        grid.add_row("may play", Text(" · ").join(shown(action) for action in seen.actions))
     _add_reply(grid, turn)
     played = Text("nothing: it gives the episode up", "bold red") if turn.action is None else shown(turn.action, "bold")
     grid.add_row("plays", played)
@@ -193,7 +196,7 @@ def _result_word(episode: Episode, seat: int) -> Text:
     """Win, draw or loss; the ending where the episode was not finished."""
     result = episode.result
     if result.ending is Ending.FINISHED:
-        word = verdict(result.returns, seat)
+        word = result_verdict(result, seat)
         return Text(word, _VERDICT_STYLES[word])
     return Text("gave up" if result.forfeited_by == seat else result.ending, "red")
 

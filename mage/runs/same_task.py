@@ -14,7 +14,7 @@ Read = Callable[[int], Trial | Failure]
 """Reads a trial by its number."""
 
 
-class Pair(msgspec.Struct, frozen=True):
+class Pair(msgspec.Struct, frozen=True, omit_defaults=True):
     """Trials of one task by different weights, in step order."""
 
     world: str
@@ -25,6 +25,7 @@ class Pair(msgspec.Struct, frozen=True):
     """Trial numbers."""
     steps: tuple[int, ...]
     """Number of updates of the weights of each trial, ascending."""
+    level: str = ""
 
 
 def pairs_of(reader: RunReader) -> list[Pair]:
@@ -34,10 +35,10 @@ def pairs_of(reader: RunReader) -> list[Pair]:
 
 def pairs_among(summaries: Iterable[Summary], read: Read) -> list[Pair]:
     """The same for the summaries of a training run; only trials of repeated tasks are read."""
-    by_task: dict[tuple[str, tuple[str, ...], int, int, int], list[Summary]] = {}
+    by_task: dict[tuple[str, tuple[str, ...], str, int, int, int], list[Summary]] = {}
     for summary in summaries:
         if summary.error is None:  # siblings share a task and a step
-            key = (summary.world, summary.opponents, summary.seat, summary.seed, summary.sibling)
+            key = (summary.world, summary.opponents, summary.level, summary.seat, summary.seed, summary.sibling)
             by_task.setdefault(key, []).append(summary)
     found = [_pair(some, read) for some in by_task.values() if len(some) > 1]
     return [pair for pair in found if pair is not None]
@@ -59,6 +60,7 @@ def _pair(summaries: Sequence[Summary], read: Read) -> Pair | None:
         first.seed,
         tuple(number for _, number in ordered),
         tuple(step for step, _ in ordered),
+        first.level,
     )
 
 

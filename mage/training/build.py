@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mage.agents.briefing import briefing_of
 from mage.agents.byte_format import ByteFormat
 from mage.agents.language import AgentSettings, LanguageAgent, Rewrite, as_written
 from mage.agents.methods.registry import agent_class, check_method
@@ -11,7 +12,7 @@ from mage.agents.tutor import check_tutor
 from mage.config.schema import AgentConfig, Config
 from mage.engines.scripted import MODELS, ScriptedEngine
 from mage.errors import ConfigError, pick
-from mage.evaluation.splits import check_split, load_split, refuse_held_out, split_files
+from mage.evaluation.splits import check_members, check_split, load_split, refuse_held_out, split_files
 from mage.models.address import PREFIX, refuse_remote
 from mage.protocols import Agent, AgentFactory, ChatFormat, Engine, World
 from mage.rollout.tasks import task_of
@@ -23,21 +24,21 @@ from mage.worlds.registry import load_world
 
 
 def check(config: Config) -> None:
-    """Raise a ConfigError for a world, seat, opponent or agent setting that cannot be used."""
+    """Raise a ConfigError for a world, seat, opponent, level or agent setting that cannot be used."""
     refuse_remote(config.agent.model)
     world = load_world(config.world)
     num_seats = world.info.num_seats
     members, weights = members_of(config), config.population.weights
-    if not members:
+    if not members and num_seats > 1:
         raise ConfigError("population.members = []: name at least one opponent; mage list opponents shows them")
+    if config.league.learners and num_seats == 1:
+        raise ConfigError(f"league.learners = {config.league.learners}: {config.world} has one seat and no opponents")
     if weights and len(weights) != len(members):
         raise ConfigError(f"population.weights has {len(weights)} values for {len(members)} members; give one each")
     for seat in config.trial.seats:
         if seat >= num_seats:
             raise ConfigError(f"trial.seats: seat {seat} does not exist; {config.world} has 0 to {num_seats - 1}")
-        for other in set(range(num_seats)) - {seat}:
-            for member in members:
-                world.check_opponent(member, other)
+    check_members(world, members, config.trial.seats)
     if config.batch.replay and config.credit.estimator == "cloning":
         raise ConfigError(
             f"batch.replay = {config.batch.replay}: a teacher's scores do not show which tasks the agent fails"
@@ -45,6 +46,7 @@ def check(config: Config) -> None:
     if not config.trial.seats:
         raise ConfigError("trial.seats = []: name at least one seat")
     check_agent(config.agent)
+    check_reply(config.agent.reply, world)
 
 
 def check_agent(agent: AgentConfig) -> None:
@@ -53,6 +55,15 @@ def check_agent(agent: AgentConfig) -> None:
     check_thoughts(agent)
     check_prefill(agent)
     check_tutor(agent.tutor, agent.memory)
+
+
+def check_reply(reply: ReplyMode, world: World) -> None:
+    """Refuse choices in a world that lists no actions to choose from."""
+    if world.info.has_open_actions and reply is ReplyMode.CHOICE:
+        raise ConfigError(
+            "agent.reply = choice: any text is an action in this world, so there is no list to choose from; "
+            "set agent.reply = text"
+        )
 
 
 def check_prefill(agent: AgentConfig) -> None:
@@ -106,15 +117,20 @@ def check_splits(config: Config) -> None:
 
 
 def draw_tasks(config: Config, *path: str | int) -> Iterator[Task]:
-    """An endless iterator of tasks, drawn from the population by the random stream `path`; seats are taken in turn."""
-    num_others = load_world(config.world).info.num_seats - 1
+    """An endless iterator of tasks, drawn from the population by the random stream `path`; seats are taken in turn.
+
+    In a world of one seat a member is the level; without members the task's seed draws what is hidden.
+    """
+    num_seats = load_world(config.world).info.num_seats
     members = members_of(config)
     weights = config.population.weights or (1.0,) * len(members)
+    num_drawn = num_seats - 1 or min(1, len(members))
     index = 0
     while True:
         seed = derive(config.seed, *path, index)
-        drawn = [pick_index(weights, uniform(seed, "member", other)) for other in range(num_others)]
-        yield task_of(config, tuple(members[i] for i in drawn), index, seed)
+        drawn = tuple(members[pick_index(weights, uniform(seed, "member", number))] for number in range(num_drawn))
+        opponents, level = (drawn, "") if num_seats > 1 else ((), "".join(drawn))
+        yield task_of(config, opponents, index, seed, level)
         index += 1
 
 
@@ -146,10 +162,11 @@ def language_agent_factory(
 ) -> AgentFactory:
     """A factory of language agents; `rewrite` maps reflections to what is stored in memory."""
     check_method(how.method, how.memory)
+    check_reply(how.reply, world)
     kind = agent_class(how.method)
 
     def make_agent(task: Task, sibling: int) -> Agent:
-        return kind(engine, chat_format, how, world.rules(task), task, sibling, rewrite)
+        return kind(engine, chat_format, how, briefing_of(world, task), task, sibling, rewrite)
 
     return make_agent
 

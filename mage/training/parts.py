@@ -141,8 +141,8 @@ def _turn_values(trial: Trial, token_values: Sequence[tuple[Sample, list[float]]
 
 
 def opponent_name(task: Task) -> str:
-    """The opponents of a task in keys of statistics: procedural members by their family."""
-    return " + ".join(family(spec) for spec in task.opponents)
+    """The opponents or the level of a task in keys of statistics: procedural members by their family."""
+    return " + ".join(family(spec) for spec in task.opponents) or task.level
 
 
 def return_spec_of(credit: CreditConfig) -> ReturnSpec:

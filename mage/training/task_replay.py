@@ -48,9 +48,9 @@ def update_played(played: Sequence[PlayedTask], groups: Sequence[Group], size: i
 
 
 def priorities(played: Sequence[PlayedTask]) -> list[float]:
-    """The squared difference of each task's score to the best of its kind: the same world, opponents and seat."""
+    """The squared difference of each task's score to the best of its kind: the same world, members and seat."""
     best: dict[tuple[str, tuple[str, ...], int], float] = {}
-    kinds = [(entry.task.world, entry.task.opponents, entry.task.seat) for entry in played]
+    kinds = [(entry.task.world, entry.task.members, entry.task.seat) for entry in played]
     for kind, entry in zip(kinds, played, strict=True):
         best[kind] = max(entry.score, best.get(kind, entry.score))
     return [(best[kind] - entry.score) ** 2 for kind, entry in zip(kinds, played, strict=True)]

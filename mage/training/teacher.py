@@ -15,13 +15,14 @@ from mage.config.schema import Config
 from mage.engines.trie import Trie
 from mage.errors import ConfigError, EngineError, InexactError
 from mage.evaluation.exact import BayesAgentFactory, PlanObjective, bayes_optimal
+from mage.opponents.agent_seat import check_seat_agent, seat_agent
 from mage.opponents.policy import PolicyAgent
-from mage.opponents.registry import check_opponent, make_player
 from mage.protocols import Agent, AgentFactory, ChatFormat, Sampling, World
 from mage.seeds import derive
 from mage.training.build import draw_tasks, language_agent_factory, members_of
 from mage.types import AgentInfo, Completion, Memory, Observation, Reply, ReplyMode, Task
-from mage.worlds.openspiel.game import load_game
+from mage.worlds.openspiel.world import OpenSpielWorld
+from mage.worlds.registry import load_world
 
 BAYES = "bayes-optimal"
 _ESTIMATOR = "credit.estimator = cloning"
@@ -96,12 +97,15 @@ def teacher_of(config: Config, spec: str) -> AgentFactory:
         raise ConfigError(f"{_ESTIMATOR} takes agent.reply = choice, not {agent.reply}: a teacher only chooses")
     if spec == BAYES:
         return _bayes(config)
-    game = load_game(config.world)
+    world = load_world(config.world)
     for seat in config.trial.seats:
-        check_opponent(spec, game, seat)
+        check_seat_agent(world, spec, seat)
 
     def make_teacher(task: Task, sibling: int) -> Agent:
-        return PolicyAgent(make_player(spec, game, task.seat, derive(task.seed, "teacher", sibling)), spec)
+        seed = derive(task.seed, "teacher", sibling)
+        if isinstance(world, OpenSpielWorld):
+            return PolicyAgent(world.player(spec, task.seat, seed), spec)
+        return seat_agent(world, spec, msgspec.structs.replace(task, seed=seed))
 
     return make_teacher
 

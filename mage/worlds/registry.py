@@ -40,6 +40,7 @@ def load_world(spec: str) -> World:
     """
     parsed = parse_spec(spec)
     if parsed.name not in WORLDS:
+        _check_known(parsed.name)
         return OpenSpielWorld(spec)
     world = call_with("world", parsed, WORLDS[parsed.name])
     lacking = [name for name in _MEMBERS if not callable(getattr(world, name, None))]
@@ -50,3 +51,12 @@ def load_world(spec: str) -> World:
         )
     found: World = world
     return found
+
+
+def _check_known(name: str) -> None:
+    if name not in WORDED and not is_known(name):
+        registered = f"registered: {', '.join(WORLDS)}; " if WORLDS else ""
+        raise ConfigError(
+            f"unknown world {name!r}; {registered}with words: {', '.join(WORDED)}; "
+            "`mage list worlds --all` names OpenSpiel's"
+        )

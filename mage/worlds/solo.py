@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import cached_property
 from math import fsum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar, cast
 
 from mage.errors import ConfigError, InexactError, PlayError
 from mage.protocols import Branches, Player
@@ -18,6 +18,9 @@ from mage.types import Ending, Fact, Observation, Result, Task, WorldInfo
 
 H = TypeVar("H", bound=Hashable)
 P = TypeVar("P", bound=Hashable)
+
+_ROUNDING = 1e-9
+"""How far from 1 the sum of probabilities may be."""
 
 
 class SoloWorld(ABC, Generic[H, P]):
@@ -34,25 +37,25 @@ class SoloWorld(ABC, Generic[H, P]):
     has_open_actions: bool = False
     """Whether any text is an action; then `actions` is not used, and `is_over` must be written."""
 
-    @abstractmethod
     def explain(self) -> str:
-        """The rules, as told to the agent."""
+        """The rules, as told to the agent: by default the docstring of the class."""
+        return " ".join((type(self).__doc__ or "").split())
 
     @abstractmethod
     def hidden(self) -> Mapping[H, float]:
         """What may be hidden in a trial, with weights. A world with too many to list overrides `draw` instead."""
 
-    @abstractmethod
     def start(self, hidden: H) -> P:
-        """The position in which every episode begins."""
+        """The position in which every episode begins. By default positions are tuples of the actions so far."""
+        return cast(P, ())
 
     @abstractmethod
     def actions(self, hidden: H, position: P) -> Sequence[str]:
         """The legal actions; none where the episode is over."""
 
-    @abstractmethod
     def after(self, hidden: H, position: P, action: str) -> P:
         """The position after an action."""
+        return cast(P, (*cast(tuple[str, ...], position), action))
 
     @abstractmethod
     def tell(self, hidden: H, position: P) -> str:
@@ -120,6 +123,8 @@ class SoloWorld(ABC, Generic[H, P]):
     def exact_model(self, members: Sequence[tuple[str, float]], seat: int) -> SoloModel[H, P]:
         if self.has_open_actions:
             raise InexactError("any text is an action, so that there is no end of plays to compare")
+        if not self.hidden():
+            raise InexactError("hidden() lists nothing, so that not all trials can be compared")
         table = self._table
         if not members:
             return SoloModel(self, table)
@@ -238,6 +243,8 @@ class SoloModel(Generic[H, P]):
     def __init__(self, world: SoloWorld[H, P], types: Sequence[tuple[H, float]]) -> None:
         self._world = world
         self._types = types
+        self._listed: dict[str, tuple[str, ...]] = {}
+        """The actions of each decision by its key."""
         total = fsum(weight for _, weight in types)
         self.prior = {number: weight / total for number, (_, weight) in enumerate(types)}
 
@@ -250,13 +257,26 @@ class SoloModel(Generic[H, P]):
 
     def forward(self, position: SoloPosition[H, P], types: Collection[int]) -> Branches[SoloPosition[H, P]]:
         drawn = self._world.chance(position.hidden, position.position)
-        return [(position._replace(position=after), dict.fromkeys(types, chance)) for after, chance in drawn.items()]
+        if drawn and abs(fsum(drawn.values()) - 1.0) > _ROUNDING:
+            raise PlayError(f"chance() at {position.position!r} has probabilities that do not sum to 1")
+        return [
+            (position._replace(position=after), dict.fromkeys(types, chance))
+            for after, chance in drawn.items()
+            if chance > 0
+        ]
 
     def seen(self, position: SoloPosition[H, P]) -> tuple[bool, str]:
         told = self._world.tell(position.hidden, position.position)
         if self._world.is_over(position.hidden, position.position):
             return True, told
-        return False, decision_key(position.key, told)
+        key = decision_key(position.key, told)
+        listed = tuple(self._world.actions(position.hidden, position.position))
+        if (others := self._listed.setdefault(key, listed)) != listed:
+            raise PlayError(
+                f"after being told {told!r} the actions are {', '.join(others)} or {', '.join(listed)}, by what is "
+                "hidden; a seat learns from its list of actions, so where lists differ something else must be told"
+            )
+        return False, key
 
     def actions(self, position: SoloPosition[H, P]) -> tuple[int, ...]:
         return tuple(range(len(self._world.actions(position.hidden, position.position))))

@@ -1,6 +1,6 @@
-"""Exact references for small games: best response, equilibrium, best memoryless and Bayes-optimal play.
+"""Exact references for small worlds: best response, equilibrium, best memoryless and Bayes-optimal play.
 
-No sampling: every value is a finite sum over the game tree, in floating point.
+No sampling: every value is a finite sum over the tree of an episode, in floating point.
 """
 
 from mage.evaluation.exact.bayes_player import BayesAgentFactory, BayesPlayer, MemorylessAgentFactory
@@ -11,9 +11,9 @@ from mage.evaluation.exact.references import (
     best_memoryless,
     best_response,
     fraction_text,
+    guaranteed_score,
     references,
 )
-from mage.evaluation.exact.security import security_value
 
 __all__ = [
     "BayesAgentFactory",
@@ -26,6 +26,6 @@ __all__ = [
     "best_memoryless",
     "best_response",
     "fraction_text",
+    "guaranteed_score",
     "references",
-    "security_value",
 ]

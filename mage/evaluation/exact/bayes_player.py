@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from mage.errors import ConfigError, PlayError
 from mage.evaluation.exact.planner import Belief, Planner, PlanObjective, normalised, posterior
-from mage.evaluation.exact.pool import load_pool, normalise_opponents
+from mage.evaluation.exact.pool import load_pool, normalise_members
 from mage.evaluation.exact.tree import Decision, Leaf, Node, Tree
 from mage.types import AgentInfo, Observation, Reply, Task
 
@@ -53,7 +53,9 @@ class BayesPlayer:
         node = self._next.get((over, what))
         expected = () if node is None else node.reach if isinstance(node, Leaf) else node.members
         if node is None or not any(member in expected for member in self._belief):
-            raise PlayError(f"the opponent is not in the pool that {self.info.name} knows: {what!r} cannot happen")
+            raise PlayError(
+                f"the opponent or level is not in the pool that {self.info.name} knows: {what!r} cannot happen"
+            )
         return node
 
 
@@ -72,10 +74,10 @@ class MemorylessPlayer(BayesPlayer):
 
 
 class BayesAgentFactory:
-    """Makes Bayes-optimal players that know `opponents` and their weights; trials share plans."""
+    """Makes Bayes-optimal players that know `members` and their weights; trials share plans."""
 
-    def __init__(self, opponents: Sequence[tuple[str, float]], objective: PlanObjective) -> None:
-        self._opponents = tuple(opponents)
+    def __init__(self, members: Sequence[tuple[str, float]], objective: PlanObjective) -> None:
+        self._members = tuple(members)
         self._objective = objective
         self._plans: dict[tuple[str, int, int], tuple[Planner, tuple[Tree, ...]]] = {}
 
@@ -87,24 +89,24 @@ class BayesAgentFactory:
             self._plans[key] = self._plan(*key)
         return BayesPlayer(*self._plans[key], f"bayes-{self._objective}")
 
-    def _plan(self, game: str, seat: int, episodes: int) -> tuple[Planner, tuple[Tree, ...]]:
-        pool = load_pool(game, normalise_opponents(game, self._opponents, seat, episodes), seat)
+    def _plan(self, world: str, seat: int, episodes: int) -> tuple[Planner, tuple[Tree, ...]]:
+        pool = load_pool(world, normalise_members(world, self._members, seat, episodes), seat)
         trees = pool.trees(episodes)
         return Planner(trees, pool.prior, self._objective.weights(episodes)), trees
 
 
 class MemorylessAgentFactory:
-    """Makes memoryless players that know `opponents` and their weights; trials share plans."""
+    """Makes memoryless players that know `members` and their weights; trials share plans."""
 
-    def __init__(self, opponents: Sequence[tuple[str, float]]) -> None:
-        self._opponents = tuple(opponents)
+    def __init__(self, members: Sequence[tuple[str, float]]) -> None:
+        self._members = tuple(members)
         self._plans: dict[tuple[str, int, int], tuple[tuple[Planner, ...], tuple[Tree, ...]]] = {}
 
     def __call__(self, task: Task, sibling: int) -> MemorylessPlayer:
         key = (task.world, task.seat, task.episodes)
         if key not in self._plans:
             pool = load_pool(
-                task.world, normalise_opponents(task.world, self._opponents, task.seat, task.episodes), task.seat
+                task.world, normalise_members(task.world, self._members, task.seat, task.episodes), task.seat
             )
             trees = pool.trees(task.episodes)
             self._plans[key] = tuple(Planner([tree], pool.prior, [1.0]) for tree in trees), trees

@@ -8,6 +8,7 @@ one episode. Bayes-optimal: the prior, all episodes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -59,6 +60,13 @@ class Planner:
         self.prior = normalised(prior)
         if len(objective) * (4 * max(map(_depth, trees)) + 1) > MAX_FRAMES:
             raise InexactError(f"{len(objective)} episodes of this length are too long a trial to plan exactly")
+
+    def from_prior(self, prior: Belief) -> Planner:
+        """A planner of the same trial that expects other members."""
+        other = copy(self)
+        other._values, other._choices, other._work = {}, {}, 0
+        other.prior = normalised(prior)
+        return other
 
     def trial_scores(self) -> EpisodeScores:
         """Expected scores of a whole trial."""
@@ -118,8 +126,14 @@ def posterior(leaf: Leaf, belief: Belief) -> dict[int, float]:
 
 
 def best_value(tree: Tree, belief: Belief) -> float:
-    """The highest expected score of a single episode against `belief`: best response, or best memoryless play."""
+    """The highest expected score of a single episode against `belief`: the best memoryless play."""
     return Planner([tree], belief, [1.0]).trial_scores()[0]
+
+
+def informed_value(tree: Tree, belief: Belief) -> float:
+    """The highest expected score of a single episode if the member is told: the best responses, averaged."""
+    planner = Planner([tree], belief, [1.0])
+    return sum(p * planner.from_prior({member: 1.0}).trial_scores()[0] for member, p in belief.items())
 
 
 def normalised(belief: Belief) -> Belief:

@@ -1,4 +1,4 @@
-"""Exact reference values for one seat against a pool of opponents."""
+"""Exact reference values for one seat against a pool of opponents, or over the levels of a world of one seat."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import msgspec
 
 from mage.errors import InexactError
 from mage.evaluation.exact.plan_cache import fingerprint, load_or_compute, tree_numbers
-from mage.evaluation.exact.planner import EpisodeScores, Planner, PlanObjective, best_value
-from mage.evaluation.exact.pool import Opponents, load_pool, normalise_opponents
-from mage.evaluation.exact.security import security_value
+from mage.evaluation.exact.planner import EpisodeScores, Planner, PlanObjective, best_value, informed_value
+from mage.evaluation.exact.pool import Members, exact_world, load_pool, normalise_members
 
 T = TypeVar("T")
 
@@ -27,9 +26,11 @@ class References(msgspec.Struct, frozen=True):
 
     best_response: Mapping[str, float]
     """By opponent: the best response to each policy it can draw (phase and first move known), averaged over the draws.
-    Opponents without an exact value are left out."""
+    Opponents without an exact value are left out. In a world of one seat by level: the best play of one who is told
+    it; without members one entry '', the mean over all levels."""
     equilibrium: float | None
-    """The value that a player can guarantee without adapting; the security level where the game is not zero-sum."""
+    """The value that a player can guarantee without adapting; the security level where the game is not zero-sum.
+    None in a world of one seat."""
     memoryless: float | None
     """Score of the best play that knows the pool and sees the current episode only."""
     bayes_last: float | None
@@ -38,10 +39,10 @@ class References(msgspec.Struct, frozen=True):
     """Highest sum of scores over all episodes of such a player."""
     bayes_sum_split: tuple[float, ...] | None
     """Scores by episode of one play that reaches `bayes_sum`."""
-    opponents: Opponents
-    """Canonical specs with weights that sum to 1."""
+    opponents: Members
+    """Canonical specs, or levels of a world of one seat, with weights that sum to 1; '' is drawn by the seed."""
     missing: Mapping[str, str]
-    """Why a value is None, by its name; `best_response(SPEC)` for an opponent that is left out there."""
+    """Why a value is None, by its name; `best_response(SPEC)` for a member that is left out there."""
 
     @property
     def best_response_mean(self) -> float | None:
@@ -51,17 +52,18 @@ class References(msgspec.Struct, frozen=True):
         return sum(weight * self.best_response[spec] for spec, weight in self.opponents)
 
 
-def references(game: str, opponents: Sequence[tuple[str, float]], seat: int, episodes: int) -> References:
-    """All exact values for `seat` against opponents with these weights over trials of `episodes` episodes.
+def references(world: str, members: Sequence[tuple[str, float]], seat: int, episodes: int) -> References:
+    """All exact values for `seat` against members with these weights over trials of `episodes` episodes.
 
-    Invalid specs raise `ConfigError`; values that are too expensive, or of opponents drawn from a continuum, are None
-    with a reason.
+    Members are opponents, or levels in a world of one seat, where none are all levels with the world's own weights.
+    Invalid specs raise `ConfigError`; values that are too expensive, of opponents drawn from a continuum, or of worlds
+    without an exact model are None with a reason.
     """
-    return _references(game, normalise_opponents(game, opponents, seat, episodes), seat, episodes)
+    return _references(world, normalise_members(world, members, seat, episodes), seat, episodes)
 
 
 @lru_cache(maxsize=64)
-def _references(game: str, opponents: Opponents, seat: int, episodes: int) -> References:
+def _references(world: str, members: Members, seat: int, episodes: int) -> References:
     missing: dict[str, str] = {}
 
     def attempt(name: str, compute: Callable[[], T], after: str = "") -> T | None:
@@ -75,44 +77,51 @@ def _references(game: str, opponents: Opponents, seat: int, episodes: int) -> Re
             return None
 
     replies = {
-        spec: attempt(f"best_response({spec})", partial(best_response, game, spec, seat, episodes))
-        for spec, _ in opponents
+        spec: attempt(f"best_response({spec})", partial(best_response, world, spec, seat, episodes))
+        for spec, _ in members
     }
-    pool = (game, opponents, seat, episodes)
+    pool = (world, members, seat, episodes)
     memoryless = attempt("memoryless", partial(best_memoryless, *pool))
     # Each value needs what the one before it needs, and more, so a failure is not repeated.
     last = attempt("bayes_last", partial(bayes_optimal, *pool, PlanObjective.LAST), after="memoryless")
     total = attempt("bayes_sum", partial(bayes_optimal, *pool, PlanObjective.SUM), after="bayes_last")
     return References(
         best_response={spec: value for spec, value in replies.items() if value is not None},
-        equilibrium=attempt("equilibrium", partial(security_value, game, seat)),
+        equilibrium=attempt("equilibrium", partial(guaranteed_score, world, seat)),
         memoryless=memoryless,
         bayes_last=None if last is None else last[-1],
         bayes_sum=None if total is None else sum(total),
         bayes_sum_split=total,
-        opponents=opponents,
+        opponents=members,
         missing=missing,
     )
 
 
-def best_response(game: str, opponent: str, seat: int, episodes: int) -> float:
-    """The best response in the last episode to each policy the opponent can draw, averaged over the draws."""
-    pool = load_pool(game, normalise_opponents(game, [(opponent, 1.0)], seat, episodes), seat)
-    tree = pool.tree(episodes - 1)
-    return sum(p * best_value(tree, {member: 1.0}) for member, p in pool.prior.items())
+def guaranteed_score(world: str, seat: int) -> float:
+    """The highest expected score of an episode that a seat can guarantee, whatever the opponents do."""
+    return exact_world(world).guaranteed_score(seat)
 
 
-def best_memoryless(game: str, opponents: Sequence[tuple[str, float]], seat: int, episodes: int) -> float:
+def best_response(world: str, member: str, seat: int, episodes: int) -> float:
+    """The best response in the last episode to each policy the opponent can draw, averaged over the draws.
+
+    In a world of one seat, the best play of one who is told the level; '' averages over the levels it can draw.
+    """
+    pool = load_pool(world, normalise_members(world, [(member, 1.0)], seat, episodes), seat)
+    return informed_value(pool.tree(episodes - 1), pool.prior)
+
+
+def best_memoryless(world: str, members: Sequence[tuple[str, float]], seat: int, episodes: int) -> float:
     """The best score in the last episode of a player that knows the pool and has seen no other episode."""
-    pool = load_pool(game, normalise_opponents(game, opponents, seat, episodes), seat)
+    pool = load_pool(world, normalise_members(world, members, seat, episodes), seat)
     return best_value(pool.tree(episodes - 1), pool.prior)
 
 
 def bayes_optimal(
-    game: str, opponents: Sequence[tuple[str, float]], seat: int, episodes: int, objective: PlanObjective
+    world: str, members: Sequence[tuple[str, float]], seat: int, episodes: int, objective: PlanObjective
 ) -> EpisodeScores:
     """Expected score by episode of a play that is optimal for `objective` over a trial; cached on disk."""
-    pool = load_pool(game, normalise_opponents(game, opponents, seat, episodes), seat)
+    pool = load_pool(world, normalise_members(world, members, seat, episodes), seat)
     trees, weights = pool.trees(episodes), objective.weights(episodes)
     name = fingerprint([tree_numbers(tree) for tree in trees], pool.prior, weights)
     return load_or_compute(name, episodes, lambda: Planner(trees, pool.prior, weights).trial_scores())

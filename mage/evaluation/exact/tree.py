@@ -1,31 +1,29 @@
-"""The tree of one episode from a seat's view: decisions, observations, and reach probabilities by opponent.
+"""The tree of one episode from a seat's view: decisions, observations, and reach probabilities by hidden type.
 
-The opponent is one of several members, unknown to the seat. Every leaf holds, per member, the probability of reaching
-it given the seat's own moves, and the score; all exact values are sums over these numbers.
+The opponent's policy or the level is one of several members, unknown to the seat. Every leaf holds, per member, the
+probability of reaching it given the seat's own moves, and the score; all exact values are sums over these numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from mage.errors import InexactError
-from mage.opponents.policy import Policy
-from mage.worlds.openspiel.game import Game
-from mage.worlds.openspiel.words.base import State
+from mage.errors import InexactError, PlayError
+from mage.protocols import Branches, ExactModel
 
 MAX_STATES = 200_000
 """Most states of an episode; rock-paper-scissors with three rounds has about a thousand."""
 
-MAX_LENGTH = 150
-"""Most moves of an episode: the walk is recursive, with a few frames per move."""
+MAX_DECISIONS = 150
+"""Most decisions of the seat in an episode: the walk is recursive, with a few frames per decision."""
 
 Seen = tuple[bool, str]
 """What a seat sees next: (False, the key of its next decision) or (True, what it is told at the end)."""
 
 
 class Leaf(NamedTuple):
-    """All terminal states that look the same to the seat."""
+    """All ends that look the same to the seat."""
 
     reach: Mapping[int, float]
     """By member, the probability of reaching it given the seat's moves; members that cannot are left out."""
@@ -46,72 +44,62 @@ Node: TypeAlias = Leaf | Decision
 Tree: TypeAlias = Mapping[Seen, Node]
 """Nodes by the seat's first observation."""
 
-
-class _Place(NamedTuple):
-    """A state with its reach by member, and the number of the opponent's moves."""
-
-    state: State
-    reach: Mapping[int, float]
-    turn: int
+_Place: TypeAlias = tuple[Any, Mapping[int, float]]
+"""A position of the model with its reach by member."""
 
 
 class _Builder:
-    def __init__(self, game: Game, seat: int, policies: Sequence[Policy], episode: int) -> None:
-        self.game = game
-        self.seat = seat
-        self.policies = policies
-        self.episode = episode
+    def __init__(self, model: ExactModel[Any], world: str) -> None:
+        self.model = model
+        self.world = world
         self.num_states = 0
 
-    def forward(self, places: Sequence[_Place]) -> Tree:
-        """Expand chance and the opponent until the seat must act or the episode ends; group by observation."""
+    def forward(self, places: Sequence[_Place], num_decisions: int) -> Tree:
+        """Expand until the seat must act or the episode ends; group by observation."""
+        model = self.model
         decisions: dict[Seen, list[_Place]] = {}
         ends: dict[Seen, list[_Place]] = {}
         waiting = list(reversed(places))
         while waiting:
             place = waiting.pop()
-            state = place.state
+            position, reach = place
             self.count()
-            if state.is_terminal():
-                ends.setdefault((True, self.game.words.outcome(state, self.seat)), []).append(place)
-            elif drawn := self.game.chance(state):
+            if branches := model.forward(position, reach):
                 waiting += [
-                    _Place(state.child(outcome), {m: p * chance for m, p in place.reach.items()}, place.turn)
-                    for outcome, chance in reversed(drawn)
+                    (after, {m: reach[m] * chance for m, chance in chances.items()})
+                    for after, chances in reversed(branches)
                 ]
-            elif state.current_player() == self.seat:
-                decisions.setdefault((False, self.game.key(state, self.seat)), []).append(place)
             else:
-                waiting += reversed(self.answers(place))
+                seen = model.seen(position)
+                (ends if seen[0] else decisions).setdefault(seen, []).append(place)
         nodes: dict[Seen, Node] = {seen: self.leaf(group) for seen, group in ends.items()}
-        nodes.update((seen, self.decision(group)) for seen, group in decisions.items())
+        nodes.update((seen, self.decision(seen[1], group, num_decisions)) for seen, group in decisions.items())
         return nodes
 
-    def answers(self, place: _Place) -> list[_Place]:
-        """The state after each move that some member makes, with the reach of those members."""
-        observation = self.game.observe(place.state, 1 - self.seat, self.episode, place.turn)
-        reach_by_action: dict[int, dict[int, float]] = {action: {} for action in observation.ids}
-        for member, reach in place.reach.items():
-            for action, probability in zip(observation.ids, self.policies[member](observation), strict=True):
-                if probability > 0:
-                    reach_by_action[action][member] = reach * probability
-        return [
-            _Place(place.state.child(action), reach, place.turn + 1)
-            for action, reach in reach_by_action.items()
-            if reach
+    def decision(self, key: str, group: Sequence[_Place], num_decisions: int) -> Decision:
+        model = self.model
+        if num_decisions == MAX_DECISIONS:
+            raise InexactError(
+                f"an episode of {self.world} can take more than {MAX_DECISIONS} decisions, too many to enumerate"
+            )
+        ids = model.actions(group[0][0])
+        if not ids or any(model.actions(position) != ids for position, _ in group[1:]):
+            raise PlayError(
+                f"{self.world}: decisions with the key {key!r} have no actions, or different ones; a seat learns from "
+                "its list of actions, so where lists differ keys must differ"
+            )
+        branches = [
+            self.forward([(model.after(position, action), reach) for position, reach in group], num_decisions + 1)
+            for action in ids
         ]
-
-    def decision(self, group: Sequence[_Place]) -> Decision:
-        ids = tuple(group[0].state.legal_actions())
-        branches = [self.forward([_Place(p.state.child(action), p.reach, p.turn) for p in group]) for action in ids]
-        return Decision(ids, tuple(branches), frozenset(m for place in group for m in place.reach))
+        return Decision(ids, tuple(branches), frozenset(m for _, reach in group for m in reach))
 
     def leaf(self, group: Sequence[_Place]) -> Leaf:
         reach: dict[int, float] = {}
         gain: dict[int, float] = {}
-        for place in group:
-            score = self.game.scores(place.state)[self.seat]
-            for member, probability in place.reach.items():
+        for position, reach_here in group:
+            score = self.model.score(position)
+            for member, probability in reach_here.items():
                 reach[member] = reach.get(member, 0.0) + probability
                 gain[member] = gain.get(member, 0.0) + probability * score
         return Leaf(reach, gain)
@@ -119,25 +107,9 @@ class _Builder:
     def count(self) -> None:
         self.num_states += 1
         if self.num_states > MAX_STATES:
-            raise InexactError(
-                f"an episode of {self.game.spec} has more than {MAX_STATES} states against these members"
-            )
+            raise InexactError(f"an episode of {self.world} has more than {MAX_STATES} states against these members")
 
 
-def episode_tree(game: Game, seat: int, policies: Sequence[Policy], episode: int) -> Tree:
-    """The tree of one episode for `seat` of a two-player game; members are indices into `policies`."""
-    check_countable(game)
-    builder = _Builder(game, seat, policies, episode)
-    reach = dict.fromkeys(range(len(policies)), 1.0)
-    return builder.forward([_Place(game.start(0), reach, 0)])
-
-
-def check_countable(game: Game) -> None:
-    """Raise `InexactError` on games whose episodes cannot be enumerated."""
-    if game.num_seats != 2:
-        raise InexactError(f"{game.spec} has {game.num_seats} seats; exact references need two")
-    if game.samples_chance_itself:
-        raise InexactError(f"{game.spec} samples chance internally, so its outcomes cannot be enumerated")
-    length: int = game.rules.max_game_length()
-    if length > MAX_LENGTH:
-        raise InexactError(f"an episode of {game.spec} can take {length} moves, too many to enumerate")
+def episode_tree(model: ExactModel[Any], start: Branches[Any], world: str) -> Tree:
+    """The tree of an episode that begins with `start`; members are the model's types. `world` names it in errors."""
+    return _Builder(model, world).forward(start, 0)

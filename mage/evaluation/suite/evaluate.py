@@ -49,8 +49,8 @@ class SplitReport(msgspec.Struct, frozen=True):
     seats: tuple[int, ...]
     num_trials: int
     tasks: tuple[tuple[int, int, int], ...]
-    """By trial: index of its opponent in `members`, seat, and number among the trials that share both. With the same
-    split and seed, equal keys are the same task."""
+    """By trial: index of its opponent or level in `members` (0 without members), seat, and number among the trials that
+    share both. With the same split and seed, equal keys are the same task."""
     failures: int
     """Tasks that failed in either arm; they are left out of both."""
     agent: TrialMetrics
@@ -59,7 +59,7 @@ class SplitReport(msgspec.Struct, frozen=True):
     over_control: Estimate
     """Adaptation minus the control's, paired by trial."""
     by_member: tuple[tuple[str, tuple[Estimate, ...]], ...]
-    """score@k against each member."""
+    """score@k against or on each member."""
     exploitation: Estimate | None
     """(score@N - equilibrium) / (best response - equilibrium)."""
     exploitation_by_member: tuple[tuple[str, Estimate | None], ...]
@@ -73,13 +73,15 @@ class SplitReport(msgspec.Struct, frozen=True):
 def evaluation_tasks(split: Split, *, episodes: int, seats: Sequence[int], trials: int, seed: int) -> list[Task]:
     """The tasks of a split: every member, every seat, `trials` times; a function of the arguments alone.
 
-    Repeated seats count once: their tasks would be the same.
+    Without members there are `trials` tasks, whose seeds draw what is hidden. Repeated seats count once: their tasks
+    would be the same.
     """
     num_others = load_world(split.world).info.num_seats - 1
     return [
         Task(
             world=split.world,
             opponents=(member,) * num_others,
+            level="" if num_others else member,
             seat=seat,
             seed=derive(seed, split.name, member, seat, trial),
             episodes=episodes,
@@ -87,7 +89,7 @@ def evaluation_tasks(split: Split, *, episodes: int, seats: Sequence[int], trial
             early_stop=False,
             max_turns=1000,
         )
-        for member in split.members
+        for member in split.members or ("",)
         for seat in dict.fromkeys(seats)
         for trial in range(trials)
     ]
@@ -142,24 +144,24 @@ def paired_trials(*arms: Sequence[Trial | Failure]) -> list[list[Trial]]:
 
 
 def task_keys(split: Split, tasks: Sequence[Task], trials: Sequence[Trial]) -> tuple[tuple[int, int, int], ...]:
-    """By trial: index of its opponent in the members, seat, and number among the tasks that share both."""
+    """By trial: index of its opponent or level in the members, seat, and number among the tasks that share both."""
     places = {member: place for place, member in enumerate(split.members)}
     numbers: dict[tuple[int, int], int] = {}
     found: dict[Task, tuple[int, int, int]] = {}
     for task in tasks:
-        cell = (places[task.opponents[0]] if task.opponents else 0, task.seat)
+        cell = (places[task.members[0]] if task.members else 0, task.seat)
         numbers[cell] = number = numbers.get(cell, -1) + 1
         found[task] = (*cell, number)
     return tuple(found[trial.task] for trial in trials)
 
 
 def trials_against(member: str, trials: Sequence[Trial]) -> list[Trial]:
-    """The trials against a member."""
-    return [t for t in trials if member in t.task.opponents]
+    """The trials against an opponent, or on a level."""
+    return [t for t in trials if member in t.task.members]
 
 
 def split_references(split: Split, seats: Sequence[int], episodes: int) -> tuple[tuple[int, References], ...]:
-    """The exact references of each seat against the split's pool."""
+    """The exact references of each seat for the split's pool, which may have no members in a world of one seat."""
     members = pool_of(split).members
     pool = [(member, 1.0 / len(members)) for member in members]
     return tuple((seat, references(split.world, pool, seat, episodes)) for seat in seats)

@@ -9,7 +9,7 @@ import msgspec
 
 from mage.credit.steps import agent_turns
 from mage.evaluation.suite.switch_recovery import Recovery, measure_recovery
-from mage.stats import Estimate, Verdict, mean, proportion, verdict
+from mage.stats import Estimate, Verdict, mean, proportion, result_verdict
 from mage.types import Ending, Trial
 
 
@@ -92,7 +92,7 @@ def score_gain(trial: Trial) -> float:
 
 def verdicts(trial: Trial) -> tuple[Verdict, ...]:
     """Win, draw or loss of the task's seat in each episode."""
-    return tuple(verdict(episode.result.returns, trial.task.seat) for episode in trial.episodes)
+    return tuple(result_verdict(episode.result, trial.task.seat) for episode in trial.episodes)
 
 
 def outcome_rates(trials: Sequence[Trial]) -> tuple[OutcomeRates, ...]:
@@ -116,7 +116,7 @@ def pass_at_k(trials: Sequence[Trial]) -> tuple[PassAtK, ...]:
     wins = [[v is Verdict.WIN for v in verdicts(trial)] for trial in trials]
     by_cell: dict[tuple[tuple[str, ...], int], list[int]] = {}
     for place, trial in enumerate(trials):
-        by_cell.setdefault((trial.task.opponents, trial.task.seat), []).append(place)
+        by_cell.setdefault((trial.task.members, trial.task.seat), []).append(place)
     found: list[PassAtK] = []
     for k in range(1, len(wins[0]) + 1):
         solved = [float(any(won[:k])) for won in wins]

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import msgspec
 
-from mage.evaluation.exact.enumerate import active_spec
+from mage.opponents.enumerate import active_spec
 from mage.spec import parse_spec
 from mage.stats import Estimate, clustered_proportion, mean
 from mage.types import Task, Trial

@@ -121,7 +121,7 @@ async def evaluate_reflections(
 
 
 def check_swaps(tasks: Sequence[Task]) -> None:
-    """Raise `ConfigError` on tasks with a single episode, or with no other opponents to swap reflections with."""
+    """Raise `ConfigError` on tasks with a single episode, or with no other members to swap reflections with."""
     if tasks[0].episodes < 2:
         raise ConfigError("there are no reflections to evaluate in 1 episode; they need at least 2")
     swap_partners(tasks)
@@ -143,19 +143,20 @@ def swap_reflections(lent: Mapping[Task, Sequence[Turn]]) -> Rewrite:
 
 
 def swap_partners(tasks: Sequence[Task]) -> list[int]:
-    """For each task the index of one with the same seat and other opponents; a function of the tasks alone.
+    """For each task the index of one with the same seat and other members; a function of the tasks alone.
 
-    Where every opponent has as many tasks, each task is lent to exactly one other. The distance of the two opponents
-    in the list is drawn for every repetition, because neighbours are often alike.
+    Where every member has as many tasks, each task is lent to exactly one other. The distance of the two members in
+    the list is drawn for every repetition, because neighbours are often alike. Tasks without members, whose seeds draw
+    what is hidden, are swapped with any other.
     """
     places: dict[int, dict[tuple[str, ...], list[int]]] = {}
     for place, task in enumerate(tasks):
-        places.setdefault(task.seat, {}).setdefault(task.opponents, []).append(place)
+        places.setdefault(task.seat, {}).setdefault(task.members or (str(task.seed),), []).append(place)
     found = [0] * len(tasks)
     for seat, by_opponents in places.items():
         lists = list(by_opponents.values())
         if len(lists) < 2:
-            raise ConfigError(f"reflections are swapped between opponents, and seat {seat} has only one")
+            raise ConfigError(f"reflections are swapped between opponents or levels, and seat {seat} has only one")
         for number, own in enumerate(lists):
             for repetition, place in enumerate(own):
                 apart = 1 + int(uniform(seat, "swap", repetition) * (len(lists) - 1))

@@ -41,7 +41,7 @@ def mean_over_seats(references: Sequence[tuple[int, References]], name: str) -> 
 def _gap(task: Task, references: Mapping[int, References]) -> tuple[float, float] | None:
     """The equilibrium value of a task's seat, and the best response's gain over it."""
     found = references[task.seat]
-    best = found.best_response.get(task.opponents[0]) if len(task.opponents) == 1 else None
+    best = found.best_response.get(task.members[0]) if len(task.members) == 1 else None
     if best is None or found.equilibrium is None:
         return None
     return found.equilibrium, best - found.equilibrium

@@ -7,7 +7,7 @@ from math import copysign
 
 import msgspec
 
-from mage.evaluation.exact.enumerate import switch_episodes
+from mage.opponents.enumerate import switch_episodes
 from mage.stats import ROUNDING, Estimate, mean
 from mage.types import Trial
 

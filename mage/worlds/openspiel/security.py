@@ -10,11 +10,14 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from mage.errors import InexactError
-from mage.evaluation.exact.tree import MAX_STATES, check_countable
 from mage.worlds.openspiel.game import Game, load_game
 from mage.worlds.openspiel.words.base import State
 from mage.worlds.openspiel.words.matrix import MatrixWords
 
+MAX_STATES = 200_000
+"""Most states of a game that is solved."""
+MAX_LENGTH = 150
+"""Most moves of an episode: walks over a game are recursive, with a few frames per move."""
 NOTHING = 0
 """The number of the empty sequence, before a player's first move."""
 
@@ -34,6 +37,17 @@ def security_value(spec: str, seat: int) -> float:
     if game.has_perfect_information:
         return _minimax(game, seat)
     return _solve(_SequenceForm.of(game, seat))
+
+
+def check_countable(game: Game) -> None:
+    """Raise `InexactError` on games whose episodes cannot be enumerated."""
+    if game.num_seats != 2:
+        raise InexactError(f"{game.spec} has {game.num_seats} seats; exact references need two")
+    if game.samples_chance_itself:
+        raise InexactError(f"{game.spec} samples chance internally, so its outcomes cannot be enumerated")
+    length: int = game.rules.max_game_length()
+    if length > MAX_LENGTH:
+        raise InexactError(f"an episode of {game.spec} can take {length} moves, too many to enumerate")
 
 
 class _Side(NamedTuple):

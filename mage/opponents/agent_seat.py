@@ -1,0 +1,59 @@
+"""Players without a model in the agent's seat: a world's opponents, and `uniform` where actions are listed."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from mage.errors import ConfigError
+from mage.opponents.policy import PolicyAgent, PolicyPlayer, evenly
+from mage.protocols import Agent, Player, World
+from mage.seeds import derive
+from mage.spec import parse_spec
+from mage.types import AgentInfo, Observation, Reply, Task
+
+UNIFORM = "uniform"
+
+
+class PlayerAgent:
+    """Any player in the agent's seat, without reflections and token streams."""
+
+    def __init__(self, player: Player, name: str) -> None:
+        self._player = player
+        self.info = AgentInfo(name, None, None)
+
+    async def act(self, observation: Observation) -> Reply:
+        return await self._player.act(observation)
+
+    async def reflect(self, outcome: Observation) -> Reply | None:
+        return None
+
+    def memory(self) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
+        return (), ()
+
+
+def check_seat_agent(world: World, spec: str, seat: int) -> None:
+    """Raise a ConfigError for a player that cannot take the agent's seat."""
+    if str(parse_spec(spec)) == UNIFORM:
+        if world.info.has_open_actions:
+            raise ConfigError(f"{spec!r} draws one of the listed actions, and in this world any text is an action")
+    elif world.info.num_seats == 1:
+        raise ConfigError(f"{spec!r} plays games with opponents; in a world of one seat {UNIFORM} and models play")
+    else:
+        world.check_opponent(spec, seat)
+
+
+def seat_agent(world: World, spec: str, task: Task) -> Agent:
+    """The player of a spec in the task's own seat."""
+    name = str(parse_spec(spec))
+    if name == UNIFORM:
+        check_seat_agent(world, name, task.seat)
+        seed = derive(task.seed, "opponent", task.seat)  # as in a world that makes it as an opponent
+        return PolicyAgent(PolicyPlayer(evenly, derive(seed, "moves")), name)
+    return as_agent(world.opponent(spec, task, task.seat), name)
+
+
+def as_agent(player: Player, name: str) -> Agent:
+    """A player as an agent: itself where it is one."""
+    if isinstance(player, PolicyPlayer):
+        return PolicyAgent(player, name)
+    return cast(Agent, player) if hasattr(player, "reflect") else PlayerAgent(player, name)
