@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, field_validator, model_serializer
 
+from mage.plugins import resolved_entry
 from mage.types import (
     AlarmAction,
     DeadGroups,
@@ -286,6 +287,9 @@ class Config(FrozenModel):
 
     description: str = ""
     """One line for `mage list recipes`."""
+    plugins: tuple[str, ...] = ()
+    """Modules, or Python files that end in .py, that are imported first because they register names used here. Paths
+    are relative to the recipe's folder, else to the working directory."""
     seed: Count = 0
     """Seed of every random draw of the run."""
     steps: Positive = 100
@@ -317,6 +321,17 @@ class Config(FrozenModel):
     evaluation: EvaluationConfig = EvaluationConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     alarms: AlarmConfig = AlarmConfig()
+
+    @field_validator("plugins")
+    @classmethod
+    def _with_absolute_paths(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(resolved_entry, entries))
+
+    @model_serializer(mode="wrap")
+    def _without_empty_plugins(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Configs without plugins are written as they were before there were any."""
+        values: dict[str, Any] = dump(self)
+        return {key: value for key, value in values.items() if key != "plugins" or value}
 
     def is_over(self, step: int, num_tokens: int) -> bool:
         """Whether a run is over after so many steps and tokens.

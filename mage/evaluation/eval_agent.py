@@ -2,7 +2,7 @@
 
 runs/rps                            a train run: its newest weights
 runs/rps/checkpoints/step-000100    the weights of one checkpoint
-nano, smollm2, my-model, org/name   one of our models, a directory in Hugging Face layout, a name on the hub
+nano, smollm2, my-model, org/name   a model by name, a directory in Hugging Face layout, a name on the hub
 scripted:counter                    a scripted model
 remote:URL#model                    a model on an OpenAI-compatible server
 cfr, best-response:copy             an opponent spec, played in the agent's seat; uniform plays in any world
@@ -32,6 +32,7 @@ from mage.evaluation.exact import BayesAgentFactory, MemorylessAgentFactory, Pla
 from mage.evaluation.splits import Split, load_split, pool_of
 from mage.extras import require
 from mage.models.address import PREFIX, read_address
+from mage.models.load import MODELS
 from mage.opponents.agent_seat import check_seat_agent, seat_agent
 from mage.opponents.registry import MODEL_OPPONENTS, OPPONENTS
 from mage.opponents.remote import CONTEXT, MAX_TOKENS, REFLECTION_TOKENS
@@ -44,13 +45,12 @@ from mage.weights import PolicyWeights
 from mage.worlds.registry import load_world
 
 BAYES = "bayes-optimal"
-_SHIPPED_MODELS = ("nano", "smollm2")
 _NAME_LENGTH = 60
 _PLAIN = "plain"
 """The prompting method that supports every memory."""
 _KNOWN = (
-    "a train run, one of its checkpoints, a model directory, a name on the hub such as org/name, nano, smollm2, "
-    "scripted:NAME, remote:URL#model, bayes-optimal or an opponent (mage list opponents)"
+    "a train run, one of its checkpoints, a model directory, a name on the hub such as org/name, a model by name (mage "
+    "list models), scripted:NAME, remote:URL#model, bayes-optimal or an opponent (mage list opponents)"
 )
 
 
@@ -195,7 +195,7 @@ def load_eval_agent(
         return ModelEvalAgent(text, text, _config(text, given), "scripted", engine, chat_format)
     if text.startswith(PREFIX) or word in MODEL_OPPONENTS:
         return _from_remote(text, given, patience, concurrency)
-    if (path / "config.json").is_file() or word in _SHIPPED_MODELS or _is_on_hub(text):
+    if (path / "config.json").is_file() or word in MODELS or _is_on_hub(text):
         return _from_model(text, given)
     if word == BAYES or word in OPPONENTS:
         return _from_player(text, given)

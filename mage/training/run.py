@@ -16,6 +16,7 @@ from mage.config.load import replaced
 from mage.config.schema import Config
 from mage.errors import RecordError
 from mage.models.device import resolve_placement
+from mage.runs.run_plugins import record_plugins
 from mage.runs.store import TOKENIZER, RunWriter, check_empty, new_run_path
 from mage.runs.tracker import check_trackers
 from mage.training.build import check, check_splits
@@ -95,6 +96,7 @@ def train_run(
         recorder = RunRecorder(setup, folder, display, max_minutes)
         try:
             recorder.record_changes(record_changes(folder, changes, recorder.step))
+            record_plugins(folder)
             if recorder.step == 0 and config.agent.thoughts is Thoughts.STRIP:
                 recorder.warn(_STRIP_WARNING)
             with interruptible(recorder.interrupt):
