@@ -32,7 +32,7 @@ from mage.training.teacher import teacher_of
 from mage.types import Failure, Memory, Task, Trial
 from mage.worlds.registry import WORLDS, load_world
 from mage.worlds.solo import SoloWorld
-from tests import hidden_number, solo_worlds
+from tests import exact_worlds, hidden_number
 
 near = pytest.approx
 hidden_number.register()
@@ -194,7 +194,7 @@ def test_keys_that_hide_different_actions_are_refused_in_any_model() -> None:
         def score(self, position: int) -> float:
             return 0.0
 
-    class LeakyWorld(solo_worlds.Doors):
+    class LeakyWorld(exact_worlds.Doors):
         def exact_model(self, members: Sequence[tuple[str, float]], seat: int) -> Leaky:  # type: ignore[override]
             return Leaky()
 
@@ -240,7 +240,7 @@ def test_a_world_without_an_exact_model_has_no_references_and_says_so() -> None:
         """A world that can be played and no more."""
 
         def __init__(self) -> None:
-            doors = solo_worlds.Doors()
+            doors = exact_worlds.Doors()
             self.info, self.rules, self.new_env = doors.info, doors.rules, doors.new_env
             self.opponent, self.check_opponent = doors.opponent, doors.check_opponent
             self.check_level = doors.check_level
@@ -254,7 +254,7 @@ def test_a_world_without_an_exact_model_has_no_references_and_says_so() -> None:
 
 
 def test_chance_must_sum_to_one() -> None:
-    class Bent(solo_worlds.Coin):
+    class Bent(exact_worlds.Coin):
         def chance(self, hidden: str, position: str) -> dict[str, float]:
             return {"heads": 0.5, "tails": 0.4} if position == "flip" else {}
 
