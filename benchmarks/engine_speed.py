@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from where import commit, machine
 
+from mage.agents.briefing import briefing_of
 from mage.agents.language import AgentSettings, LanguageAgent
 from mage.aio import run_sync
 from mage.engines.local.engine import LocalEngine
@@ -192,7 +193,7 @@ def rollout(loaded: LoadedModel, clock: Clock, num: int, reply: ReplyMode, with_
 
     async def play(engine: Engine) -> int:
         groups = await play_groups(
-            world, tasks, size, lambda t, n: LanguageAgent(engine, chat_format, how, world.rules(t), t, n)
+            world, tasks, size, lambda t, n: LanguageAgent(engine, chat_format, how, briefing_of(world, t), t, n)
         )
         failures = [failure for group in groups for failure in group.failures]
         if failures:

@@ -23,8 +23,10 @@ from mage.config.load import load_config
 from mage.config.schema import Config
 from mage.credit.dead_groups import split_dead
 from mage.credit.running_stats import EMPTY
-from mage.training.loop import collect, to_batch
-from mage.training.parts import Parts, build_parts
+from mage.league.matches import PlayedMatch
+from mage.training.loop import estimate, play, to_batch
+from mage.training.parts import LEARNER, Parts, build_parts
+from mage.training.setup import set_up
 
 ATTENTION = ("attend", "attention", "flash", "fmha", "sdpa")
 
@@ -37,21 +39,23 @@ def config_of(episodes: int, args: argparse.Namespace) -> Config:
     return load_config(recipe, [*given, f"agent.context={context}", "steps=1000", "learner.entropy_end=0.2"])
 
 
-def step(config: Config, parts: Parts, number: int) -> tuple[float, float, int]:
+def step(parts: Parts, number: int) -> tuple[float, float, int]:
     """Seconds of playing and of the rest, and the tokens of the update."""
+    setup, device = set_up(parts, Path()), parts.config.device
+    matches = setup.source.draw(number, {LEARNER: parts.config.batch.groups})
 
-    async def played() -> Any:
-        return await collect(config, parts, number, EMPTY)
+    async def played() -> list[PlayedMatch]:
+        await setup.learners.publish(number)
+        return await play(setup, matches, number)
 
     start = time.perf_counter()
-    groups, _ = asyncio.run(played())
-    wait(config.device)
+    groups = asyncio.run(played())
+    wait(device)
     middle = time.perf_counter()
-    credited = parts.credit(groups)
-    advantages, _ = parts.estimator.estimate(credited, EMPTY)
-    batch = to_batch(groups, credited, advantages, split_dead(advantages)[0])
+    found = estimate(setup, groups, EMPTY)
+    batch = to_batch(found.groups, found.credited, found.advantages, split_dead(found.advantages)[0])
     parts.learner.update(batch)
-    wait(config.device)
+    wait(device)
     return middle - start, time.perf_counter() - middle, sum(len(s.tokens) for s in batch)
 
 
@@ -60,12 +64,12 @@ def wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def attention_share(config: Config, parts: Parts, number: int) -> float | None:
+def attention_share(parts: Parts, number: int) -> float | None:
     """Of all kernel time in one step."""
-    if config.device != "cuda":
+    if parts.config.device != "cuda":
         return None
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        step(config, parts, number)
+        step(parts, number)
     kernels = {event.key: event.self_device_time_total for event in profile.key_averages()}
     attention = sum(us for name, us in kernels.items() if any(part in name.lower() for part in ATTENTION))
     return attention / sum(kernels.values())
@@ -73,13 +77,12 @@ def attention_share(config: Config, parts: Parts, number: int) -> float | None:
 
 def measure(episodes: int, args: argparse.Namespace) -> dict[str, Any]:
     """The figures of trials of so many episodes: the median of three steps, after two for warming up."""
-    config = config_of(episodes, args)
-    parts = build_parts(config)
-    found = [step(config, parts, number) for number in range(5)][2:]
+    parts = build_parts(config_of(episodes, args))
+    found = [step(parts, number) for number in range(5)][2:]
     rollout, update, tokens = (statistics.median(column) for column in zip(*found, strict=True))
     return {
         "episodes": episodes, "rollout_s": rollout, "update_s": update, "step_s": rollout + update, "tokens": tokens,
-        "attention_share": attention_share(config, parts, 5),
+        "attention_share": attention_share(parts, 5),
     }  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from where import commit, machine
 
 import mage
 from mage.files import read_lines
-from mage.training.league_recorder import LEARNERS
+from mage.training.league_members import LEARNERS
 
 WARM_UP = 4
 """Steps that are not counted: graphs are captured and layers compiled in them."""
@@ -35,7 +35,7 @@ def settings(learners: int, args: argparse.Namespace) -> dict[str, Any]:
         "steps": args.steps,
         "device": args.device,
         "league.learners": learners,
-        "league.options": {"share": 1.0, "inner": "uniform"},
+        "population.options": {"share": 1.0, "inner": "uniform"},
         "league.both": False,
         "league.snapshot_every": 0,
         "league.exploit_every": 0,

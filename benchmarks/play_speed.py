@@ -26,6 +26,7 @@ from statistics import median
 
 import pyspiel
 
+from mage.agents.briefing import briefing_of
 from mage.agents.byte_format import ByteFormat
 from mage.agents.language import AgentSettings, LanguageAgent
 from mage.engines.scripted import ScriptedEngine, first
@@ -73,7 +74,7 @@ def seat_uniform(task: Task, sibling: int) -> Agent:
 def seat_model(task: Task, sibling: int) -> Agent:
     """A scripted model with everything in memory."""
     how = AgentSettings("first", Memory.BOTH, ReplyMode.CHOICE, 1.0, 100, 60, retries=1, context=4096)
-    return LanguageAgent(ScriptedEngine(first), ByteFormat(), how, WORLD.rules(task), task, sibling)
+    return LanguageAgent(ScriptedEngine(first), ByteFormat(), how, briefing_of(WORLD, task), task, sibling)
 
 
 def play_written(num_games: int) -> None:

@@ -21,16 +21,25 @@ if TYPE_CHECKING:
         nashconv,
         open_run,
         open_sweep,
+        register_engine,
         register_estimator,
         register_game,
-        register_player,
+        register_learner,
+        register_method,
+        register_model,
+        register_opponent,
+        register_world,
         sweep,
         train,
         write_split,
     )
+    from mage.checks.worlds import check_world
+    from mage.worlds.solo import SoloWorld
 
 __all__ = [
+    "SoloWorld",
     "__version__",
+    "check_world",
     "compare",
     "cross_play",
     "evaluate",
@@ -38,14 +47,22 @@ __all__ = [
     "nashconv",
     "open_run",
     "open_sweep",
+    "register_engine",
     "register_estimator",
     "register_game",
-    "register_player",
+    "register_learner",
+    "register_method",
+    "register_model",
+    "register_opponent",
+    "register_world",
     "sweep",
     "train",
     "write_split",
 ]
 
+
+_ELSEWHERE = {"SoloWorld": "mage.worlds.solo", "check_world": "mage.checks.worlds"}
+"""Names that are not in `mage.api`, and their modules."""
 
 if not TYPE_CHECKING:  # so that type checkers know all names and refuse others
 
@@ -53,7 +70,7 @@ if not TYPE_CHECKING:  # so that type checkers know all names and refuse others
         """Import a name's module when the name is first used, so that `import mage` is instant."""
         if name not in __all__:
             raise AttributeError(f"module 'mage' has no attribute {name!r}")
-        globals()[name] = found = getattr(import_module("mage.api"), name)
+        globals()[name] = found = getattr(import_module(_ELSEWHERE.get(name, "mage.api")), name)
         return found
 
     def __dir__() -> list[str]:

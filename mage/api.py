@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict, Unpack
 
+from mage.agents.methods.registry import ALL_METHODS
 from mage.config.compose import label_of
-from mage.config.load import load_config, replaced
+from mage.config.load import load_config
 from mage.config.schema import Config
 from mage.credit.estimators import ALL
-from mage.errors import RecordError
+from mage.engines.registry import ENGINES, EngineFactory
+from mage.errors import ConfigError, RecordError
 from mage.evaluation.compare.comparison import compare as comparison_of
 from mage.evaluation.compare.sources import read_inputs
 from mage.evaluation.crossplay import CrossPlayReport
@@ -23,12 +26,17 @@ from mage.evaluation.resource_limits import ResourceLimits
 from mage.evaluation.run import begin_evaluation
 from mage.evaluation.splits import write_split as write_split
 from mage.extras import require
+from mage.learners.registry import LEARNERS, LearnerFactory
+from mage.models.load import MODELS
 from mage.opponents.registry import OPPONENTS, Opponent, Supports
+from mage.plugins import note_registration, refuse_while_importing
+from mage.protocols import World
 from mage.results import ComparisonResult, Report, Run, SavedReport, Sweep
 from mage.results import open_run as open_run
 from mage.results import open_sweep as open_sweep
 from mage.runs.console import as_text, plain_console
 from mage.worlds.openspiel.game import WORDED
+from mage.worlds.registry import WORLDS
 
 Agent: TypeAlias = Run | str | Path
 """A run, or what `mage evaluate` takes."""
@@ -61,6 +69,7 @@ def train(
     `overrides` are dotted keys and values. `folder` is a new directory, under `runs/` by default. `max_minutes` ends
     the run cleanly after the step that passes it; `open_run(folder).resume()` goes on. In a notebook it works too.
     """
+    refuse_while_importing("mage.train")
     config = config_with(recipe, overrides or {})
     require("train", "training needs")
     from mage.training.run import create_run, train_run
@@ -76,7 +85,7 @@ def config_with(recipe: str, overrides: Mapping[str, object]) -> Config:
     >>> config_with("rps", {"learner.lr": 0.5, "steps": 3}).learner.lr
     0.5
     """
-    return replaced(load_config(recipe), overrides, recipe)
+    return load_config(recipe, overrides)
 
 
 def evaluate(
@@ -95,6 +104,7 @@ def evaluate(
     specs at `world`, to evaluate on instead. `overrides` are dotted keys and values, such as `trial.episodes`.
     `folder` is a new directory for all trials, by default in the run, or under `runs/` where there is none.
     """
+    refuse_while_importing("mage.evaluate")
     if isinstance(agent, Path) and not agent.exists():
         raise RecordError(f"{agent} does not exist, so there is no agent to evaluate")
     request = EvaluationRequest(_text(agent), world, opponents, trials, overrides or {})
@@ -117,6 +127,7 @@ def cross_play(
     `overrides` go for the models among them. `folder` is a directory for all trials, under `runs/` by default; the same
     call with the same folder goes on where it was stopped.
     """
+    refuse_while_importing("mage.cross_play")
     plan = CrossPlay(tuple(map(_text, agents)), world, episodes, trials, seed, values=overrides or {})
     path, made = run_cross_play(plan, _path(folder), ResourceLimits())
     return SavedReport(path, made.found, as_text(cross_play_table(made.found)))
@@ -138,6 +149,7 @@ def nashconv(
     agent. `samples` answers are drawn at each information state where probabilities are not exact. With `responders`,
     or `learn` episodes to make one, a lower bound is found by play instead: that is for large worlds.
     """
+    refuse_while_importing("mage.nashconv")
     before, others = None if after is None else _text(after), tuple(map(_text, responders))
     plan = NashConv(_text(agent), world, before, responders=others, values=overrides or {}, **options)
     path, made = run_nash_conv(plan, _path(folder), ResourceLimits())
@@ -159,6 +171,7 @@ def sweep(
     by default, with a directory for each run. `max_minutes` limits the training time of each run, which is then
     evaluated as it is. After an interrupt `open_sweep(folder).resume()` goes on.
     """
+    refuse_while_importing("mage.sweep")
     require("train", "training needs")
     from mage.training.sweep import begin_sweep
 
@@ -191,6 +204,18 @@ def export_model(
     return Path(folder)
 
 
+def register_world(name: str, factory: Callable[..., World]) -> None:
+    """Let `name` be a world in specs and recipes.
+
+    `factory(…parameters)`, a function or a class, returns a world (`mage.protocols.World`), such as a subclass of
+    `mage.SoloWorld`. The file of the script or module that calls this, as of the other functions that register, is
+    recorded in every run that is made from then on and imported again when the run is used: what the script does
+    besides goes under `if __name__ == "__main__":`.
+    """
+    WORLDS.add(name, factory)
+    _note_caller()
+
+
 def register_game(name: str, builder: Callable[..., tuple[Any, Any, float]]) -> None:
     """Let `name` be a game in specs and recipes.
 
@@ -198,9 +223,10 @@ def register_game(name: str, builder: Callable[..., tuple[Any, Any, float]]) -> 
     returns are divided by to give scores.
     """
     WORDED.add(name, builder)
+    _note_caller()
 
 
-def register_player(
+def register_opponent(
     name: str,
     maker: Callable[..., Any],
     *,
@@ -215,11 +241,58 @@ def register_player(
     that are too many for statistics about each.
     """
     OPPONENTS.add(name, Opponent(maker, Supports(games, fits), is_family))
+    _note_caller()
+
+
+def register_model(name: str, loader: Callable[..., Any]) -> None:
+    """Let `name` be a model in specs and recipes.
+
+    `loader(request, …parameters)` returns a causal language model of transformers and its fast tokenizer, or a
+    `mage.models.load.LoadedModel`, which has a chat format too. `request` has `seed`, `dtype` and `device`; the model
+    is moved to the latter two afterwards.
+    """
+    MODELS.add(name, loader)
+    _note_caller()
+
+
+def register_method(name: str, kind: type) -> None:
+    """Let `name` be a prompting method in recipes: a subclass of `mage.agents.language.LanguageAgent` called so too."""
+    called = getattr(kind, "method", name)
+    if called != name:
+        raise ConfigError(f"the method {name!r}: its class {kind.__name__} has method = {called!r}; both must agree")
+    ALL_METHODS.add(name, kind)
+    _note_caller()
 
 
 def register_estimator(name: str, kind: type) -> None:
     """Let `name` be an estimator in recipes: a frozen `msgspec.Struct` with a method `estimate(groups, stats)`."""
     ALL.add(name, kind)
+    _note_caller()
+
+
+def register_engine(name: str, factory: EngineFactory) -> None:
+    """Let `name` be an engine in recipes: `engine = name`.
+
+    `factory(loaded, settings)` returns a `mage.protocols.PolicyServer` for a loaded model;
+    `mage.engines.settings.EngineSettings` says what it is made for.
+    """
+    ENGINES.add(name, factory)
+    _note_caller()
+
+
+def register_learner(name: str, factory: LearnerFactory) -> None:
+    """Let `name` be a learner in recipes: `learner.kind = name`.
+
+    `factory(model, settings, with_values, imitates)` returns a `mage.protocols.Learner` for a causal language model of
+    transformers; settings are `mage.learners.settings.LearnerSettings`.
+    """
+    LEARNERS.add(name, factory)
+    _note_caller()
+
+
+def _note_caller() -> None:
+    """Note the module that called the function that called this."""
+    note_registration(sys._getframe(2).f_globals)
 
 
 def _text(agent: Agent) -> str:

@@ -1,4 +1,4 @@
-"""Tables of names that scripts and installed packages can extend: worlds, players and estimators.
+"""Tables of names that scripts and installed packages can extend: worlds, opponents, models, methods and estimators.
 
 A script extends a table with `add`; a package by an entry point of the table's group, which is imported only when its
 name is used, so a broken package is an error only there. A name keeps its meaning as long as the process runs, because
@@ -7,9 +7,11 @@ objects made by name are cached.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from mage.errors import ConfigError
@@ -17,7 +19,7 @@ from mage.spec import Spec, parse_spec
 
 T = TypeVar("T")
 
-_IMPORT_ERRORS = (
+IMPORT_ERRORS = (
     *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError),
     *(OSError, RuntimeError, SyntaxError, TypeError, ValueError),
 )
@@ -57,7 +59,8 @@ class Registry(Mapping[str, T], Generic[T]):
             entry = self._accept(given)
         except TypeError as error:
             raise ConfigError(f"the {self._kind} {name!r} cannot be registered: {error}") from None
-        if self._added.setdefault(name, entry) != entry:
+        known = self._added.setdefault(name, entry)
+        if known != entry and not _is_same_definition(known, entry):
             raise ConfigError(f"the {self._kind} {name!r} is registered already; take another name")
 
     def loaded(self, name: str) -> T | None:
@@ -100,7 +103,7 @@ class Registry(Mapping[str, T], Generic[T]):
     def _load(self, point: EntryPoint) -> T:
         try:
             return self._accept(point.load())
-        except _IMPORT_ERRORS as error:
+        except IMPORT_ERRORS as error:
             why = " ".join(f"{type(error).__name__}: {error}".split())
             raise ConfigError(
                 f"the {self._kind} {point.name!r} of {_origin(point)} cannot be loaded from {point.value}: {why}"
@@ -118,6 +121,22 @@ class Registry(Mapping[str, T], Generic[T]):
     def _conflicting(self) -> frozenset[str]:
         """Names that several packages define differently."""
         return frozenset(p.name for p in self._points if self._entry_points[p.name].value != p.value)
+
+
+def _is_same_definition(one: object, other: object) -> bool:
+    """Whether two entries are one definition in a file that was run twice, as a module and as a plugin."""
+    first, second = _definition(one), _definition(other)
+    return first is not None and second is not None and first[0] != second[0] and first[1:] == second[1:]
+
+
+def _definition(entry: object) -> tuple[str, str, bytes] | None:
+    """The module in which an entry's function or class was defined, its name there, and the content of the file."""
+    made = entry[0] if isinstance(entry, tuple) else entry
+    module = sys.modules.get(getattr(made, "__module__", None) or "")
+    file, name = getattr(module, "__file__", None), getattr(made, "__qualname__", None)
+    if module is None or file is None or name is None or not Path(file).is_file():
+        return None
+    return module.__name__, name, Path(file).read_bytes()
 
 
 def _spec_name(text: str) -> str | None:

@@ -72,8 +72,8 @@ def verdict(returns: Sequence[float], seat: int) -> Verdict:
 
 
 def result_verdict(result: Result, seat: int) -> Verdict:
-    """The verdict on a seat of a finished episode; in a world of one seat that states success, success is a win."""
-    if len(result.returns) == 1 and result.successes:
+    """A win is a success where the world says which episodes are; elsewhere the returns decide."""
+    if result.successes:
         return Verdict.WIN if result.is_success(seat) else Verdict.LOSS
     return verdict(result.returns, seat)
 

@@ -16,6 +16,10 @@ Scalar = str | int | float | bool | None
 Fact = Scalar | tuple[Scalar | tuple[Scalar, ...], ...]
 """A structured fact: a scalar, a row of scalars, or rows of scalars (a board)."""
 
+SAME_OPPONENTS = "You play {episodes} episodes against the same opponents, who play in the same way."
+REFLECT_REQUEST = "Write a short note to yourself: how does the opponent play, and what will you do next?"
+"""What agents are told and asked in worlds with opponents."""
+
 
 class Phase(StrEnum):
     """What a turn is for."""
@@ -215,7 +219,7 @@ class Episode(msgspec.Struct, frozen=True, gc=False):
     result: Result
 
 
-class WorldInfo(msgspec.Struct, frozen=True):
+class WorldInfo(msgspec.Struct, frozen=True, gc=False):
     """What a world is like: its seats, its scores, its actions, and its sentences for agents."""
 
     num_seats: int
@@ -228,9 +232,9 @@ class WorldInfo(msgspec.Struct, frozen=True):
     """Whether episodes of tasks that differ in their seeds alone can differ."""
     constant_sum: float | None = None
     """The sum of all seats' scores in a finished episode, where it is always the same."""
-    trial: str = "You play {episodes} episodes against the same opponents, who play in the same way."
+    trial: str = SAME_OPPONENTS
     """Tells an agent what stays the same in a trial; `{episodes}` stands for their number."""
-    reflect: str = "Write a short note to yourself: how does the opponent play, and what will you do next?"
+    reflect: str = REFLECT_REQUEST
     """Asks an agent for a reflection."""
 
     @property

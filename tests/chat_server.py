@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
 from typing import Any, NamedTuple, Self
 
-from mage.agents.messages import ACTIONS, REFLECT_REQUEST
+from mage.agents.messages import ACTIONS, asks_for_reflection
 from mage.engines.remote import RemoteEngine, RetryPolicy
 from mage.models.address import read_address
 
@@ -56,7 +56,7 @@ Answer = Callable[[Asked], Said]
 
 def first_action(asked: Asked) -> Said:
     """A model that takes the first action and writes a note when it is asked for one."""
-    if REFLECT_REQUEST in asked.newest:
+    if asks_for_reflection(asked.newest):
         return Said("They are still there.")
     if not asked.actions:
         return Said("There is nothing to do.")

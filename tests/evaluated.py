@@ -13,7 +13,8 @@ from mage.opponents.registry import make_player
 from mage.protocols import Agent, AgentFactory
 from mage.types import Memory, ReplyMode, Task
 from mage.worlds.openspiel.game import load_game
-from tests.seated import WORLD, make_settings, seat_engine
+from mage.worlds.registry import load_world
+from tests.seated import make_settings, seat_engine
 
 SEVEN = load_split("rps-seven")
 KUHN = load_split("kuhn-scripts")
@@ -40,4 +41,4 @@ def tasks_of(split: Split, trials: int, seats: Sequence[int] = (0,), seed: int =
 def evaluated(
     agent: AgentFactory, control: AgentFactory, split: Split, trials: int, seats: Sequence[int] = (0,)
 ) -> SplitReport:
-    return asyncio.run(evaluate_split(WORLD, agent, control, split, tasks_of(split, trials, seats)))
+    return asyncio.run(evaluate_split(load_world(split.world), agent, control, split, tasks_of(split, trials, seats)))

@@ -8,7 +8,7 @@ from math import inf, log
 from typing import Any
 
 from mage.agents.byte_format import ByteFormat
-from mage.agents.messages import ACTIONS, REFLECT_REQUEST
+from mage.agents.messages import ACTIONS, asks_for_reflection
 from mage.engines.scripted import _allowed
 from mage.evaluation.eval_agent import load_eval_agent
 from mage.evaluation.exploitability.nashconv import NamedAgent
@@ -44,7 +44,7 @@ class WeighingEngine:
         if choices is not None:
             taken = tuple(choices[pick_index(self._odds(prompt, choices), uniform(sampling.seed, 0))])
             return Completion(taken, (0.0,) * len(taken), _allowed(taken, choices), 0, False)
-        said = self._note if REFLECT_REQUEST in newest_message(text) else self._spoken(text, sampling.seed)
+        said = self._note if asks_for_reflection(newest_message(text)) else self._spoken(text, sampling.seed)
         tokens = _CODEC.choice(said)[: sampling.max_tokens]
         return Completion(tokens, (0.0,) * len(tokens), None, 0, tokens[-1] != _CODEC.end)
 

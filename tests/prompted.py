@@ -6,6 +6,7 @@ import asyncio
 import re
 from typing import Any
 
+from mage.agents.briefing import Briefing
 from mage.agents.byte_format import ByteFormat
 from mage.agents.language import AgentSettings, LanguageAgent
 from mage.agents.methods.registry import METHODS, agent_class
@@ -28,7 +29,7 @@ def how_of(method: str, **changes: Any) -> AgentSettings:
 
 def agent_of(engine: Engine, how: AgentSettings, episodes: int = 2) -> LanguageAgent:
     """An agent by itself, driven by hand."""
-    return agent_class(how.method)(engine, CODEC, how, "RULES", make_task(episodes=episodes), 0)
+    return agent_class(how.method)(engine, CODEC, how, Briefing("RULES"), make_task(episodes=episodes), 0)
 
 
 def see(episode: int, turn: int, text: str, actions: tuple[str, ...] = ("a", "b")) -> Observation:

@@ -6,6 +6,7 @@ import asyncio
 
 import msgspec
 
+from mage.agents.briefing import briefing_of
 from mage.agents.byte_format import ByteFormat
 from mage.agents.language import AgentSettings, LanguageAgent
 from mage.engines.scripted import Answer, ScriptedEngine
@@ -16,6 +17,7 @@ from mage.rollout.trial import play_trial
 from mage.seeds import derive
 from mage.types import Failure, Memory, ReplyMode, Task, Trial
 from mage.worlds.openspiel.game import load_game
+from mage.worlds.registry import load_world
 from tests.worlds import AnyWorld
 
 WORLD = AnyWorld()
@@ -36,7 +38,7 @@ def guest_trial(task: Task) -> Trial:
             make_player("uniform", load_game(task.world), task.seat, derive(task.seed, "guest")), "uniform"
         )
 
-    return asyncio.run(play_trial(WORLD, task, 0, seat_guest))
+    return asyncio.run(play_trial(load_world(task.world), task, 0, seat_guest))
 
 
 def model_trial(task: Task, answer: Answer, memory: Memory = Memory.BOTH, context: int = 4096) -> Trial:
@@ -44,9 +46,9 @@ def model_trial(task: Task, answer: Answer, memory: Memory = Memory.BOTH, contex
     how = AgentSettings("scripted:test", memory, ReplyMode.TEXT, 1.0, 128, 64, retries=1, context=context)
 
     def seat_model(task: Task, sibling: int) -> Agent:
-        return LanguageAgent(ScriptedEngine(answer), ByteFormat(), how, WORLD.rules(task), task, sibling)
+        return LanguageAgent(ScriptedEngine(answer), ByteFormat(), how, briefing_of(WORLD, task), task, sibling)
 
-    return asyncio.run(play_trial(WORLD, task, 0, seat_model))
+    return asyncio.run(play_trial(load_world(task.world), task, 0, seat_model))
 
 
 def betting(note: str = "They fold too often.", says: str = "I bet. <action>bet</action>") -> Answer:

@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
+from mage.agents.briefing import briefing_of
 from mage.agents.byte_format import ByteFormat
 from mage.agents.language import AgentSettings, LanguageAgent
-from mage.agents.messages import REFLECT_REQUEST
+from mage.agents.messages import asks_for_reflection
 from mage.engines.scripted import Answer, ScriptedEngine
 from mage.engines.trie import Trie
 from mage.protocols import Agent, AgentFactory, Engine, Sampling, World
@@ -19,6 +20,7 @@ from mage.rollout.group import Job, play_trials
 from mage.rollout.trial import play_trial
 from mage.seeds import uniform
 from mage.types import Call, Completion, Failure, Memory, ReplyMode, Task, Trial, Turn
+from mage.worlds.registry import load_world
 from tests.worlds import AnyWorld
 
 WORLD = AnyWorld()
@@ -104,7 +106,9 @@ def seat_engine(engine: Engine, how: AgentSettings, chat_format: ByteFormat | No
     """Seats a fresh agent around an engine for each trial."""
 
     def seat(task: Task, sibling: int) -> Agent:
-        return LanguageAgent(engine, chat_format or ByteFormat(), how, WORLD.rules(task), task, sibling)
+        return LanguageAgent(
+            engine, chat_format or ByteFormat(), how, briefing_of(load_world(task.world), task), task, sibling
+        )
 
     return seat
 
@@ -113,7 +117,7 @@ def play(
     task: Task, engine: Engine, how: AgentSettings, sibling: int = 0, chat_format: ByteFormat | None = None
 ) -> Trial:
     """One trial."""
-    return asyncio.run(play_trial(WORLD, task, sibling, seat_engine(engine, how, chat_format)))
+    return asyncio.run(play_trial(load_world(task.world), task, sibling, seat_engine(engine, how, chat_format)))
 
 
 def play_all(jobs: Iterable[Job], make_agent: AgentFactory, world: World = WORLD) -> list[Trial | Failure]:
@@ -134,7 +138,7 @@ def saying(text: str, note: str = "noted.") -> Answer:
     """A scripted model that takes the first choice, says `text` where it is free, and writes `note`."""
 
     def answer(prompt: str, choices: tuple[str, ...]) -> str:
-        return choices[0] if choices else note if REFLECT_REQUEST in newest_message(prompt) else text
+        return choices[0] if choices else note if asks_for_reflection(newest_message(prompt)) else text
 
     return answer
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from mage.agents.briefing import Briefing
 from mage.agents.byte_format import ByteFormat
 from mage.agents.language import AgentSettings, LanguageAgent
 from mage.engines.scripted import ScriptedEngine, first
@@ -29,7 +30,7 @@ def told(episode: int, text: str) -> Observation:
 
 
 def agent_of(engine: Engine, how: AgentSettings, episodes: int = 2) -> LanguageAgent:
-    return LanguageAgent(engine, CODEC, how, "RULES", make_task(episodes=episodes), 0)
+    return LanguageAgent(engine, CODEC, how, Briefing("RULES"), make_task(episodes=episodes), 0)
 
 
 def two_episodes(how: AgentSettings) -> LanguageAgent:
@@ -215,7 +216,7 @@ def test_sampling_depends_on_episode_turn_and_try_alone() -> None:
     def played(steps: Sequence[Observation], sibling: int, texts: Sequence[str] = ("hm",)) -> list[int]:
         async def play() -> None:
             how = make_settings(reply=ReplyMode.TEXT)
-            agent = LanguageAgent(Listening(texts), CODEC, how, "RULES", make_task(), sibling)
+            agent = LanguageAgent(Listening(texts), CODEC, how, Briefing("RULES"), make_task(), sibling)
             for step in steps:
                 await (agent.act(step) if step.actions else agent.reflect(step))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -15,12 +16,14 @@ from types import FrameType
 import pytest
 
 import mage
-from mage import api
+from mage import api, plugins
+from mage.agents.methods.registry import ALL_METHODS
 from mage.aio import run_sync
 from mage.api import config_with
 from mage.credit.estimators import ALL, Estimator, make_estimator
 from mage.credit.estimators.rloo import Rloo
 from mage.errors import ConfigError, RecordError
+from mage.models.load import MODELS
 from mage.opponents.policy import Policy, evenly
 from mage.opponents.registry import OPPONENTS, check_opponent, describe_opponents, family
 from mage.registry import Registry
@@ -28,6 +31,7 @@ from mage.results import Run
 from mage.types import Trial
 from mage.worlds.openspiel.game import WORDED, load_game
 from mage.worlds.openspiel.game_builders import Built, rps
+from mage.worlds.registry import WORLDS
 
 TINY: dict[str, object] = {
     "steps": 2,
@@ -49,8 +53,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.fixture
 def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers is forgotten after it."""
-    for table in (WORDED, OPPONENTS, ALL):
+    for table in (WORDED, OPPONENTS, ALL, WORLDS, MODELS, ALL_METHODS):
         monkeypatch.setattr(table, "_added", {})
+    monkeypatch.setattr(plugins, "_known", {})
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
@@ -201,8 +206,8 @@ def my_player(game: object, seat: int, rng: object, seed: int = 0) -> Policy:
 def test_registered_names_are_used_in_specs() -> None:
     mage.register_game("mine", my_game)
     mage.register_game("mine", my_game)  # a cell that runs twice does no harm
-    mage.register_player("also-mine", my_player, games="mine", fits=lambda game: game.spec.startswith("mine"))
-    mage.register_player("many", my_player, is_family=True)
+    mage.register_opponent("also-mine", my_player, games="mine", fits=lambda game: game.spec.startswith("mine"))
+    mage.register_opponent("many", my_player, is_family=True)
     mage.register_estimator("own", Rloo)
     game = load_game("mine(rounds=4)")
     assert game.scale == 4.0
@@ -223,8 +228,8 @@ def test_names_that_are_taken_or_cannot_be_names_are_refused() -> None:
     for name in ("rps", "chess"):  # ours, and OpenSpiel's
         with pytest.raises(ConfigError, match=f"the game '{name}' comes with mage"):
             mage.register_game(name, my_game)
-    with pytest.raises(ConfigError, match="the player 'mixture' comes with mage"):
-        mage.register_player("mixture", my_player)
+    with pytest.raises(ConfigError, match="the opponent 'mixture' comes with mage"):
+        mage.register_opponent("mixture", my_player)
     with pytest.raises(ConfigError, match="the estimator 'grpo' comes with mage"):
         mage.register_estimator("grpo", Rloo)
     for name in ("two words", "", "f(x)", "a:b", " mine"):
@@ -245,6 +250,7 @@ def test_what_is_registered_must_be_of_its_kind() -> None:
 
 PACKAGE = """
 import mage.worlds.openspiel.game_builders
+from mage.models.load import MODELS
 from mage.opponents.policy import evenly
 
 def game(rounds=2):
@@ -259,7 +265,7 @@ POINTS = """
 [mage.games]
 elsewhere = foreign:game
 rps = foreign:game
-[mage.players]
+[mage.opponents]
 stranger = foreign:player
 ruin = foreign:nothing
 wreck = foreign_wreck
@@ -282,7 +288,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 def run_mage(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from mage.cli import main; main()", *arguments]
-    environment = {"PYTHONPATH": str(folder), "COLUMNS": "300", "PATH": ""}
+    root = Path(mage.__file__).parents[1]
+    environment = {"PYTHONPATH": os.pathsep.join(map(str, (folder, root))), "COLUMNS": "300", "PATH": ""}
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
 
 
@@ -292,14 +299,14 @@ def test_a_package_adds_names_on_the_command_line(installed: Path) -> None:
     broken = run_mage(installed, "duel", "ruin", "always:rock", "--world", "elsewhere", "--trials", "2")
     assert broken.returncode == 2
     assert len(broken.stderr.splitlines()) == 1
-    assert "the player 'ruin' of the package 'foreign' cannot be loaded from foreign:nothing" in broken.stderr
+    assert "the opponent 'ruin' of the package 'foreign' cannot be loaded from foreign:nothing" in broken.stderr
     listed = run_mage(installed, "list", "opponents").stdout
     assert "A player from elsewhere." in listed
     assert "ValueError: two lines" in listed
 
 
 def test_a_broken_plugin_fails_when_used_and_breaks_nobody_else(installed: Path) -> None:
-    table: Registry[object] = Registry("player", {"copy": 1}, lambda given: given, lambda _: False)
+    table: Registry[object] = Registry("opponent", {"copy": 1}, lambda given: given, lambda _: False)
     assert table["copy"] == 1
     assert callable(table["stranger"])
     for name, why in (("ruin", "AttributeError"), ("wreck", "ValueError: two lines")):
@@ -324,8 +331,8 @@ def test_two_packages_with_one_name_are_an_error_when_it_is_used(installed: Path
     other = installed / "other-1.0.dist-info"
     other.mkdir()
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
-    (other / "entry_points.txt").write_text("[mage.players]\nstranger = foreign:game\n")
-    table: Registry[object] = Registry("player", {"copy": 1}, lambda given: given, lambda _: False)
+    (other / "entry_points.txt").write_text("[mage.opponents]\nstranger = foreign:game\n")
+    table: Registry[object] = Registry("opponent", {"copy": 1}, lambda given: given, lambda _: False)
     assert table["copy"] == 1
     with pytest.raises(ConfigError, match=r"'stranger' of the package '(foreign|other)' has a name that is taken"):
         table["stranger"]

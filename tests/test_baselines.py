@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from mage.agents.briefing import Briefing
 from mage.agents.language import LanguageAgent, Rewrite
 from mage.agents.methods.cases import CasesAgent
 from mage.agents.methods.registry import METHODS, agent_class, check_method
@@ -105,7 +106,7 @@ class Moody(LanguageAgent):
 )
 def test_the_check_finds_broken_agents(kind: type[LanguageAgent], broken: str) -> None:
     def seat(task: Task, sibling: int) -> Agent:
-        return kind(RandomEngine(), CODEC, how_of(kind.method), "RULES", task, sibling)
+        return kind(RandomEngine(), CODEC, how_of(kind.method), Briefing("RULES"), task, sibling)
 
     with pytest.raises(AssertionError, match=broken):
         check_agent(seat, [make_task()])

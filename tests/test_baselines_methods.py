@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-from mage.agents.messages import REFLECT_REQUEST
 from mage.agents.methods.cases import Case
 from mage.agents.methods.cases import retrieve as retrieved_cases
 from mage.agents.methods.linked_notes import NOTE_REQUEST, LinkedNote, parse_note
@@ -17,7 +16,7 @@ from mage.agents.methods.reflexion import REFLEXION_REQUEST
 from mage.agents.methods.similarity import similarities
 from mage.engines.scripted import MODELS, ScriptedEngine, counter
 from mage.errors import PlayError
-from mage.types import Memory, Observation, ReplyMode, Trial
+from mage.types import REFLECT_REQUEST, Memory, Observation, ReplyMode, Trial
 from tests.prompted import CODEC, agent_of, decisions, how_of, lines_after, moves, played, see, told
 from tests.seated import agent_turns, make_task, newest_message, prompt_text, saying
 

@@ -9,7 +9,6 @@ from functools import partial
 import pytest
 
 from mage.agents.byte_format import ByteFormat
-from mage.agents.messages import REFLECT_REQUEST
 from mage.agents.parsing import parse_action
 from mage.checks.engines import check_chat_format, check_engine
 from mage.checks.players import check_player, check_policy, observations_of
@@ -18,7 +17,7 @@ from mage.errors import EngineError
 from mage.opponents.policy import certainly, evenly
 from mage.opponents.registry import make_player
 from mage.protocols import Sampling
-from mage.types import Completion
+from mage.types import REFLECT_REQUEST, Completion
 from mage.worlds.openspiel.game import load_game
 from tests.seated import HOSTILE, FixedEngine, GluedCodec, RandomEngine
 

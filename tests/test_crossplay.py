@@ -28,6 +28,7 @@ from mage.runs.store import RunReader
 from mage.stats import Estimate
 from mage.training.build import language_agent_factory
 from mage.types import Failure, Memory, ReplyMode, Task, Trial
+from mage.worlds.registry import load_world
 from tests.chat_server import ChatServer
 from tests.documented import documented
 from tests.open_engines import constantly, player, weighing
@@ -37,7 +38,7 @@ CONSTANTS = ("always:rock", "always:paper", "always:scissors")
 
 
 def met(agents: Sequence[NamedAgent], game: str = "rps(rounds=3)", **changes: Any) -> CrossPlayReport:
-    return asyncio.run(cross_play(WORLD, agents, game, **{"episodes": 2, "trials": 4, **changes}))
+    return asyncio.run(cross_play(load_world(game), agents, game, **{"episodes": 2, "trials": 4, **changes}))
 
 
 def cell(report: CrossPlayReport, row: str, column: str) -> PairResult:

@@ -116,7 +116,7 @@ def test_forfeits_are_no_skill_and_failures_belong_to_who_drew_the_match() -> No
 def test_matches_are_drawn_by_the_odds_and_seats_in_turn() -> None:
     members = [anchor("conservative"), SECOND, PAST]
     odds = {"conservative": 0.5, SECOND.id: 0.25, PAST.id: 0.25}
-    drawn = list(draw_matches(config(), FIRST.id, members, odds, 400, "league", 3))
+    drawn = list(draw_matches(config(), FIRST.id, members, odds, 400, "league", 3, FIRST.id))
     assert [match.task.seat for match in drawn[:4]] == [0, 1, 0, 1]
     shares = {member.id: sum(m.task.opponents == (member.spec,) for m in drawn) / 400 for member in members}
     assert shares == pytest.approx(odds, abs=0.08)
@@ -125,8 +125,8 @@ def test_matches_are_drawn_by_the_odds_and_seats_in_turn() -> None:
         assert match.seats == ((match.task.seat, 1 - match.task.seat) if is_live else (match.task.seat,))
     alone = draw_matches(config("league.both=false"), FIRST.id, [SECOND], {SECOND.id: 1.0}, 9, "league", 3)
     assert {len(match.seats) for match in alone} == {1}
-    again = list(draw_matches(config(), FIRST.id, members, odds, 400, "league", 3))
-    other = list(draw_matches(config(), SECOND.id, members, odds, 400, "league", 3))
+    again = list(draw_matches(config(), FIRST.id, members, odds, 400, "league", 3, FIRST.id))
+    other = list(draw_matches(config(), SECOND.id, members, odds, 400, "league", 3, SECOND.id))
     assert again == drawn
     assert {match.task.seed for match in other}.isdisjoint(match.task.seed for match in drawn)
 

@@ -11,13 +11,12 @@ import pytest
 
 import mage
 from mage.config.load import load_config
+from mage.engines.local import server
 from mage.engines.local.engine import LocalEngine
 from mage.errors import ConfigError
 from mage.files import count_lines, read_lines
 from mage.league.members import MemberKind
-from mage.training import league_policies as policies
-from mage.training import model_cache as model_cache
-from mage.training.league_recorder import LeagueState
+from mage.training.league_members import LeagueState
 from mage.training.run import check_start
 from tests.documented import documented, fits
 from tests.processes import Mage, alone, when
@@ -36,16 +35,16 @@ seats = [0, 1]
 
 [population]
 members = ["conservative", "aggressive", "intermediate"]
+options = {{ share = 0.4, inner = "prioritised", kind = "even" }}
+half_life = 10.0
 
 [league]
 learners = 3
-options = {{ share = 0.4, inner = "prioritised", kind = "even" }}
 snapshot_every = 2
 snapshots = 4
 exploit_every = 3
 explore = ["learner.lr", "learner.entropy_start", "agent.temperature", "credit.episode"]
 factor = 1.5
-half_life = 10.0
 nashconv_every = 5
 
 [agent]
@@ -122,8 +121,7 @@ def test_every_engine_of_a_league_has_as_many_slots_as_asked_for(
             made.append(slots)
             super().__init__(*args, slots=slots, **options)
 
-    monkeypatch.setattr(model_cache, "LocalEngine", Counted)
-    monkeypatch.setattr(policies, "LocalEngine", Counted)
+    monkeypatch.setattr(server, "LocalEngine", Counted)
     mage.train(
         str(recipe), {"agent.slots": 5, "steps": 1, "evaluation.splits": []}, folder=tmp_path / "run", quiet=True
     )
@@ -141,10 +139,9 @@ def test_one_learner_against_the_population_alone_needs_one_engine_and_never_mee
             made.append(self)
             super().__init__(*args, **options)
 
-    monkeypatch.setattr(model_cache, "LocalEngine", Counted)
-    monkeypatch.setattr(policies, "LocalEngine", Counted)
+    monkeypatch.setattr(server, "LocalEngine", Counted)
     alone = {"league.learners": 1, "league.itself": False, "league.snapshot_every": 0, "league.exploit_every": 0}
-    hard = {"league.sampler": "prioritised", "league.options": {"kind": "hard"}}
+    hard = {"population.sampler": "prioritised", "population.options": {"kind": "hard"}}
     short = {"steps": 3, "evaluation.splits": [], "league.nashconv_every": 0}
     folder = tmp_path / "run"
     mage.train(str(recipe), alone | hard | short, folder=folder, quiet=True)
@@ -243,7 +240,7 @@ def test_a_setting_that_learners_explore_cannot_be_changed_for_all_of_them(mage:
 
 def test_a_learner_that_forgets_the_anchors_goes_back(mage: Mage, recipe: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    watched = ("alarms.dead=1.0", "alarms.drop=0.001", "alarms.patience=1", "league.half_life=1.0", "steps=8")
+    watched = ("alarms.dead=1.0", "alarms.drop=0.001", "alarms.patience=1", "population.half_life=1.0", "steps=8")
     ended = mage("train", recipe, *watched, "batch.groups=24", "evaluation.splits=[]", "--run", folder)
     assert ended.code == 0, ended.said
     events = list(read_lines(folder / "events.jsonl"))
@@ -270,12 +267,10 @@ def test_adapters_of_one_base_are_a_league_too(mage: Mage, recipe: Path, tmp_pat
     ("override", "complaint"),
     [
         ("batch.groups=13", "must be a multiple of league.learners = 3"),
-        ("batch.dead=resample", "a league does not resample groups"),
-        ("batch.replay=0.5", "a league does not replay tasks"),
-        ("league.sampler=fair", "unknown sampler 'fair'"),
+        ("population.sampler=fair", "unknown sampler 'fair'"),
         ('league.explore=["learner.epochs"]', "'learner.epochs' cannot be explored"),
-        ("credit.estimator=cloning", "a league has no teacher"),
-        ("league.options={share=2}", "share"),
+        ("credit.estimator=cloning", "pay-offs would be the teacher's"),
+        ("population.options={share=2}", "share"),
     ],
 )
 def test_what_does_not_go_with_a_league_is_refused(recipe: Path, override: str, complaint: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -12,12 +11,12 @@ from rich.console import Console
 from mage.credit.running_stats import EMPTY
 from mage.credit.steps import agent_turns
 from mage.training.checkpoint import checkpoints, read_state
-from mage.training.loop import collect, to_batch
+from mage.training.loop import to_batch
 from mage.training.parts import Parts
 from mage.training.recorder import RunRecorder
 from mage.training.run import create_run_directory, train_run
 from mage.types import Group, Phase
-from tests.tiny import evaluated, play, tiny_config, tiny_parts
+from tests.tiny import collect, evaluated, play, tiny_config, tiny_parts
 
 ONE_ARM = (
     "world=rps(rounds=1)",
@@ -34,7 +33,7 @@ def steps_of(parts: Parts, num: int) -> list[dict[str, float]]:
     """The loop without a directory: play, credit, update."""
     stats, found = EMPTY, []
     for step in range(num):
-        groups, metrics = asyncio.run(collect(parts.config, parts, step, stats))
+        groups, metrics = collect(parts, step, stats)
         credited = parts.credit(groups)
         advantages, stats = parts.estimator.estimate(credited, stats)
         metrics |= parts.learner.update(to_batch(groups, credited, advantages, range(len(groups))))

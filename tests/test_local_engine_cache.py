@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mage.agents.briefing import briefing_of
 from mage.agents.language import AgentSettings, LanguageAgent
 from mage.engines.local.engine import LocalEngine
 from mage.models.load import LoadedModel
@@ -67,7 +68,10 @@ def play(
     tasks = [Task("rps(rounds=2)", ("uniform",), 0, seed, 3, False, False, 1000) for seed in range(num)]
     found: list[Group] = run(
         play_groups(
-            world, tasks, 8, lambda task, n: LanguageAgent(engine, loaded.chat_format, how, world.rules(task), task, n)
+            world,
+            tasks,
+            8,
+            lambda task, n: LanguageAgent(engine, loaded.chat_format, how, briefing_of(world, task), task, n),
         )
     )
     assert not any(group.failures for group in found)

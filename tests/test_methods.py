@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,9 +15,10 @@ from mage.config.schema import Config
 from mage.credit.dead_groups import split_dead
 from mage.credit.running_stats import EMPTY
 from mage.training.build import check, check_splits
-from mage.training.loop import collect, to_batch
+from mage.training.loop import to_batch
 from mage.training.parts import build_parts
 from tests.learner_made import copied
+from tests.tiny import collect
 
 CREDIT = {"credit.objective", "credit.estimator", "credit.options"}
 PLAIN = CREDIT
@@ -158,15 +158,15 @@ SMALL = (
 @pytest.mark.parametrize("arm", METHODS)
 def test_one_step_of_every_method_changes_the_weights(arm: str) -> None:
     parts = build_parts(config_of(arm, SMALL))
-    before = copied(parts.learner.weights())
-    groups, metrics = asyncio.run(collect(parts.config, parts, 0, EMPTY))
+    before = copied(parts.learner.weights().merged())
+    groups, metrics = collect(parts)
     credited = parts.credit(groups)
     advantages, _ = parts.estimator.estimate(credited, EMPTY)
     report = parts.learner.update(to_batch(groups, credited, advantages, split_dead(advantages)[0]))
     assert metrics["play/failed_trials"] == 0
     assert report["learner/grad_norm"] > 0
     assert parts.learner.num_tokens == report["learner/tokens"] > 0
-    moved = [name for name, weight in parts.learner.weights().items() if not torch.equal(weight, before[name])]
+    moved = [name for name, weight in parts.learner.weights().merged().items() if not torch.equal(weight, before[name])]
     assert len(moved) == len(before)
     is_cloned = arm.startswith("rps-base+cloning")
     writes = parts.config.agent.memory in ("both", "reflections")

@@ -16,17 +16,17 @@ from mage.errors import ConfigError
 from mage.evaluation.exact import BayesAgentFactory, PlanObjective
 from mage.files import read_lines
 from mage.rollout.group import play_groups
-from mage.training.loop import collect, to_batch
+from mage.training.loop import to_batch
 from mage.training.parts import Parts, build_parts
 from mage.training.run import create_run_directory, train_run
 from mage.types import Group, Sample, Trial
-from tests.tiny import logprobs, tiny_config, tiny_parts
+from tests.tiny import collect, logprobs, tiny_config, tiny_parts
 
 TAUGHT = ("credit.estimator=cloning", "credit.options={}", "credit.objective=single", "trial.episodes=3")
 
 
 def taught(parts: Parts, step: int = 0) -> list[Group]:
-    return asyncio.run(collect(parts.config, parts, step, EMPTY))[0]
+    return collect(parts, step)[0]
 
 
 def samples(parts: Parts, groups: list[Group]) -> list[Sample]:

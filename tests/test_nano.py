@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from mage.agents.briefing import Briefing
 from mage.agents.chat_format import TemplateFormat
 from mage.agents.messages import episode_heading, outcome_message, reflect_message, system_message, turn_message
 from mage.checks.engines import LOOKALIKES
@@ -15,7 +16,7 @@ from mage.models.load import MODELS, load_model
 from mage.models.nano import build_tokenizer
 from mage.models.vocabulary import vocabulary
 from mage.seeds import stream
-from mage.types import Memory, Observation, ReplyMode, Task
+from mage.types import REFLECT_REQUEST, Memory, Observation, ReplyMode, Task
 from mage.worlds.openspiel.game import OpenSpielEnv, load_game
 from mage.worlds.openspiel.words.base import NEUTRAL
 
@@ -40,7 +41,7 @@ def told(spec: str, play: int) -> list[tuple[str, tuple[str, ...]]]:
     env, rng = OpenSpielEnv(game, task, 11), stream(play, "test", spec)
     said: list[tuple[str, tuple[str, ...]]] = []
     for memory in Memory:
-        system = system_message(game.words.rules(play % game.num_seats), 12, memory, ReplyMode.CHOICE)
+        system = system_message(Briefing(game.words.rules(play % game.num_seats)), 12, memory, ReplyMode.CHOICE)
         said += [(system, ()), (episode_heading(11, 12, memory), ())]
     while (seat := env.to_move()) is not None:
         observation = env.observe(seat)
@@ -48,7 +49,7 @@ def told(spec: str, play: int) -> list[tuple[str, tuple[str, ...]]]:
         env.step(rng.choice(observation.actions))
     for seat, text in enumerate(env.result().outcomes):
         outcome = Observation(seat, 11, 0, text, (), (), "", {})
-        said += [(outcome_message(outcome), ()), (reflect_message(outcome), ())]
+        said += [(outcome_message(outcome), ()), (reflect_message(outcome, REFLECT_REQUEST), ())]
     return said
 
 

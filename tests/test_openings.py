@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from mage.aio import run_sync
-from mage.checks.worlds import check_env
+from mage.checks.worlds import check_world
 from mage.config.load import load_config
 from mage.errors import ConfigError
 from mage.evaluation.exact import best_memoryless, best_response
@@ -56,7 +56,7 @@ def history(observation: Observation) -> tuple[int, ...]:
     "game", [ONE, TWO, "tic_tac_toe(opening=3)", "tic_tac_toe(opening=1,reworded=7)", "nim(opening=1)"]
 )
 def test_an_opened_game_keeps_the_contract_of_games(game: str) -> None:
-    check_env(game, seeds=range(20))
+    check_world(game, seeds=range(20))
 
 
 def test_the_task_and_the_episode_fix_the_opening() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from mage.agents.briefing import briefing_of
 from mage.agents.byte_format import ByteFormat
 from mage.agents.language import AgentSettings, LanguageAgent
 from mage.agents.methods.registry import METHODS
@@ -35,7 +36,7 @@ KUHN = load_game("kuhn_poker")
 
 
 def fresh(engine: Engine, how: AgentSettings, task: Task) -> LanguageAgent:
-    return LanguageAgent(engine, ByteFormat(), how, WORLD.rules(task), task, 0)
+    return LanguageAgent(engine, ByteFormat(), how, briefing_of(WORLD, task), task, 0)
 
 
 def kuhn_agent(engine: Engine, seat: int = 0, **changes: object) -> LanguageAgent:
@@ -135,7 +136,7 @@ def streams_of(kind: type[LanguageAgent], how: AgentSettings, *, is_dictated: bo
     engine = WeighingEngine(constantly(1.0, 0.0) if is_dictated else constantly(0.0, 1.0))
 
     def seat(task: Task, sibling: int) -> Agent:
-        agent = kind(engine, ByteFormat(), how, WORLD.rules(task), task, sibling)
+        agent = kind(engine, ByteFormat(), how, briefing_of(WORLD, task), task, sibling)
         return Dictated(agent) if is_dictated else agent
 
     trial = asyncio.run(play_trial(WORLD, make_task("kuhn_poker", opponents=("always:pass",)), 0, seat))
@@ -212,7 +213,7 @@ def test_a_thought_before_the_action_can_only_be_sampled() -> None:
     task = make_task("kuhn_poker")
     engine = WeighingEngine(constantly(0.0, 1.0))
     how = make_settings(method="react")
-    agent = METHODS["react"](engine, ByteFormat(), how, WORLD.rules(task), task, 0)
+    agent = METHODS["react"](engine, ByteFormat(), how, briefing_of(WORLD, task), task, 0)
     observation = information_states(KUHN)[0][0].observation
     assert asyncio.run(read_action_probs(agent, observation, num_samples=7)) == ActionProbs((0.0, 1.0), 7, 0)
 
@@ -266,7 +267,7 @@ def test_agents_of_every_method_keep_the_contract(method: str, reply: ReplyMode)
     how = make_settings(method=method, memory=kind.memories[0], reply=reply)
     task = make_task("kuhn_poker")
     engine = WeighingEngine(constantly(0.6, 0.4))
-    check_inspectable_agent(lambda: kind(engine, ByteFormat(), how, WORLD.rules(task), task, 0), walk(), 40)
+    check_inspectable_agent(lambda: kind(engine, ByteFormat(), how, briefing_of(WORLD, task), task, 0), walk(), 40)
 
 
 def test_a_real_model_keeps_the_contract() -> None:
@@ -275,7 +276,7 @@ def test_a_real_model_keeps_the_contract() -> None:
     how = make_settings(memory=Memory.HISTORY, context=512, temperature=0.7)
     task = make_task("kuhn_poker")
     check_inspectable_agent(
-        lambda: LanguageAgent(engine, loaded.chat_format, how, WORLD.rules(task), task, 0), walk(), 60
+        lambda: LanguageAgent(engine, loaded.chat_format, how, briefing_of(WORLD, task), task, 0), walk(), 60
     )
 
 
@@ -306,4 +307,6 @@ def test_agents_that_break_the_contract_are_found(kind: type[LanguageAgent], rea
     task = make_task("kuhn_poker")
     engine = WeighingEngine(constantly(0.5, 0.5))
     with pytest.raises(AssertionError, match=reason):
-        check_inspectable_agent(lambda: kind(engine, ByteFormat(), make_settings(), WORLD.rules(task), task, 0), walk())
+        check_inspectable_agent(
+            lambda: kind(engine, ByteFormat(), make_settings(), briefing_of(WORLD, task), task, 0), walk()
+        )

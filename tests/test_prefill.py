@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from mage.agents.briefing import Briefing
 from mage.agents.byte_format import ByteFormat
 from mage.agents.language import AgentSettings, LanguageAgent
 from mage.agents.messages import BEGUN_ANSWER, system_message
@@ -31,7 +32,7 @@ def begun(**changes: object) -> AgentSettings:
 
 
 def agent_of(engine: Engine, how: AgentSettings) -> LanguageAgent:
-    return LanguageAgent(engine, CODEC, how, "RULES", make_task(episodes=2), 0)
+    return LanguageAgent(engine, CODEC, how, Briefing("RULES"), make_task(episodes=2), 0)
 
 
 def test_the_model_goes_on_from_what_its_answer_begins_with() -> None:
@@ -40,7 +41,7 @@ def test_the_model_goes_on_from_what_its_answer_begins_with() -> None:
     assert (reply.action, reply.text) == ("rock", "<action>rock</action>")
     asked = CODEC.transcript(engine.prompts[0])
     assert asked.startswith(
-        f"<|system|>\n{system_message('RULES', 2, Memory.BOTH, ReplyMode.TEXT, answer=BEGUN_ANSWER)}"
+        f"<|system|>\n{system_message(Briefing('RULES'), 2, Memory.BOTH, ReplyMode.TEXT, answer=BEGUN_ANSWER)}"
     )
     listed = "Actions: <action>rock</action>, <action>paper</action>"
     assert asked.endswith(f"Episode 1 of 2.\nRound 1.\n{listed}\n<|assistant|>\n<action>")

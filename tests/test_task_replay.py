@@ -11,12 +11,10 @@ import msgspec
 import pytest
 
 from mage.aio import run_sync
-from mage.credit.running_stats import EMPTY
 from mage.errors import ConfigError
 from mage.rollout.group import play_groups
-from mage.training.build import check
 from mage.training.checkpoint import read_state
-from mage.training.loop import collect
+from mage.training.run import check_start
 from mage.training.task_replay import (
     MAX_PLAYED,
     MIN_PLAYED_PER_DRAW,
@@ -28,7 +26,7 @@ from mage.training.task_replay import (
 from mage.types import DeadGroups, Group, Task
 from tests.processes import Mage
 from tests.seated import WORLD, make_task
-from tests.tiny import sharpen, tiny_config, tiny_parts
+from tests.tiny import collect, sharpen, tiny_config, tiny_parts
 
 
 def met(seed: int, score: float, opponent: str = "copy", seat: int = 0) -> PlayedTask:
@@ -108,7 +106,7 @@ def test_siblings_of_a_later_visit_meet_the_same_and_draw_other_moves() -> None:
 def test_a_step_plays_new_tasks_and_some_again_and_shows_the_scores_of_the_new() -> None:
     parts = tiny_parts("batch.groups=4", "batch.replay=0.5")
     known = [PlayedTask(task, -float(n % 2), 4) for n, task in enumerate(parts.tasks(40, "tasks", 0))]
-    groups, metrics = asyncio.run(collect(parts.config, parts, 5, EMPTY, known))
+    groups, metrics = collect(parts, 5, known=known)
     fresh = parts.tasks(2, "tasks", 5)
     assert [group.task for group in groups[:2]] == fresh
     again = [group.task for group in groups[2:]]
@@ -126,7 +124,7 @@ def test_dead_groups_are_resampled_once_and_only_where_asked_for(
 ) -> None:
     parts = tiny_parts("batch.groups=3", f"batch.dead={rule}")
     monkeypatch.setattr("mage.training.loop.split_dead", lambda _: ((1,), (0, 2)))
-    groups, metrics = asyncio.run(collect(parts.config, parts, 5, EMPTY))
+    groups, metrics = collect(parts, 5)
     again = parts.tasks(2, "replacements", 5, 0) if rule is DeadGroups.RESAMPLE else []
     assert [group.task for group in groups] == [*parts.tasks(3, "tasks", 5), *again]
     assert metrics["groups/replacements"] == len(again)
@@ -135,7 +133,7 @@ def test_dead_groups_are_resampled_once_and_only_where_asked_for(
 def test_without_revisits_a_step_is_what_it_was() -> None:
     parts = tiny_parts()
     known = [PlayedTask(task, -float(n % 2), 4) for n, task in enumerate(parts.tasks(40, "tasks", 0))]
-    groups, metrics = asyncio.run(collect(parts.config, parts, 5, EMPTY, known))
+    groups, metrics = collect(parts, 5, known=known)
     assert [group.task for group in groups] == parts.tasks(2, "tasks", 5)
     assert "groups/replayed" not in metrics
 
@@ -183,5 +181,5 @@ def test_a_resumed_run_meets_the_same_tasks_again(mage: Mage, tmp_path: Path) ->
 )
 def test_shares_that_make_no_sense_are_refused(given: tuple[str, ...], says: str) -> None:
     with pytest.raises(ConfigError, match=says) as caught:
-        check(tiny_config(*given))
+        check_start(tiny_config(*given))
     assert "\n" not in str(caught.value)

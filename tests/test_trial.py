@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mage.agents.briefing import briefing_of
 from mage.agents.byte_format import ByteFormat
 from mage.agents.language import LanguageAgent
 from mage.engines.scripted import MODELS, ScriptedEngine
@@ -226,7 +227,7 @@ class TwoModels(AnyWorld):
     def opponent(self, spec: str, task: Task, seat: int) -> Player:
         theirs = msgspec.structs.replace(task, seat=1 - task.seat)
         engine, how = ScriptedEngine(MODELS["first"]), make_settings(name="other")
-        self.seated.append(LanguageAgent(engine, CODEC, how, self.rules(theirs), theirs, 0))
+        self.seated.append(LanguageAgent(engine, CODEC, how, briefing_of(self, theirs), theirs, 0))
         return self.seated[-1]
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from mage.agents.tutor import Tutor
 from mage.config.load import load_config
 from mage.credit.running_stats import EMPTY
 from mage.errors import ConfigError
-from mage.training.loop import collect, to_batch
+from mage.training.loop import to_batch
 from mage.training.parts import Parts
 from mage.types import Group, Phase, Trial
-from tests.tiny import tiny_config, tiny_parts
+from tests.tiny import collect, tiny_config, tiny_parts
 
 TUTORED = (
     "agent.memory=reflections",
@@ -26,7 +24,7 @@ TUTORED = (
 
 
 def collected(parts: Parts, step: int) -> list[Group]:
-    return asyncio.run(collect(parts.config, parts, step, EMPTY))[0]
+    return collect(parts, step)[0]
 
 
 def remembered(parts: Parts, trial: Trial) -> str:

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import torch
 
 from mage.config.load import load_config
 from mage.config.schema import Config
-from mage.credit.running_stats import EMPTY
+from mage.credit.running_stats import EMPTY, Stats
 from mage.learners.batch import micro_batches
-from mage.learners.local import Learner
-from mage.training.loop import to_batch
-from mage.training.parts import Parts, build_parts
+from mage.learners.local import LocalLearner
+from mage.protocols import Learner
+from mage.training import loop
+from mage.training.loop import metrics_of, to_batch
+from mage.training.parts import LEARNER, Parts, build_parts
+from mage.training.run_learners import OneLearner
+from mage.training.setup import Setup
+from mage.training.task_replay import PlayedTask
+from mage.training.task_sources import PopulationTasks, ReplayedTasks, SourceState, TaskSource
 from mage.types import Group, Sample, Weight
 
 MODEL = "nano(hidden=16,layers=1,heads=2,context=512)"
@@ -46,10 +53,21 @@ def tiny_parts(*overrides: str) -> Parts:
     return build_parts(tiny_config(*overrides))
 
 
+def local(parts: Parts) -> LocalLearner:
+    """The learner of the parts, which is the one that comes with mage."""
+    assert isinstance(parts.learner, LocalLearner)
+    return parts.learner
+
+
+def model_of(parts: Parts) -> Any:
+    """The model that is trained."""
+    return local(parts).model
+
+
 def sharpen(parts: Parts) -> Parts:
     """Make the first policy, which is close to uniform, prefer some tokens to others."""
     with torch.no_grad():
-        parts.learner.model.model.embed_tokens.weight.mul_(10.0)
+        model_of(parts).model.embed_tokens.weight.mul_(10.0)
     return parts
 
 
@@ -61,6 +79,21 @@ def play(parts: Parts, step: int = 0) -> list[Group]:
         return await parts.play(parts.tasks(parts.config.batch.groups, "tasks", step), parts.config.batch.size)
 
     return asyncio.run(played())
+
+
+def collect(
+    parts: Parts, step: int = 0, stats: Stats = EMPTY, known: Sequence[PlayedTask] = ()
+) -> tuple[list[Group], dict[str, float]]:
+    """A step's groups as the loop plays them, with `known` tasks to replay, and the metrics of their trials.
+
+    Of a league's parts too: one learner plays the population.
+    """
+    source: TaskSource = PopulationTasks(parts.config)
+    if parts.config.batch.replay:
+        source = ReplayedTasks(parts.config, source)
+    source.restore(SourceState({LEARNER: tuple(known)}))
+    collected = asyncio.run(loop.collect(Setup(parts, OneLearner(parts), source, None), step, stats))
+    return collected.groups, metrics_of(parts, collected.played)
 
 
 def evaluated(parts: Parts, groups: Sequence[Group]) -> list[Sample]:
@@ -85,6 +118,7 @@ def read(learner: Learner, samples: Sequence[Sample]) -> tuple[list[list[float]]
     """The learner's log-probabilities by sample, and all entropies; samples must be given longest first."""
     lengths = [len(sample.tokens) for sample in samples]
     assert lengths == sorted(lengths, reverse=True)
+    assert isinstance(learner, LocalLearner)
     (batch,) = micro_batches(samples, Weight.TOKEN, len(samples) * max(lengths))
     with torch.no_grad():
         logprobs_N, entropy_N = learner._policy.read(learner._policy.hidden(batch), batch)

@@ -10,9 +10,11 @@ from typing import ClassVar, Self
 
 import msgspec
 
+from mage.agents.briefing import Briefing
 from mage.agents.context import Context, Note
 from mage.agents.messages import (
     BEGUN_ANSWER,
+    BEGUN_OPEN_ANSWER,
     episode_heading,
     outcome_message,
     reflect_message,
@@ -21,7 +23,7 @@ from mage.agents.messages import (
     tagged,
     turn_message,
 )
-from mage.agents.parsing import Parsed, parse_action, parse_reflection
+from mage.agents.parsing import Parsed, parse_action, parse_open_action, parse_reflection
 from mage.errors import EngineError, PlayError
 from mage.protocols import ChatFormat, Engine, Sampling, ScoringEngine
 from mage.seeds import derive
@@ -79,7 +81,7 @@ class LanguageAgent:
         engine: Engine,
         chat_format: ChatFormat,
         settings: AgentSettings,
-        rules: str,
+        briefing: Briefing,
         task: Task,
         sibling: int,
         rewrite: Rewrite = as_written,
@@ -89,8 +91,9 @@ class LanguageAgent:
         self._chat_format = chat_format
         self._settings = settings
         self._rewrite = partial(rewrite, task)
+        self._briefing = briefing
         self._num_episodes = task.episodes
-        self._context = Context(chat_format, self._system(rules), settings.context, settings.thoughts)
+        self._context = Context(chat_format, self._system(), settings.context, settings.thoughts)
         self._seed = derive(task.seed, "sample", task.seat, sibling)
         self._episode: int | None = None
         self._heading = ""
@@ -169,7 +172,7 @@ class LanguageAgent:
 
     def _message(self, observation: Observation) -> str:
         """The user message for a decision. Headings and action lists are shown once, so call it once per decision."""
-        if not observation.actions:
+        if not observation.actions and not self._briefing.has_open_actions:
             raise PlayError(f"seat {observation.seat} is asked to act but has no legal action")
         self._enter(observation.episode)
         self._recall(observation)
@@ -180,17 +183,22 @@ class LanguageAgent:
     def _choices(self, observation: Observation) -> list[tuple[int, ...]]:
         return [self._chat_format.choice(action) for action in observation.actions]
 
-    def _system(self, rules: str) -> str:
+    def _system(self) -> str:
         """The system message."""
-        how, answer = self._settings, BEGUN_ANSWER if self._settings.prefill else ""
-        return system_message(rules, self._num_episodes, how.memory, how.reply, answer=answer)
+        begun = BEGUN_OPEN_ANSWER if self._briefing.has_open_actions else BEGUN_ANSWER
+        return self._system_message(answer=begun if self._settings.prefill else "")
+
+    def _system_message(self, *, carried: str = "", answer: str = "") -> str:
+        """The system message with other sentences about memory or about answering."""
+        how = self._settings
+        return system_message(self._briefing, self._num_episodes, how.memory, how.reply, carried=carried, answer=answer)
 
     def _recall(self, observation: Observation) -> None:
         """Retrieve text for a decision; a plain agent has all its memory in the context."""
 
     def _reflection_request(self, outcome: Observation) -> str:
         """The user message that asks for a reflection."""
-        return reflect_message(outcome)
+        return reflect_message(outcome, self._briefing.reflect)
 
     def _remember(self, outcome: Observation, written: Reply) -> None:
         """Store a reflection, or its replacement, for later episodes."""
@@ -225,7 +233,9 @@ class LanguageAgent:
         if self._settings.reply is ReplyMode.TEXT:
             how = self._settings
             call = await self._ask(observation.episode, message, how.max_tokens, seed, None, how.prefill)
-            parsed = parse_action(how.prefill + self._chat_format.decode(call.completion.tokens), observation.actions)
+            said = how.prefill + self._chat_format.decode(call.completion.tokens)
+            is_open = self._briefing.has_open_actions
+            parsed = parse_open_action(said) if is_open else parse_action(said, observation.actions)
             return (msgspec.structs.replace(call, problem=parsed.problem),), parsed
         choices = self._choices(observation)
         call = await self._ask(observation.episode, message, max(map(len, choices)), seed, choices)

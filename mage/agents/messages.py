@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
+from mage.agents.briefing import Briefing
 from mage.types import Memory, Observation, ReplyMode
 
 _CARRIED = {
@@ -16,16 +18,20 @@ _ANSWER = {
     ReplyMode.CHOICE: "Answer with one of the actions and nothing else.",
     ReplyMode.TEXT: "Think in a few words, then give your action as <action>NAME</action>.",
 }
+_OPEN_ANSWER = "Think in a few words, then give your action as <action>TEXT</action>."
 
 BEGUN_ANSWER = "Answer with one of the actions as <action>NAME</action>."
 """The instruction in `text` mode with a prefilled answer, where a thought would come too late."""
-REFLECT_REQUEST = "Write a short note to yourself: how does the opponent play, and what will you do next?"
+BEGUN_OPEN_ANSWER = "Answer with your action as <action>TEXT</action>."
+"""The same where any text is an action."""
 ACTIONS = "Actions: "
 """Label of the list of legal actions."""
+_ENDS = re.compile(r"^Episode \d+ is over\.$", re.MULTILINE)
+_BEGINS = re.compile(r"^Episode \d+ of \d+\.$", re.MULTILINE)
 
 
 def system_message(
-    rules: str, episodes: int, memory: Memory, reply: ReplyMode, *, carried: str = "", answer: str = ""
+    briefing: Briefing, episodes: int, memory: Memory, reply: ReplyMode, *, carried: str = "", answer: str = ""
 ) -> str:
     """The system message: the rules of the world, of the trial and of answering.
 
@@ -35,8 +41,9 @@ def system_message(
         trial = "You play one episode."
     else:
         remembered = f" {carried}" if carried else _CARRIED[memory]
-        trial = f"You play {episodes} episodes against the same opponents, who play in the same way.{remembered}"
-    return f"{rules}\n{trial}\n{answer or _ANSWER[reply]}"
+        trial = f"{briefing.trial_of(episodes)}{remembered}"
+    usual = _OPEN_ANSWER if briefing.has_open_actions else _ANSWER[reply]
+    return f"{briefing.rules}\n{trial}\n{answer or usual}"
 
 
 def tagged(action: str) -> str:
@@ -46,9 +53,7 @@ def tagged(action: str) -> str:
 
 def turn_message(observation: Observation, announced: Sequence[str], shown: Callable[[str], str] = str) -> str:
     """The observation and, if they differ from those `announced` last, the legal actions, formatted by `shown`."""
-    if observation.actions == announced:
-        return observation.text
-    return f"{observation.text}\n{ACTIONS}{', '.join(map(shown, observation.actions))}"
+    return observation.text if observation.actions == announced else observation.text + _listed(observation, shown)
 
 
 def episode_heading(episode: int, episodes: int, memory: Memory) -> str:
@@ -61,9 +66,21 @@ def outcome_message(outcome: Observation) -> str:
     return f"Episode {outcome.episode + 1} is over.\n{outcome.text}"
 
 
-def reflect_message(outcome: Observation) -> str:
+def reflect_message(outcome: Observation, request: str) -> str:
     """The outcome of an episode and the request for a reflection."""
-    return f"{outcome_message(outcome)}\n{REFLECT_REQUEST}"
+    return f"{outcome_message(outcome)}\n{request}"
+
+
+def asks_for_reflection(message: str) -> bool:
+    """Whether a user message asks for a reflection: it tells how an episode ended, and no other begins after that.
+
+    >>> asks_for_reflection("Episode 1 is over.\\nYou won.\\nWrite a note.")
+    True
+    >>> asks_for_reflection("Episode 1 is over.\\nYou won.\\n\\nEpisode 2 of 3.\\nYour card: king.")
+    False
+    """
+    ends, begins = (max((m.start() for m in mark.finditer(message)), default=-1) for mark in (_ENDS, _BEGINS))
+    return ends > begins
 
 
 def notes_message(notes: Sequence[tuple[int, str]]) -> str:
@@ -74,4 +91,9 @@ def notes_message(notes: Sequence[tuple[int, str]]) -> str:
 
 def retry_message(problem: str, observation: Observation, shown: Callable[[str], str] = str) -> str:
     """Why an answer could not be parsed, and the legal actions, formatted by `shown`."""
-    return f"That answer cannot be used: {problem}.\n{ACTIONS}{', '.join(map(shown, observation.actions))}"
+    return f"That answer cannot be used: {problem}.{_listed(observation, shown)}"
+
+
+def _listed(observation: Observation, shown: Callable[[str], str]) -> str:
+    """The line of the legal actions; empty where there is no list."""
+    return f"\n{ACTIONS}{', '.join(map(shown, observation.actions))}" if observation.actions else ""

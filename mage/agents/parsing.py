@@ -28,6 +28,30 @@ def parse_action(text: str, actions: Sequence[str]) -> Parsed:
     >>> parse_action("<think><action>rock</action></think> hm", ["rock", "paper"]).problem
     'it has no <action>NAME</action>'
     """
+    found = _last_tag(text, "NAME")
+    return match_action(found.action, actions) if found.action is not None else found
+
+
+def parse_open_action(text: str) -> Parsed:
+    """The trimmed text in the last complete tag outside of thoughts, where any text of one line is an action.
+
+    >>> parse_open_action("I need shoes. <action> search[red shoes] </action>")
+    Parsed(action='search[red shoes]', problem=None)
+    >>> parse_open_action("<action> </action>").problem, parse_open_action("<action>a\\nb</action>").problem
+    ('its <action> is empty', 'its <action> has 2 lines, not one')
+    """
+    found = _last_tag(text, "TEXT")
+    if found.action is None:
+        return found
+    action = found.action.strip()
+    lines = action.splitlines()
+    if len(lines) != 1:
+        return Parsed(None, f"its <action> has {len(lines)} lines, not one" if lines else "its <action> is empty")
+    return Parsed(action, None)
+
+
+def _last_tag(text: str, placeholder: str) -> Parsed:
+    """What stands in the last complete tag outside of thoughts, as it is."""
     spoken = strip_thoughts(text)
     found, opened = None, None
     for tag in _ACTION.finditer(spoken):
@@ -35,9 +59,10 @@ def parse_action(text: str, actions: Sequence[str]) -> Parsed:
             opened = tag.end()
         elif opened is not None:
             found, opened = spoken[opened : tag.start()], None
-    if found is None:
-        return Parsed(None, "its <action> is not closed" if opened is not None else "it has no <action>NAME</action>")
-    return match_action(found, actions)
+    if found is not None:
+        return Parsed(found, None)
+    is_open = opened is not None
+    return Parsed(None, "its <action> is not closed" if is_open else f"it has no <action>{placeholder}</action>")
 
 
 def match_action(found: str, actions: Sequence[str]) -> Parsed:

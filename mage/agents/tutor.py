@@ -9,12 +9,10 @@ random notes would teach the agent to ignore notes, so it is faded out task by t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from mage.agents.language import Rewrite, as_written
 from mage.errors import ConfigError
-from mage.protocols import AgentFactory
 from mage.seeds import uniform
 from mage.types import Memory, Observation, Reply, Task
 
@@ -43,9 +41,9 @@ class Tutor:
         """Whether the tutor replaces the agent's notes in a task of a step."""
         return uniform(task.seed, "tutor") < self.share(step)
 
-    def make_agent(self, factory_for: Callable[[Rewrite], AgentFactory], step: int) -> AgentFactory:
-        """The agent factory for training at a step; `factory_for` makes one from a rewrite of reflections."""
-        return factory_for(self._notes(step) if self.share(step) > 0 else as_written)
+    def rewrite(self, step: int) -> Rewrite:
+        """What is remembered of a reflection in training at a step."""
+        return self._notes(step) if self.share(step) > 0 else as_written
 
     def _notes(self, step: int) -> Rewrite:
         compiled = _compiled(self.pattern)

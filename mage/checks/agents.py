@@ -77,7 +77,9 @@ class _RecordingAgent:
 
     async def act(self, observation: Observation) -> Reply:
         reply = await self._agent.act(observation)
-        assert reply.action is None or reply.action in observation.actions, f"{reply.action!r} is not a legal action"
+        is_open = not observation.actions
+        is_legal = reply.action is None or is_open or reply.action in observation.actions
+        assert is_legal, f"{reply.action!r} is not a legal action"
         problems = [call.problem for call in reply.calls]
         assert reply.action is not None or not problems or problems[-1] is not None, "a forfeit without a problem"
         self._record(reply)

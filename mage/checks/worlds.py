@@ -1,160 +1,196 @@
-"""Contract check for worlds: plays random episodes and raises `PlayError` at the first broken rule."""
+"""Contract check for worlds: holds any world to `mage.protocols.World` and says in one line what is broken."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from math import isfinite
+from pathlib import Path
+from traceback import extract_tb
 from typing import NamedTuple
 
 import msgspec
 
-from mage.errors import PlayError
-from mage.protocols import Env
-from mage.seeds import uniform
-from mage.types import Ending, Observation, Result, Task
+from mage.checks.episodes import EpisodeChecker, PlayedEpisode, require
+from mage.checks.exact_models import check_model
+from mage.errors import ConfigError, InexactError, PlayError
+from mage.protocols import ExactWorld, World
+from mage.types import Ending, Task, WorldInfo
 from mage.worlds.registry import load_world
 
-NewEnv = Callable[[Task, int], Env]
-"""A fresh environment for an episode of a task."""
+_NOT_THERE = "nothing has this name"
+"""A level and an opponent that no world has."""
+_OPPONENT = "uniform"
+"""The opponent whose exact model is checked: it may do anything."""
+_NUM_VARIANTS = 3
+"""How differently the episodes of a seed are played to be found in the exact model."""
+_NUM_LEVELS = 3
+"""How many of the levels that were met are checked."""
+_MORE_SEEDS = range(1000, 1060)
+"""Tried where chance did not show."""
+_WORLD_ERRORS = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, NameError),
+    *(OSError, RuntimeError, TypeError, ValueError),
+)
+"""What the code of a world may raise by mistake."""
 
-_NO_ACTION = "no action has this name"
+Played = list[tuple[Task, PlayedEpisode]]
 
 
-class WorldClaims(NamedTuple):
-    """The properties that a world claims."""
+class WorldReport(NamedTuple):
+    """What was checked."""
 
-    num_seats: int
+    info: WorldInfo
+    num_episodes: int
+    num_turns: int
     lowest: float
-    """The lowest score of a seat, and the score of a forfeit."""
-    total: float | None
-    """The sum of the returns of a finished episode, where it is constant."""
-    has_chance: bool
-    """Whether episodes with different seeds differ."""
+    highest: float
+    """The scores that were seen."""
+    levels: tuple[str, ...]
+    """The levels that were checked."""
+    exact: str
+    """What was found about the exact model."""
 
 
-class PlayedEpisode(NamedTuple):
-    """Observations and actions of an episode, and its result."""
+def check_world(
+    spec: str,
+    seeds: Iterable[int] = range(5),
+    *,
+    max_turns: int = 200,
+    chance_shows: bool = True,
+    levels: Sequence[str] = (),
+    texts: Sequence[str] = (),
+) -> WorldReport:
+    """Check the world of a spec; raise a `PlayError` that says what is broken.
 
-    turns: tuple[tuple[Observation, str], ...]
-    result: Result
-
-
-def check_env(game: str, seeds: Iterable[int] = range(5), *, max_turns: int = 200, chance_shows: bool = True) -> None:
-    """Check a world that `load_game` knows. `chance_shows=False` is for worlds in which chance hardly matters."""
-    world = load_world(game)
-    info = world.info
-    claims = WorldClaims(info.num_seats, info.lowest, info.constant_sum, info.has_chance and chance_shows)
-    check_new_env(world.new_env, claims, game, seeds, max_turns=max_turns)
-
-
-def check_new_env(new_env: NewEnv, claims: WorldClaims, game: str, seeds: Iterable[int], *, max_turns: int) -> None:
-    """Check the environments of `new_env`, over tasks that differ in their seeds alone."""
-    opponents = ("uniform",) * (claims.num_seats - 1)
-    tasks = [Task(game, opponents, 0, seed, 2, False, False, max_turns) for seed in seeds]
-    played = [_play(new_env(task, 0), claims, max_turns) for task in tasks]
-    for task, first in zip(tasks, played, strict=True):
-        _require(_play(new_env(task, 0), claims, max_turns) == first, game, "the same seed gives another episode")
-        _check_replayed_deal(new_env, claims, task)
-        _check_early_ends(new_env, claims, task, first)
-    # Moves are the same for every seed where the choices are, so only chance can make a difference.
-    differs = any(other != played[0] for other in played)
-    _require(differs or not claims.has_chance or len(played) < 2, game, "chance is the same for every seed")
-
-
-def _play(env: Env, claims: WorldClaims, max_turns: int) -> PlayedEpisode:
-    """Play to the end and check every step."""
-    turns: list[tuple[Observation, str]] = []
-    gained = [0.0] * claims.num_seats
-    decisions = [0] * claims.num_seats
-    while (mover := env.to_move()) is not None:
-        observation = _check_observations(env, mover, decisions)
-        _refuses(env.result, "result() answers before the end")
-        _refuses(lambda: env.step(_NO_ACTION), "an action that is not legal is played")
-        _require(env.observe(mover) == observation, observation.text, "a refused action changes the state")
-        action = _choice(observation, len(turns))
-        for seat, gain in enumerate(env.step(action)):
-            gained[seat] += gain
-        turns.append((observation, action))
-        decisions[mover] += 1
-        _require(len(turns) <= max_turns, observation.text, f"it does not end after {max_turns} turns")
-    _refuses(lambda: env.step(_NO_ACTION), "an action is played after the end")
-    _refuses(lambda: env.step(None), "an episode that is over is forfeited")
-    result = env.result()
-    _check_result(result, claims, gained)
-    return PlayedEpisode(tuple(turns), result)
-
-
-def _check_observations(env: Env, mover: int, decisions: list[int]) -> Observation:
-    """Every seat can observe, only the mover has actions, and observing changes nothing."""
-    for seat, turn in enumerate(decisions):
-        seen = env.observe(seat)
-        _require(env.observe(seat) == seen, seen.text, "observing twice gives two observations")
-        _require((seen.seat, seen.turn) == (seat, turn), seen.text, f"seat or turn is wrong for seat {seat}")
-        _require(len(seen.actions) == len(seen.ids), seen.text, "actions and ids are not aligned")
-        _require(bool(seen.actions) == (seat == mover), seen.text, f"seat {seat} has actions {seen.actions}")
-    observation = env.observe(mover)
-    words, ids = observation.actions, observation.ids
-    _require(len(set(words)) == len(words), observation.text, f"two actions share a word: {words}")
-    _require(len(set(ids)) == len(ids), observation.text, f"two actions share an id: {ids}")
-    tidy = all(word and word == " ".join(word.split()) for word in words)
-    _require(tidy, observation.text, f"an action is empty or has untidy spaces: {words}")
-    _require(bool(observation.text.strip()), observation.key, "the observation has no text")
-    return observation
-
-
-def _check_result(result: Result, claims: WorldClaims, gained: list[float]) -> None:
-    returns = result.returns
-    _require(len(returns) == len(result.outcomes) == claims.num_seats, str(result), "a seat has no result")
-    _require(_close(returns, gained), str(returns), f"gains along the way add up to {gained}")
-    _require(min(returns) >= claims.lowest - 1e-6, str(returns), f"a seat scores below {claims.lowest}")
-    if result.ending is Ending.FINISHED and claims.total is not None:
-        _require(_close([sum(returns)], [claims.total]), str(returns), f"returns do not add up to {claims.total}")
-
-
-def _check_replayed_deal(new_env: NewEnv, claims: WorldClaims, task: Task) -> None:
-    """With `replay_deal` every episode is dealt like the first."""
-    again = msgspec.structs.replace(task, replay_deal=True)
-    first, second = (_play(new_env(again, episode), claims, task.max_turns) for episode in (0, 1))
-    seen = [o for o, _ in second.turns]
-    _require(all(o.episode == 1 for o in seen), task.world, "the episode's number is wrong")
-    same = [msgspec.structs.replace(o, episode=0) for o in seen] == [o for o, _ in first.turns]
-    _require(same and first.result == second.result, task.world, "a replayed deal differs")
-
-
-def _check_early_ends(new_env: NewEnv, claims: WorldClaims, task: Task, played: PlayedEpisode) -> None:
-    """Truncate and forfeit at a random turn."""
-    moment = int(uniform(task.seed, "check", "moment") * len(played.turns))
-    env = new_env(task, 0)
-    for _, action in played.turns[:moment]:
-        env.step(action)
-    who = env.to_move()
-    assert who is not None
-    env.step(None)
-    result = env.result()
-    returns = tuple(claims.lowest if seat == who else 0.0 for seat in range(claims.num_seats))
-    right = (result.ending, result.forfeited_by, result.returns) == (Ending.FORFEITED, who, returns)
-    _require(right and env.to_move() is None, task.world, f"a forfeit ends as {result}")
-    _refuses(lambda: env.step(played.turns[moment][1]), "an action is played after a forfeit")
-    shorter = _play(new_env(msgspec.structs.replace(task, max_turns=moment), 0), claims, moment)
-    _require(shorter.turns == played.turns[:moment], task.world, "a limit on the turns changes the episode")
-    _require(shorter.result.ending is Ending.TRUNCATED, task.world, f"a limit of {moment} turns does not stop it")
-
-
-def _choice(observation: Observation, turn: int) -> str:
-    return observation.actions[int(uniform(0, "check", turn) * len(observation.actions))]
-
-
-def _refuses(action: Callable[[], object], problem: str) -> None:
+    `chance_shows=False` is for worlds in which chance hardly matters. `levels` are checked beside those that a result
+    names as its fact `hidden`; `texts` are played beside nonsense where actions are open.
+    """
+    world = load_world(spec)
     try:
-        action()
-    except PlayError:
-        return
-    raise PlayError(problem)
+        _check_info(spec, world)
+        opponents = (_OPPONENT,) * (world.info.num_seats - 1)
+        tasks = [Task(spec, opponents, 0, seed, 2, False, False, max_turns) for seed in seeds]
+        if not tasks:
+            raise ConfigError("a world is checked with at least 1 seed")
+        return _check(world, tasks, chance_shows, levels, texts)
+    except _WORLD_ERRORS as error:
+        frame = extract_tb(error.__traceback__)[-1]
+        at = f"{Path(frame.filename).name}:{frame.lineno}"
+        raise PlayError(f"{spec} raises {type(error).__name__}: {error} (at {at})") from error
 
 
-def _require(holds: bool, where: str, problem: str) -> None:
-    if not holds:
-        raise PlayError(f"{problem} (at {where!r})")
+def _check(
+    world: World, tasks: Sequence[Task], chance_shows: bool, levels: Sequence[str], texts: Sequence[str]
+) -> WorldReport:
+    """Check a world by tasks that differ in their seeds alone."""
+    info = world.info
+    _check_rules(world, tasks[0])
+    _check_refusals(world)
+    checker = EpisodeChecker(world, texts)
+    played: Played = [(task, checker.play(task)) for task in tasks]
+    for task, first in played:
+        require(checker.play(task) == first, task.world, "the same seed gives another episode")
+        require(checker.play(task, 1) == checker.play(task, 1), task.world, "the same seed gives another 2nd episode")
+        checker.check_replayed_deal(task)
+        checker.check_early_ends(task, first)
+    for one, other in zip(played, [*played[1:], played[0]], strict=True):
+        checker.check_interleaved([one, other])
+    _check_chance(checker, info, played, chance_shows)
+    checked = _check_levels(world, checker, played, levels)
+    exact = _check_exact(world, checker, tasks, checked)
+    require(world.info == info, tasks[0].world, "info is another one after some play")
+    return WorldReport(info, checker.num_episodes, checker.num_turns, checker.lowest, checker.highest, checked, exact)
 
 
-def _close(some: Iterable[float], others: Iterable[float]) -> bool:
-    return all(abs(a - b) <= 1e-6 * max(1.0, abs(a)) for a, b in zip(some, others, strict=True))
+def _check_info(spec: str, world: World) -> None:
+    info = world.info
+    require(info == world.info, spec, "info is another one each time")
+    require(info.num_seats >= 1, spec, f"info.num_seats = {info.num_seats}: a world has at least one seat")
+    finite = isfinite(info.lowest) and isfinite(info.highest) and info.lowest < info.highest
+    require(finite, spec, f"info.lowest = {info.lowest} is not a number below info.highest = {info.highest}")
+    total = info.constant_sum
+    require(total is None or isfinite(total), spec, f"info.constant_sum = {total} is not a number")
+    for name, said in (("trial", info.trial), ("reflect", info.reflect)):
+        require(bool(said.strip()), spec, f"info.{name} is empty: it is what agents are told")
+        alone = info.num_seats == 1 and "opponent" in said.casefold()
+        require(not alone, spec, f"info.{name} speaks of opponents in a world of one seat: {said!r}")
+
+
+def _check_rules(world: World, task: Task) -> None:
+    for seat in range(world.info.num_seats):
+        own = msgspec.structs.replace(task, seat=seat)
+        rules = world.rules(own)
+        require(bool(rules.strip()), task.world, f"the rules of seat {seat} are empty")
+        require(world.rules(own) == rules, task.world, f"the rules of seat {seat} are others each time")
+
+
+def _check_refusals(world: World) -> None:
+    """A world says no to levels and opponents that it does not have."""
+    seat = min(1, world.info.num_seats - 1)
+    for name, accepts in (
+        ("check_level", _accepts(lambda: world.check_level(_NOT_THERE))),
+        ("check_opponent", _accepts(lambda: world.check_opponent(_NOT_THERE, seat))),
+    ):
+        problem = f"{name} accepts what does not exist; it must raise a ConfigError"
+        require(not accepts, _NOT_THERE, problem)
+
+
+def _check_chance(checker: EpisodeChecker, info: WorldInfo, played: Played, chance_shows: bool) -> None:
+    """Moves are the same for every seed where the choices are, so only chance can make a difference."""
+    (task, first), *others = played
+    differs = any(other != first for _, other in others)
+    if not info.has_chance:
+        require(not differs, task.world, "info.has_chance is False, but another seed gives another episode")
+    elif chance_shows and others and not differs:
+        more = (checker.play(msgspec.structs.replace(task, seed=seed)) for seed in _MORE_SEEDS)
+        differs = any(other != first for other in more)
+        require(differs, task.world, "info.has_chance is True, but chance is the same for every seed")
+
+
+def _check_levels(world: World, checker: EpisodeChecker, played: Played, levels: Sequence[str]) -> tuple[str, ...]:
+    """A level is the same whatever the seed."""
+    met = dict.fromkeys(str(episode.result.facts.get("hidden", "")) for _, episode in played)
+    alone = world.info.num_seats == 1
+    named = [level for level in met if level and alone and _accepts(partial(world.check_level, level))][:_NUM_LEVELS]
+    for level in levels:
+        world.check_level(level)
+    checked = tuple(dict.fromkeys((*levels, *named)))
+    task = played[0][0]
+    for level in checked:
+        tasks = [msgspec.structs.replace(task, level=level, seed=seed) for seed in (task.seed, task.seed + 1)]
+        one, other = (checker.play(each).result.facts.get("hidden") for each in tasks)
+        require(one == other, level, f"a level hides {one!r}, and {other!r} with another seed")
+        require(level not in named or str(one) == level, level, f"the level of this name hides {one!r}")
+    return checked
+
+
+def _accepts(check: Callable[[], None]) -> bool:
+    try:
+        check()
+    except ConfigError:
+        return False
+    return True
+
+
+def _check_exact(world: World, checker: EpisodeChecker, tasks: Sequence[Task], levels: Sequence[str]) -> str:
+    """Find played episodes in the exact models; what was found, in words."""
+    if not isinstance(world, ExactWorld):
+        return "none"
+    played: Played = [(task, checker.play(task, 0, variant)) for task in tasks for variant in range(_NUM_VARIANTS)]
+    finished = [episode for _, episode in played if episode.result.ending is Ending.FINISHED]
+    if not finished and not world.info.has_open_actions:
+        return "not checked: no episode was finished"
+    seats = range(world.info.num_seats)
+    if not all(_accepts(partial(world.check_opponent, _OPPONENT, seat)) for seat in seats[1:]):
+        return f"not checked: no opponent is called {_OPPONENT}"
+    try:
+        for seat in seats:
+            check_model(world.exact_model([(_OPPONENT, 1.0)] if seats[1:] else [], seat), seat, finished)
+        for level in levels:
+            of_level = [checker.play(msgspec.structs.replace(task, level=level)) for task in tasks]
+            ended = [episode for episode in of_level if episode.result.ending is Ending.FINISHED]
+            check_model(world.exact_model([(level, 1.0)], 0), 0, ended)
+    except InexactError as error:
+        return f"none: {error}"
+    return f"agrees with {len(finished)} episodes"

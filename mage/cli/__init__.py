@@ -11,11 +11,12 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from mage.cli.options import Imports, import_given, with_imports
 from mage.errors import MageError
 from mage.version import __version__
 
 COMMANDS = {
-    "list": "List worlds, opponents, recipes, models or splits.",
+    "list": "List worlds, opponents, recipes, models, methods or splits.",
     "play": "Play a trial yourself, in this terminal.",
     "duel": "Let two players meet many times.",
     "trials": "Play the trials of a recipe; nothing is learned.",
@@ -31,6 +32,7 @@ COMMANDS = {
     "nashconv": "Find what best replies to an agent would gain.",
     "compare": "Put methods side by side, in tables and plots.",
     "split": "Write a split of your own: opponents or levels to evaluate on.",
+    "check-world": "Check that a world keeps its contract.",
 }
 """By name, the first sentence of each command's help. `mage.cli.NAME` has its function, called `command`."""
 _PLAIN: dict[str, Any] = {"add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": None}
@@ -47,7 +49,7 @@ class LazyGroup(TyperGroup):
 def load_command(name: str) -> Any:
     """The command from its module."""
     alone = typer.Typer(**_PLAIN)
-    alone.command(name)(import_module(f"mage.cli.{name.replace('-', '_')}").command)
+    alone.command(name)(with_imports(import_module(f"mage.cli.{name.replace('-', '_')}").command))
     return get_command(alone)
 
 
@@ -83,5 +85,7 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
+    imports: Imports = None,
 ) -> None:
     """Train language-model agents that learn while they play."""
+    import_given(imports)

@@ -1,23 +1,25 @@
-"""`mage list`: worlds, opponents, recipes, models and splits, as tables."""
+"""`mage list`: worlds, opponents, recipes, models, prompting methods and splits, as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from itertools import product
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from mage.agents.methods.registry import ALL_METHODS
 from mage.config.compose import RecipeKind, shipped_recipes
 from mage.engines.scripted import MODELS as SCRIPTED
 from mage.errors import ConfigError
 from mage.evaluation.splits import SplitKind, load_split, split_names
 from mage.models.load import MODELS
 from mage.opponents.registry import describe_opponents
+from mage.registry import Registry
 from mage.runs.console import plain_console
 from mage.runs.drawings import shown
 from mage.spec import show_parameters
@@ -40,14 +42,15 @@ class Listing(StrEnum):
     OPPONENTS = "opponents"
     RECIPES = "recipes"
     MODELS = "models"
+    METHODS = "methods"
     SPLITS = "splits"
 
 
 def command(
     kind: Listing, everything: Annotated[bool, typer.Option("--all", help="Worlds: OpenSpiel's own too.")] = False
 ) -> None:
-    """List worlds, opponents, recipes, models or splits."""
-    others = {"opponents": opponents, "recipes": recipes, "models": models, "splits": splits}
+    """List worlds, opponents, recipes, models, methods or splits."""
+    others = {"opponents": opponents, "recipes": recipes, "models": models, "methods": methods, "splits": splits}
     plain_console().print(worlds(everything) if kind is Listing.WORLDS else others[kind]())
 
 
@@ -70,7 +73,7 @@ def entries(title: str, listed: Sequence[ListEntry]) -> RenderableType:
 
 def worlds(everything: bool) -> RenderableType:
     """Registered worlds and games with words of their own; `everything` adds those with OpenSpiel's strings."""
-    worded = [_game(name) for name in WORDED]
+    worded = [_registered(WORDED, name, 0) for name in WORDED]
     how = "Those that hide nothing and are played in turn also take opening=N: the first N moves are drawn at random."
     registered = [entries("Registered worlds", [_world(name) for name in WORLDS]), Text()] if WORLDS else []
     table = Group(*registered, entries("Games with words of their own", worded), Text(), Text(how, "dim"))
@@ -126,12 +129,24 @@ def _where(device: str, minutes: str) -> str:
     return ", ".join(filter(None, (device, minutes and f"{minutes} minutes")))
 
 
-def _game(name: str) -> ListEntry:
-    """One game; of a plugin that cannot be loaded, why."""
-    trouble = WORDED.trouble(name)
+def _registered(table: Registry[Callable[..., Any]], name: str, num_context: int) -> ListEntry:
+    """One entry of a registry; of a plugin that cannot be loaded, why."""
+    trouble = table.trouble(name)
     if trouble is not None:
         return ListEntry(name, "", trouble)
-    return ListEntry(name, show_parameters(WORDED[name], 0), _first_line(WORDED[name]))
+    return ListEntry(name, show_parameters(table[name], num_context), _first_line(table[name]))
+
+
+def methods() -> RenderableType:
+    """Prompting methods by name, each with the memories it takes."""
+    troubles = {name: ALL_METHODS.trouble(name) for name in ALL_METHODS}
+    listed = [
+        ListEntry(name, "", trouble)
+        if trouble is not None
+        else ListEntry(name, f"memory {', '.join(ALL_METHODS[name].memories)}", _first_line(ALL_METHODS[name]))
+        for name, trouble in troubles.items()
+    ]
+    return entries("Prompting methods, for agent.method", listed)
 
 
 def _world(name: str) -> ListEntry:
@@ -149,7 +164,7 @@ def _world(name: str) -> ListEntry:
 
 def models() -> RenderableType:
     """Models by name; a directory in Hugging Face layout is a model too."""
-    ours = [ListEntry(name, show_parameters(make, 1), _first_line(make)) for name, make in sorted(MODELS.items())]
+    ours = [_registered(MODELS, name, 1) for name in MODELS]
     scripted = [ListEntry(f"scripted:{name}", "", _first_line(answer)) for name, answer in sorted(SCRIPTED.items())]
     more = "and any causal language model in Hugging Face layout: the path of a directory, or a name on the hub"
     return Group(

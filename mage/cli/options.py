@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -22,3 +25,31 @@ Episodes = Annotated[int, typer.Option(min=1, help="Episodes of a trial.")]
 World = Annotated[str, typer.Option("--world", "--game", help="A world spec, such as kuhn_poker or rps(rounds=3).")]
 Concurrency = Annotated[int | None, typer.Option(min=1, help="Trials under way at once.")]
 MaxCalls = Annotated[int | None, typer.Option(min=1, help="Most calls to remote models.")]
+Imports = Annotated[
+    list[str] | None,
+    typer.Option("--import", metavar="MODULE_OR_FILE", help="Import this first, because it registers names."),
+]
+
+
+def import_given(imports: list[str] | None) -> None:
+    """Import what `--import` names."""
+    if imports:
+        from mage.plugins import import_plugins
+
+        import_plugins(imports)
+
+
+def with_imports(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the option `--import`, which all commands have."""
+
+    @wraps(command)
+    def importing(imports: list[str] | None = None, **values: Any) -> None:
+        import_given(imports)
+        command(**values)
+
+    hints = get_type_hints(command, include_extras=True)
+    own = [given.replace(annotation=hints[given.name]) for given in signature(command).parameters.values()]
+    added = Parameter("imports", Parameter.KEYWORD_ONLY, default=None, annotation=Imports)
+    importing.__signature__ = Signature([*own, added])  # type: ignore[attr-defined]
+    importing.__annotations__ = {**hints, "imports": Imports}
+    return importing

@@ -11,12 +11,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from mage.cli.tables import plural, run_table
-from mage.errors import ConfigError
+from mage.errors import ConfigError, RecordError
 from mage.evaluation.trial_log import read_arms
-from mage.runs.console import plain_console
+from mage.runs.console import plain_console, say
 from mage.runs.credit import read_credit
 from mage.runs.drawings import shown
 from mage.runs.render import transcript
+from mage.runs.run_plugins import import_plugins_of
 from mage.runs.store import RunInfo, RunReader
 from mage.worlds.registry import load_world
 
@@ -51,9 +52,12 @@ def one_trial(reader: RunReader, number: int) -> RenderableType:
     """The transcript of one trial, with its credit, and with the rules where its world is still known."""
     outcome = reader.trial(number)
     try:
+        import_plugins_of(reader.path)
         rules = load_world(outcome.task.world).rules(outcome.task)
-    except ConfigError:
+    except (ConfigError, RecordError) as error:
         rules = None
+        if reader.info.plugins:
+            say(str(error))
     return transcript(outcome, f"Trial {number} of {reader.path}", rules, read_credit(reader.path, number))
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mage.errors import ConfigError, listing
+from mage.plugins import resolved_entry
 
 
 class RecipeKind(StrEnum):
@@ -70,7 +71,8 @@ def resolved(recipe: str) -> dict[str, Any]:
     chains = [_order(name, files, ()) for name in reversed(names)]
     values: dict[str, Any] = {}
     for name in reversed(_merged_order([*chains, [*reversed(names)]], recipe)):
-        values = merged(values, files[name].values)
+        plugins = _plugins(values, files[name].values)
+        values = {**merged(values, files[name].values), **plugins}
     return {**values, "description": _description([files[name].description for name in names])}
 
 
@@ -171,7 +173,21 @@ def _read(name: str) -> _File:
     description, minutes = values.pop("description", ""), values.pop("minutes", "")
     if not isinstance(minutes, str):
         raise ConfigError(f'{name}: minutes takes text, as in "3 to 4", not {minutes!r}')
+    if isinstance(path, Path) and _is_list_of_texts(values.get("plugins")):
+        values["plugins"] = [resolved_entry(entry, path.parent) for entry in values["plugins"]]
     return _File(parents, description, minutes, values)
+
+
+def _plugins(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+    """The plugins of composed recipes are added up, because each recipe needs its own."""
+    both = [values["plugins"] for values in (base, top) if "plugins" in values]
+    if len(both) < 2 or not all(map(_is_list_of_texts, both)):
+        return {}
+    return {"plugins": list(dict.fromkeys(entry for entries in both for entry in entries))}
+
+
+def _is_list_of_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
 def _path_of(name: str) -> Traversable:
@@ -189,7 +205,7 @@ def _parents(name: str, extends: object) -> tuple[str, ...]:
     given = [extends] if isinstance(extends, str) else extends
     if extends == ():
         return ()
-    if not isinstance(given, list) or not given or not all(isinstance(one, str) for one in given):
+    if not isinstance(given, list) or not given or not _is_list_of_texts(given):
         raise ConfigError(f"{name}: extends takes the name of a recipe or a list of names, not {extends!r}")
     names = tuple(part for one in given for part in parts_of(one))
     _refuse_repeated(names, f"{name}: extends")

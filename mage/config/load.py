@@ -15,18 +15,24 @@ from pydantic import ValidationError
 from mage.config.compose import resolved
 from mage.config.schema import Config
 from mage.errors import ConfigError, listing
+from mage.plugins import import_plugins
 
 
-def load_config(recipe: str, overrides: Sequence[str] = ()) -> Config:
+def load_config(recipe: str, overrides: Sequence[str] | Mapping[str, object] = ()) -> Config:
     """The config of a recipe, or of several with `+` between their names, with dotted overrides applied.
+
+    Overrides are texts as on the command line, or values by key. The config's plugins are imported.
 
     >>> load_config("demo", ["trial.episodes=5"]).trial.episodes
     5
     """
     values = resolved(recipe)
-    for key, value in map(parse_override, overrides):
+    pairs = overrides.items() if isinstance(overrides, Mapping) else map(parse_override, overrides)
+    for key, value in pairs:
         _set_key(values, key, value)
-    return validated(values, recipe)
+    config = validated(values, recipe)
+    import_plugins(config.plugins)
+    return config
 
 
 def replaced(config: Config, values: Mapping[str, object], source: str) -> Config:

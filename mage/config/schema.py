@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, field_validator, model_serializer
 
+from mage.plugins import resolved_entry
 from mage.types import (
     AlarmAction,
     DeadGroups,
@@ -55,17 +56,21 @@ class PopulationConfig(FrozenModel):
     seat: levels; where there are none, each task's seed draws what is hidden."""
     weights: tuple[Annotated[float, Field(gt=0)], ...] = ()
     """Relative frequency of each member; empty: all equal."""
+    sampler: str = "auto"
+    """How opponents are drawn: weighted, uniform, prioritised, psro or anchored; docs/league.md compares them. auto:
+    anchored in a league; without one weighted, whatever the options."""
+    options: dict[str, bool | int | float | str] = {}
+    """Parameters of the sampler."""
+    half_life: Annotated[float, Field(gt=0)] = 50.0
+    """Number of later results against the same member after which a learner's result has half its weight in the
+    pay-offs that samplers use."""
 
 
 class LeagueConfig(FrozenModel):
     """Several learners in one run, which play each other, their snapshots and the population."""
 
     learners: Count = 0
-    """Number of learners, which share `batch.groups` equally. 0: one agent and the population, no league."""
-    sampler: str = "anchored"
-    """How opponents are drawn: anchored, prioritised, psro, uniform or weighted. docs/league.md compares them."""
-    options: dict[str, bool | int | float | str] = {}
-    """Parameters of the sampler."""
+    """Number of learners, which share `batch.groups` equally. 0: one agent against the population, no league."""
     both: bool = True
     """Where two learners play each other, both learn, each from its own seat."""
     itself: bool = True
@@ -74,8 +79,6 @@ class LeagueConfig(FrozenModel):
     """Steps between snapshots of every learner without an alarm condition; 0: never."""
     snapshots: Count = 8
     """Most snapshots kept; the one most similar to a newer one is removed first."""
-    half_life: Annotated[float, Field(gt=0)] = 50.0
-    """Number of later results against the same member after which a learner's result has half its weight."""
     exploit_every: Count = 0
     """Steps between exploit and explore (population-based training); 0: never."""
     explore: tuple[str, ...] = ("learner.lr", "learner.entropy_start")
@@ -171,6 +174,8 @@ class CreditConfig(FrozenModel):
 class LearnerConfig(FrozenModel):
     """The update of the weights."""
 
+    kind: str = "local"
+    """What updates the weights: `local`, in this process, or a name that a plugin registered; docs/models.md."""
     lr: Annotated[float, Field(gt=0)] = 1e-3
     """Learning rate of AdamW."""
     warmup: Count = 0
@@ -282,6 +287,9 @@ class Config(FrozenModel):
 
     description: str = ""
     """One line for `mage list recipes`."""
+    plugins: tuple[str, ...] = ()
+    """Modules, or Python files that end in .py, that are imported first because they register names used here. Paths
+    are relative to the recipe's folder, else to the working directory."""
     seed: Count = 0
     """Seed of every random draw of the run."""
     steps: Positive = 100
@@ -299,6 +307,8 @@ class Config(FrozenModel):
     """Where the model runs: cpu, cuda, or auto (CUDA where there is a device)."""
     dtype: Dtype = Dtype.AUTO
     """The model's number format: float32, bfloat16, or auto (bfloat16 on CUDA, float32 on a CPU)."""
+    engine: str = "local"
+    """What serves the model: `local`, in this process, or a name that a plugin registered; docs/models.md."""
     trackers: tuple[str, ...] = ()
     """Where metrics go besides the run directory: tensorboard, wandb, trackio."""
     trial: TrialConfig = TrialConfig()
@@ -311,6 +321,17 @@ class Config(FrozenModel):
     evaluation: EvaluationConfig = EvaluationConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     alarms: AlarmConfig = AlarmConfig()
+
+    @field_validator("plugins")
+    @classmethod
+    def _with_absolute_paths(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(resolved_entry, entries))
+
+    @model_serializer(mode="wrap")
+    def _without_empty_plugins(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Configs without plugins are written as they were before there were any."""
+        values: dict[str, Any] = dump(self)
+        return {key: value for key, value in values.items() if key != "plugins" or value}
 
     def is_over(self, step: int, num_tokens: int) -> bool:
         """Whether a run is over after so many steps and tokens.

@@ -10,7 +10,7 @@ from functools import wraps
 from math import inf
 
 from mage.agents.byte_format import ByteFormat
-from mage.agents.messages import ACTIONS, REFLECT_REQUEST
+from mage.agents.messages import ACTIONS, asks_for_reflection
 from mage.engines.trie import Trie
 from mage.errors import EngineError
 from mage.protocols import Sampling
@@ -64,8 +64,10 @@ def with_text_replies(answer: Answer) -> Answer:
 
     @wraps(answer)
     def reply(prompt: str, choices: tuple[str, ...]) -> str:
-        if choices or REFLECT_REQUEST in prompt.rpartition("<|user|>")[2]:
+        if choices or asks_for_reflection(prompt.rpartition("<|user|>")[2]):
             return answer(prompt, choices)
+        if f"\n{ACTIONS}" not in prompt:
+            raise EngineError("a scripted model takes actions from a list, and this world lists none")
         listed = prompt.rpartition(f"\n{ACTIONS}")[2].partition("\n")[0]
         return f"I have seen enough. <action>{answer(prompt, tuple(listed.split(', ')))}</action>"
 

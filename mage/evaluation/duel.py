@@ -17,7 +17,7 @@ from mage.rollout.group import play_trials
 from mage.rollout.tasks import other_seats
 from mage.seeds import derive
 from mage.spec import parse_spec
-from mage.stats import Estimate, Verdict, clustered_proportion, mean, verdict
+from mage.stats import Estimate, Verdict, clustered_proportion, mean, result_verdict
 from mage.types import Ending, Failure, Task, Trial
 from mage.worlds.registry import load_world
 
@@ -127,7 +127,7 @@ class DuelCounter:
         counts["num_trials"] += 1
         for result in (episode.result for episode in outcome.episodes):
             if result.ending is Ending.FINISHED:
-                counted = (result.returns[seat], verdict(result.returns, seat))
+                counted = (result.returns[seat], result_verdict(result, seat))
                 self._counted[seat].setdefault(outcome.task.seed, []).append(counted)
             elif result.ending is Ending.TRUNCATED:
                 counts["truncations"] += 1

@@ -2,7 +2,7 @@
 
 runs/rps                            a train run: its newest weights
 runs/rps/checkpoints/step-000100    the weights of one checkpoint
-nano, smollm2, my-model, org/name   one of our models, a directory in Hugging Face layout, a name on the hub
+nano, smollm2, my-model, org/name   a model by name, a directory in Hugging Face layout, a name on the hub
 scripted:counter                    a scripted model
 remote:URL#model                    a model on an OpenAI-compatible server
 cfr, best-response:copy             an opponent spec, played in the agent's seat; uniform plays in any world
@@ -32,24 +32,25 @@ from mage.evaluation.exact import BayesAgentFactory, MemorylessAgentFactory, Pla
 from mage.evaluation.splits import Split, load_split, pool_of
 from mage.extras import require
 from mage.models.address import PREFIX, read_address
+from mage.models.load import MODELS
 from mage.opponents.agent_seat import check_seat_agent, seat_agent
 from mage.opponents.registry import MODEL_OPPONENTS, OPPONENTS
 from mage.opponents.remote import CONTEXT, MAX_TOKENS, REFLECTION_TOKENS
 from mage.protocols import Agent, AgentFactory, ChatFormat, Engine, World
 from mage.runs.store import RUN
 from mage.spec import call_with, parse_spec
-from mage.training.build import agent_settings, check_agent, language_agent_factory, scripted_engine
+from mage.training.build import agent_settings, check_agent, check_reply, language_agent_factory, scripted_engine
 from mage.types import Memory, ReplyMode, Task
+from mage.weights import PolicyWeights
 from mage.worlds.registry import load_world
 
 BAYES = "bayes-optimal"
-_SHIPPED_MODELS = ("nano", "smollm2")
 _NAME_LENGTH = 60
 _PLAIN = "plain"
 """The prompting method that supports every memory."""
 _KNOWN = (
-    "a train run, one of its checkpoints, a model directory, a name on the hub such as org/name, nano, smollm2, "
-    "scripted:NAME, remote:URL#model, bayes-optimal or an opponent (mage list opponents)"
+    "a train run, one of its checkpoints, a model directory, a name on the hub such as org/name, a model by name (mage "
+    "list models), scripted:NAME, remote:URL#model, bayes-optimal or an opponent (mage list opponents)"
 )
 
 
@@ -104,9 +105,8 @@ class EvalAgent(ABC):
 
     def check(self, world: World, seats: Sequence[int]) -> None:
         """Raise a ConfigError where it cannot play a world from these seats."""
-        reply = self.config.agent.reply
-        if self.is_model and world.info.has_open_actions and reply is not ReplyMode.TEXT:
-            raise ConfigError(f"agent.reply = {reply}: any text is an action in this world; use text")
+        if self.is_model:
+            check_reply(self.config.agent.reply, world)
 
     def describe(self) -> Mapping[str, Any]:
         """Name, kind and settings, for reports."""
@@ -195,7 +195,7 @@ def load_eval_agent(
         return ModelEvalAgent(text, text, _config(text, given), "scripted", engine, chat_format)
     if text.startswith(PREFIX) or word in MODEL_OPPONENTS:
         return _from_remote(text, given, patience, concurrency)
-    if (path / "config.json").is_file() or word in _SHIPPED_MODELS or _is_on_hub(text):
+    if (path / "config.json").is_file() or word in MODELS or _is_on_hub(text):
         return _from_model(text, given)
     if word == BAYES or word in OPPONENTS:
         return _from_player(text, given)
@@ -211,7 +211,6 @@ def load_eval_agent(
 def _from_run(folder: Path, checkpoint: Path | None, given: Mapping[str, object]) -> EvalAgent:
     require("train", f"{str(folder)!r} needs")
     from mage.training.checkpoint import checkpoint_path
-    from mage.training.parts import policy_engine
     from mage.training.run import load_run
 
     config, parts, step = load_run(folder, checkpoint, given)
@@ -221,27 +220,28 @@ def _from_run(folder: Path, checkpoint: Path | None, given: Mapping[str, object]
 
     run_sync(publish())  # for agents that are made before the first refresh
     pinned = str(checkpoint_path(folder / "checkpoints", step))
-    engine = policy_engine(parts.engine)
     name = folder.resolve().name if checkpoint is None else f"{folder.resolve().name}/{checkpoint.resolve().name}"
     keep, chat_format = parts.loaded.tokenizer.save_pretrained, parts.loaded.chat_format
-    return ModelEvalAgent(name, pinned, config, "run", engine, chat_format, publish, folder, step, keep)
+    return ModelEvalAgent(name, pinned, config, "run", parts.engine, chat_format, publish, folder, step, keep)
 
 
 def _from_model(text: str, given: Mapping[str, object]) -> EvalAgent:
     require("train", f"{text!r} needs")
-    from mage.training.model_cache import model_and_inference_engine
+    from mage.training.model_cache import model_and_inference_server
 
     config = _config(text, given)
-    loaded, engine = model_and_inference_engine(config)
-    if config.agent.context > engine.length:
+    loaded, server = model_and_inference_server(config)
+    length = server.limits.length
+    if config.agent.context > length:
         if "agent.context" in given:
-            raise ConfigError(f"agent.context = {config.agent.context}: {text} has room for {engine.length} tokens")
-        config = _config(text, {**given, "agent.context": engine.length})
+            raise ConfigError(f"agent.context = {config.agent.context}: {text} has room for {length} tokens")
+        config = _config(text, {**given, "agent.context": length})
 
     async def reset() -> None:
-        engine.reset_cache()
+        server.reset_cache()
 
-    keep = loaded.tokenizer.save_pretrained
+    run_sync(server.publish(text, PolicyWeights(loaded.model.state_dict()), 0))
+    engine, keep = server.policy(text), loaded.tokenizer.save_pretrained
     return ModelEvalAgent(text, text, config, "model", engine, loaded.chat_format, reset, save_tokenizer=keep)
 
 

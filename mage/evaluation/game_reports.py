@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,6 +20,7 @@ from mage.evaluation.trial_log import ResumablePlay, TrialLog
 from mage.files import write_atomically
 from mage.opponents.registry import MODEL_OPPONENTS, OPPONENTS
 from mage.protocols import World
+from mage.runs.run_plugins import import_plugins_of
 from mage.runs.store import RUN, check_empty, new_run_path, read_info
 from mage.spec import parse_spec
 from mage.worlds.openspiel.world import OpenSpielWorld
@@ -66,6 +67,7 @@ def run_cross_play(
     plan: CrossPlay, out: Path | None, limits: ResourceLimits
 ) -> tuple[Path, WorldReport[CrossPlayReport]]:
     """The directory and the report; the same plan in the same directory goes on where it was stopped."""
+    _import_plugins_of(plan.agents)
     world, spec = load_world(plan.world), str(parse_spec(plan.world))
     check_two_seats(world, spec)
     eval_agents = _eval_agents_of(plan.agents, plan.values, world, limits)
@@ -105,6 +107,7 @@ def run_nash_conv(
     if out is not None:
         check_empty(out)
     texts = (plan.agent, *((plan.after,) if plan.after is not None else ()), *plan.responders)
+    _import_plugins_of(texts)
     world = load_world(plan.world)
     if not isinstance(world, OpenSpielWorld):
         raise ConfigError(f"nashconv reads information states, which only OpenSpiel's games have; {plan.world} is none")
@@ -147,6 +150,13 @@ def _named(texts: Sequence[str], eval_agents: Sequence[EvalAgent], world: World)
     names = [eval_agent.name for eval_agent in eval_agents]
     shown_names = [t if names.count(name) > 1 else name for t, name in zip(texts, names, strict=True)]
     return [(name, eval_agent.make_agent(world)) for name, eval_agent in zip(shown_names, eval_agents, strict=True)]
+
+
+def _import_plugins_of(agents: Iterable[str]) -> None:
+    """Import the plugins of the runs and checkpoints among agents: the world may come from them."""
+    for agent in agents:
+        for folder in (Path(agent), Path(agent).parent.parent):
+            import_plugins_of(folder)
 
 
 def _is_player(agent: str) -> bool:

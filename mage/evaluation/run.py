@@ -21,6 +21,7 @@ from mage.evaluation.suite.reflections import ReflectionReport, evaluate_reflect
 from mage.evaluation.suite.report import REFLECTIONS, REPORT, EvaluationReport, evaluation_report, to_json
 from mage.evaluation.trial_log import ResumablePlay, TrialLog
 from mage.files import write_atomically
+from mage.runs.run_plugins import import_plugins_of
 from mage.runs.store import TOKENIZER, new_run_path
 from mage.types import Memory
 from mage.worlds.registry import load_world
@@ -104,6 +105,7 @@ def begin_evaluation(request: EvaluationRequest, out: Path | None, limits: Resou
 
 def resume_evaluation(folder: Path, limits: ResourceLimits, *, retry_failed: bool = False) -> Evaluation:
     """An evaluation that was begun, by its plan; `retry_failed` plays trials that failed once more."""
+    import_plugins_of(folder)
     plan = read_plan(folder)
     config = validated(plan.config, str(folder))
     agent = replace(limits.eval_agent(plan.agent, plan.values), config=config, name=plan.name)

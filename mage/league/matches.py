@@ -1,8 +1,9 @@
-"""Plays the matches of a league: a learner against members. Between two learners, one match gives each a trial."""
+"""Draws and plays matches: a learner against opponents. Between two learners, one match gives each a trial."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
 
@@ -21,12 +22,26 @@ Outcome = tuple[Trial, ...] | Failure
 """The trials of one match, one for each seat that learns."""
 
 
+class TaskOrigin(StrEnum):
+    """Why a task is played in a step."""
+
+    DRAWN = "drawn"
+    """It is one of the step's new tasks."""
+    REPLAYED = "replayed"
+    """It was played before and went badly."""
+    REPLACEMENT = "replacement"
+    """It replaces a dead group of the same step."""
+
+
 class Match(NamedTuple):
     """A learner's task, and the seats whose trials are trained on, its own first."""
 
     learner: str
     task: Task
     seats: tuple[int, ...]
+    origin: TaskOrigin = TaskOrigin.DRAWN
+    first_sibling: int = 0
+    """The number of the first sibling; above 0 where the task was played before."""
 
 
 class PlayedMatch(NamedTuple):
@@ -38,6 +53,7 @@ class PlayedMatch(NamedTuple):
     group: Group
     is_drawn: bool
     """Whether the learner itself drew the task, not an opponent that learns too."""
+    origin: TaskOrigin = TaskOrigin.DRAWN
 
     @property
     def score(self) -> float | None:
@@ -85,14 +101,23 @@ def draw_matches(
 ) -> Iterator[Match]:
     """A learner's matches from the random stream `path`; it takes its seats in turn."""
     known = {member.id: member for member in members}
-    seats = range(load_world(config.world).info.num_seats)
+    live = [member.spec for member in members if member.kind is MemberKind.LEARNER] if config.league.both else []
+    num_others = load_world(config.world).info.num_seats - 1
     for index in range(num):
-        seed = derive(config.seed, *path, learner, index)
-        drawn = [known[draw_member(odds, uniform(seed, "member", other))] for other in seats[1:]]
+        seed = derive(config.seed, *path, index)
+        drawn = [known[draw_member(odds, uniform(seed, "member", 1 + other))] for other in range(num_others)]
         task = task_of(config, tuple(member.spec for member in drawn), index, seed)
-        others = [seat for seat in seats if seat != task.seat]
-        live = [seat for seat, member in zip(others, drawn, strict=True) if member.kind is MemberKind.LEARNER]
-        yield Match(learner, task, (task.seat, *(live if config.league.both else ())))
+        yield Match(learner, task, learning_seats(task, live))
+
+
+def learning_seats(task: Task, live: Collection[str]) -> tuple[int, ...]:
+    """The task's own seat, then those of the opponents whose specs are in `live`.
+
+    >>> learning_seats(Task("leduc", ("cfr", "member:a", "member:b"), 1, 7, 3, False, False, 99), ["member:b"])
+    (1, 3)
+    """
+    others = [seat for seat in range(len(task.opponents) + 1) if seat != task.seat]
+    return (task.seat, *(seat for seat, spec in zip(others, task.opponents, strict=True) if spec in live))
 
 
 async def play_matches(
@@ -102,7 +127,7 @@ async def play_matches(
     jobs = (
         ((match.task, sibling), _play_sibling(match, sibling, agent_factories))
         for match in matches
-        for sibling in range(size)
+        for sibling in range(match.first_sibling, match.first_sibling + size)
     )
     outcomes = [outcome async for outcome in outcomes_of(jobs, concurrency)]
     return [
@@ -129,7 +154,7 @@ def _groups(match: Match, outcomes: Sequence[Outcome]) -> Iterator[PlayedMatch]:
         task = seen_from(match.task, seat, SPEC_PREFIX + match.learner)
         learner = match.learner if place == 0 else _id(match.task.opponents[seat - (seat > match.task.seat)])
         group = Group(task, tuple(trials[place] for trials in played), failures if place == 0 else ())
-        yield PlayedMatch(learner, tuple(map(_id, task.opponents)), group, is_drawn=place == 0)
+        yield PlayedMatch(learner, tuple(map(_id, task.opponents)), group, place == 0, match.origin)
 
 
 def _id(spec: str) -> str:

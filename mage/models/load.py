@@ -1,12 +1,12 @@
-"""Loads models: `nano` and `smollm2` by name, a directory in Hugging Face layout, or a name on the hub."""
+"""Loads models: `nano`, `smollm2` and registered ones by name, a directory in Hugging Face layout, or a hub name."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -15,6 +15,7 @@ from mage.errors import ConfigError, listing
 from mage.extras import require
 from mage.models import SMOLLM2
 from mage.models.address import refuse_remote
+from mage.registry import Registry
 from mage.spec import call_with, parse_spec, whole
 
 if TYPE_CHECKING:
@@ -43,8 +44,17 @@ class LoadedModel:
         self.tokenizer.save_pretrained(folder)
 
 
+class ModelRequest(NamedTuple):
+    """What a model is loaded for; the first argument of every loader."""
+
+    seed: int = 0
+    """For models with random weights."""
+    dtype: str = "float32"
+    device: str = "cpu"
+
+
 def nano(
-    seed: int,
+    request: ModelRequest,
     hidden: int = 64,
     layers: int = 2,
     heads: int = 4,
@@ -67,23 +77,32 @@ def nano(
         "rope": whole("rope", rope, 2, 1_000_000),
     }
     tokenizer = build_tokenizer(tuple(map(str, words)))
-    return build_model(tokenizer, seed=seed, **sizes), tokenizer
+    return build_model(tokenizer, seed=request.seed, **sizes), tokenizer
 
 
-def smollm2(seed: int) -> Built:
+def smollm2(request: ModelRequest) -> Built:
     """SmolLM2-135M-Instruct, dequantised from 4-bit (Q4_1); the extra smollm2 has the weights."""
     from mage.models.smollm2 import converted
 
     return _read(str(converted()))
 
 
-MODELS: Mapping[str, Callable[..., Built]] = {"nano": nano, "smollm2": smollm2}
-"""Models of our own, by name. Parameters after the seed may be given in a spec."""
-_RANDOM = frozenset({"nano"})
+Loader: TypeAlias = "Callable[..., Built | LoadedModel]"
+"""`loader(request, …parameters)` returns a model and its tokenizer, or a `LoadedModel`. A spec gives the parameters."""
+
+
+def _loader(given: object) -> Loader:
+    if not callable(given):
+        raise TypeError(f"a model is registered by a function loader(request, …), not by {given!r}")
+    return given
+
+
+MODELS: Registry[Loader] = Registry("model", {"nano": nano, "smollm2": smollm2}, _loader, lambda _: False)
+"""Loaders of models by name, plugins included."""
 
 
 def load_model(name: str, *, seed: int = 0, dtype: str = "float32", device: str = "cpu") -> LoadedModel:
-    """Load a model by name. `seed` is for models with random weights."""
+    """Load a model by name, in evaluation mode. `seed` is for models with random weights."""
     refuse_remote(name)
     require("train", f"the model {name!r} needs")
     if dtype not in DTYPES:
@@ -92,9 +111,12 @@ def load_model(name: str, *, seed: int = 0, dtype: str = "float32", device: str 
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    model, tokenizer = _built(name, seed)
-    model = model.to(dtype=getattr(torch, dtype), device=torch.device(device)).eval()
-    return LoadedModel(name, model, tokenizer, TemplateFormat(tokenizer))
+    built = _built(name, ModelRequest(seed, dtype, device))
+    if not isinstance(built, LoadedModel):
+        model, tokenizer = built
+        built = LoadedModel(name, model, tokenizer, TemplateFormat(tokenizer))
+    placed = built.model.to(dtype=getattr(torch, dtype), device=torch.device(device)).eval()
+    return replace(built, name=name, model=placed)
 
 
 def describe_model(name: str) -> str:
@@ -107,17 +129,17 @@ def describe_model(name: str) -> str:
 
 
 def is_ours(name: str) -> bool:
-    """Whether a model is one of `MODELS`, rather than a directory or a name on the hub."""
+    """Whether a model is one of `MODELS` by name, rather than a directory or a name on the hub."""
     return not (Path(name) / "config.json").is_file() and re.split(r"[(:]", name.strip(), maxsplit=1)[0] in MODELS
 
 
 def is_random(name: str) -> bool:
-    """Whether a model starts from random weights, fixed by the seed."""
-    return is_ours(name) and parse_spec(name).name in _RANDOM
+    """Whether a model's weights are made anew in each process and may depend on the seed."""
+    return is_ours(name) and parse_spec(name).name != "smollm2"
 
 
 def base_directory(name: str) -> str | None:
-    """The directory or hub name of a model's initial weights; None if they are random."""
+    """The directory or hub name of a model's initial weights; None if they are made anew in each process."""
     if is_random(name):
         return None
     if is_ours(name):
@@ -127,21 +149,32 @@ def base_directory(name: str) -> str | None:
     return str(Path(name).resolve()) if Path(name).is_dir() else name
 
 
-def _built(name: str, seed: int) -> Built:
+def _built(name: str, request: ModelRequest) -> Built | LoadedModel:
     if (Path(name) / "config.json").is_file():
         return _read(name)
     if is_ours(name):
         spec = parse_spec(name)
-        built: Built = call_with("model", spec, MODELS[spec.name], seed)
-        return built
+        return _checked(spec.name, call_with("model", spec, MODELS[spec.name], request))
     if Path(name).is_dir():
         raise ConfigError(f"the directory {name!r} holds no model: it has no config.json")
     if not _HUB_NAME.match(name):
-        raise ConfigError(f"unknown model {name!r}; {_KNOWN}")
+        raise ConfigError(f"unknown model {name!r}; {_known()}")
     return _read(name)
 
 
-_KNOWN = f"known: {listing(MODELS)}, a directory in Hugging Face layout, or a name on the hub such as org/name"
+def _checked(name: str, built: object) -> Built | LoadedModel:
+    """What a loader returned, or a ConfigError where it is neither a model with a tokenizer nor a LoadedModel."""
+    from transformers import PreTrainedTokenizerFast
+
+    if isinstance(built, LoadedModel):
+        return built
+    if not (isinstance(built, tuple) and len(built) == 2 and isinstance(built[1], PreTrainedTokenizerFast)):
+        raise ConfigError(f"the loader of the model {name!r} must return (model, fast tokenizer) or a LoadedModel")
+    return built
+
+
+def _known() -> str:
+    return f"known: {listing(MODELS)}, a directory in Hugging Face layout, or a name on the hub such as org/name"
 
 
 def _read(name: str) -> Built:
@@ -153,7 +186,7 @@ def _read(name: str) -> Built:
         model: Any = AutoModelForCausalLM.from_pretrained(name, dtype="float32", local_files_only=is_local)
     except (OSError, ValueError) as error:
         why = "the hub cannot be reached" if is_local and not Path(name).is_dir() else _first_line(error)
-        raise ConfigError(f"cannot load the model {name!r}: {why}; {_KNOWN}") from None
+        raise ConfigError(f"cannot load the model {name!r}: {why}; {_known()}") from None
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ConfigError(f"the model {name!r} has no fast tokenizer (tokenizer.json), which mage needs")
     return model, tokenizer

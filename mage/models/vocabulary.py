@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
+from mage.agents.briefing import Briefing
 from mage.agents.messages import (
     episode_heading,
     notes_message,
@@ -22,7 +23,7 @@ from mage.agents.messages import (
 )
 from mage.agents.parsing import parse_action
 from mage.seeds import stream
-from mage.types import Memory, Observation, ReplyMode, Task
+from mage.types import REFLECT_REQUEST, Memory, Observation, ReplyMode, Task
 from mage.worlds.openspiel.game import OpenSpielEnv, load_game
 from mage.worlds.openspiel.words.base import NEUTRAL
 
@@ -70,8 +71,8 @@ def _texts_of(spec: str) -> Iterator[str]:
     """All prompts about a game, in every memory and reply mode."""
     game = load_game(spec)
     for seat in range(game.num_seats):
-        rules = game.rules_for(seat)
-        yield from (system_message(rules, episodes, m, r) for episodes in (1, 2) for m in Memory for r in ReplyMode)
+        briefing = Briefing(game.rules_for(seat))
+        yield from (system_message(briefing, episodes, m, r) for episodes in (1, 2) for m in Memory for r in ReplyMode)
     seen: dict[str, Observation] = {}
     for play in range(_PLAYS):
         for observation in _random_episode(spec, play):
@@ -80,7 +81,7 @@ def _texts_of(spec: str) -> Iterator[str]:
         yield turn_message(observation, ())
         yield outcome_message(observation)
     some = next(iter(seen.values()))
-    yield episode_heading(0, 2, Memory.BOTH) + reflect_message(some) + notes_message([(0, "a note")])
+    yield episode_heading(0, 2, Memory.BOTH) + reflect_message(some, REFLECT_REQUEST) + notes_message([(0, "a note")])
     for answer in ("", "<action>", "<action>NAME</action>"):
         yield retry_message(parse_action(answer, some.actions).problem or "", some)
 

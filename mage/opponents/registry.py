@@ -129,12 +129,12 @@ def _opponent(given: object) -> Opponent:
     if isinstance(given, Opponent):
         return given
     if not callable(given):
-        raise TypeError(f"a player is a function maker(game, seat, rng, …) or an Opponent, not {given!r}")
+        raise TypeError(f"an opponent is a function maker(game, seat, rng, …) or an Opponent, not {given!r}")
     return Opponent(given)
 
 
 OPPONENTS: Registry[Opponent] = Registry(
-    "player",
+    "opponent",
     {name: Opponent(*entry, name in FAMILIES) for name, entry in {**MAKERS, **COMBINERS, **MODEL_OPPONENTS}.items()},
     _opponent,
     lambda _: False,

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from mage.agents.briefing import Briefing
 from mage.agents.byte_format import ByteFormat
 from mage.agents.language import AgentSettings, LanguageAgent
 from mage.engines.remote import RemoteEngine
@@ -44,7 +45,8 @@ class RemotePolicy:
     def make_player(self, game: Game, task: Task, seat: int) -> LanguageAgent:
         """The model as a player in a seat of a task."""
         own = msgspec.structs.replace(task, seat=seat)
-        return LanguageAgent(_engine(self._address), ByteFormat(), self._settings, game.rules_for(seat), own, sibling=0)
+        briefing = Briefing(game.rules_for(seat))
+        return LanguageAgent(_engine(self._address), ByteFormat(), self._settings, briefing, own, sibling=0)
 
 
 def remote(

@@ -11,7 +11,7 @@ from mage.errors import PlayError
 from mage.protocols import Agent, AgentFactory, Player, World
 from mage.rollout.episode import play_episode
 from mage.rollout.tasks import opponents_of
-from mage.types import Episode, Observation, Phase, Task, Trial, Turn
+from mage.types import Episode, Fact, Observation, Phase, Task, Trial, Turn
 
 REFLECTION_KEY = "reflection"
 """The key of every observation that asks for a reflection: they are one decision problem."""
@@ -77,7 +77,10 @@ def _remembers(player: Player) -> TypeGuard[Agent]:
 
 async def _reflect(agent: Agent, seat: int, index: int, episode: Episode) -> Turn | None:
     result = episode.result
-    told = Observation(seat, index, 0, result.outcomes[seat], (), (), REFLECTION_KEY, {"score": result.returns[seat]})
+    facts: dict[str, Fact] = {"score": result.returns[seat]}
+    if result.successes:
+        facts["success"] = result.is_success(seat)
+    told = Observation(seat, index, 0, result.outcomes[seat], (), (), REFLECTION_KEY, facts)
     reply = await agent.reflect(told)
     if reply is None:
         return None

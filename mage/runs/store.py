@@ -3,6 +3,7 @@
     run.json        what was run: schema version, kind, config, seed, versions, creation time, later changes
     trials.jsonl    one trial or failure per line, written whole and flushed; reads back equal
     index.jsonl     one summary per line; rebuilt from the trials where it is missing or wrong
+    plugins/        copies of the plugin files that were imported for it
 
 A kill loses at most the line being written. `damage` lists what a reader found broken; reopening a run for writing
 moves a broken tail to another file (`repairs`), so that nothing is deleted.
@@ -28,6 +29,7 @@ import msgspec
 from mage.version import __version__
 from mage.errors import RecordError
 from mage.files import try_lock, write_atomically
+from mage.plugins import Plugin, keep_plugins, remove_copies
 from mage.runs.index import INDEX, TRIALS, Summary, decode_outcome, scan, summarize
 from mage.types import Failure, Trial
 
@@ -61,6 +63,8 @@ class RunInfo(msgspec.Struct, frozen=True):
     """UTC, ISO 8601."""
     changes: tuple[Change, ...] = ()
     """Settings changed on resuming; `config` has the new values."""
+    plugins: tuple[Plugin, ...] | msgspec.UnsetType = msgspec.UNSET
+    """What was imported for it; not written where there is nothing."""
 
 
 class RunWriter:
@@ -84,13 +88,14 @@ class RunWriter:
             "python": platform.python_version(),
             "open_spiel": metadata.version("open_spiel"),
         }
-        info = RunInfo(SCHEMA, kind, config, seed, versions, datetime.now(UTC).isoformat(timespec="seconds"))
+        created = datetime.now(UTC).isoformat(timespec="seconds")
         try:
             path.mkdir(parents=True, exist_ok=True)
             check_empty(path)
             (path / TRIALS).touch(exist_ok=False)
             (path / INDEX).touch(exist_ok=False)
-            write_info(path, info)
+            plugins = keep_plugins(path) or msgspec.UNSET
+            write_info(path, RunInfo(SCHEMA, kind, config, seed, versions, created, plugins=plugins))
         except OSError as error:
             raise _cannot("create", path, error) from None
         writer = cls(path, 0, 0, ())
@@ -160,6 +165,7 @@ class RunWriter:
         if self.is_empty:
             for name in (RUN, TRIALS, INDEX):
                 (self.path / name).unlink()
+            remove_copies(self.path)
             with suppress(OSError):
                 self.path.rmdir()
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from mage.errors import RecordError
+from mage.plugins import Plugin
 
 SCHEMA = 2
 SWEEP = "sweep.json"
@@ -29,6 +30,8 @@ class SweepPlan(msgspec.Struct, frozen=True):
     runs: tuple[PlannedRun, ...]
     max_minutes: float | None
     """Minutes of training per run."""
+    plugins: tuple[Plugin, ...] | msgspec.UnsetType = msgspec.UNSET
+    """What was imported for it; not written where there is nothing."""
 
 
 def read_plan(folder: Path) -> SweepPlan:

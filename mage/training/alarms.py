@@ -8,6 +8,9 @@ import msgspec
 
 from mage.config.schema import AlarmConfig
 
+MAX_ROLLBACKS = 3
+"""Further rollbacks would not help: they change the random draws, not the cause of the collapse."""
+
 
 class AlarmState(msgspec.Struct, frozen=True):
     """How many steps each metric has been bad, and the best score on each split; stored in checkpoints."""

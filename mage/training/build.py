@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mage.agents.briefing import briefing_of
 from mage.agents.byte_format import ByteFormat
 from mage.agents.language import AgentSettings, LanguageAgent, Rewrite, as_written
 from mage.agents.methods.registry import agent_class, check_method
 from mage.agents.tutor import check_tutor
 from mage.config.schema import AgentConfig, Config
+from mage.engines.registry import ENGINES
 from mage.engines.scripted import MODELS, ScriptedEngine
 from mage.errors import ConfigError, pick
 from mage.evaluation.splits import check_members, check_split, load_split, refuse_held_out, split_files
+from mage.learners.registry import LEARNERS
 from mage.models.address import PREFIX, refuse_remote
 from mage.protocols import Agent, AgentFactory, ChatFormat, Engine, World
 from mage.rollout.tasks import task_of
@@ -23,7 +26,7 @@ from mage.worlds.registry import load_world
 
 
 def check(config: Config) -> None:
-    """Raise a ConfigError for a world, seat, opponent, level or agent setting that cannot be used."""
+    """Raise a ConfigError for a world, seat, opponent, level, agent setting, engine or learner that cannot be used."""
     refuse_remote(config.agent.model)
     world = load_world(config.world)
     num_seats = world.info.num_seats
@@ -38,13 +41,12 @@ def check(config: Config) -> None:
         if seat >= num_seats:
             raise ConfigError(f"trial.seats: seat {seat} does not exist; {config.world} has 0 to {num_seats - 1}")
     check_members(world, members, config.trial.seats)
-    if config.batch.replay and config.credit.estimator == "cloning":
-        raise ConfigError(
-            f"batch.replay = {config.batch.replay}: a teacher's scores do not show which tasks the agent fails"
-        )
     if not config.trial.seats:
         raise ConfigError("trial.seats = []: name at least one seat")
     check_agent(config.agent)
+    check_reply(config.agent.reply, world)
+    pick("engine", ENGINES, config.engine)
+    pick("learner", LEARNERS, config.learner.kind)
 
 
 def check_agent(agent: AgentConfig) -> None:
@@ -53,6 +55,15 @@ def check_agent(agent: AgentConfig) -> None:
     check_thoughts(agent)
     check_prefill(agent)
     check_tutor(agent.tutor, agent.memory)
+
+
+def check_reply(reply: ReplyMode, world: World) -> None:
+    """Refuse choices in a world that lists no actions to choose from."""
+    if world.info.has_open_actions and reply is ReplyMode.CHOICE:
+        raise ConfigError(
+            "agent.reply = choice: any text is an action in this world, so there is no list to choose from; "
+            "set agent.reply = text"
+        )
 
 
 def check_prefill(agent: AgentConfig) -> None:
@@ -151,10 +162,11 @@ def language_agent_factory(
 ) -> AgentFactory:
     """A factory of language agents; `rewrite` maps reflections to what is stored in memory."""
     check_method(how.method, how.memory)
+    check_reply(how.reply, world)
     kind = agent_class(how.method)
 
     def make_agent(task: Task, sibling: int) -> Agent:
-        return kind(engine, chat_format, how, world.rules(task), task, sibling, rewrite)
+        return kind(engine, chat_format, how, briefing_of(world, task), task, sibling, rewrite)
 
     return make_agent
 

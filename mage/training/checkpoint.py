@@ -26,16 +26,18 @@ from safetensors.torch import load_file, save_file
 from mage.credit.running_stats import Stats
 from mage.errors import RecordError
 from mage.files import write_atomically
-from mage.learners.local import Learner
+from mage.league.payoffs import PayoffCell
 from mage.models.load import LoadedModel
+from mage.protocols import Learner
 from mage.training.alarms import AlarmState
 from mage.training.task_replay import PlayedTask
+from mage.weights import LearnerState
 
 _PREFIX = "step-"
 _WRITING, _DELETING = ".writing-", ".deleting-"
 
 
-class TrainState(msgspec.Struct, frozen=True):
+class TrainState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of a run besides weights and optimizer tensors."""
 
     step: int
@@ -51,8 +53,12 @@ class TrainState(msgspec.Struct, frozen=True):
     """The step of the checkpoint that an alarm rolls back to."""
     watch: AlarmState
     rollbacks: int
-    played_tasks: tuple[PlayedTask, ...] = msgspec.field(default=(), name="met")
-    """The tasks that may be replayed; `met` in the file."""
+    played_tasks: tuple[PlayedTask, ...] = msgspec.field(name="met")
+    """The tasks that the only learner of a run may replay; `met` in the file."""
+    learners_played_tasks: Mapping[str, tuple[PlayedTask, ...]] = msgspec.field(default={}, name="learners_met")
+    """The same by learner of a league."""
+    payoffs: Mapping[str, Mapping[str, PayoffCell]] = {}
+    """The pay-offs of one learner, where opponents are drawn by them; those of a league are in `league.json`."""
 
 
 def save_checkpoint(
@@ -70,7 +76,7 @@ def save_checkpoint(
     scratch.mkdir(parents=True)
     learner.save(scratch, loaded.name)
     loaded.tokenizer.save_pretrained(scratch)
-    tensors, _ = learner.state()
+    tensors = learner.state().tensors
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, scratch / "optimizer.safetensors")
     (scratch / "README.md").write_text(card, encoding="utf-8")
     write_atomically(scratch / "state.json", msgspec.json.format(msgspec.json.encode(state), indent=1))
@@ -91,7 +97,7 @@ def load_checkpoint(path: Path, learner: Learner) -> TrainState:
         weights, tensors = load_file(path / learner.weights_file), load_file(path / "optimizer.safetensors")
     except (OSError, SafetensorError) as error:
         raise RecordError(f"{path} cannot be read: {error}") from None
-    learner.restore(weights, tensors, state.learner)
+    learner.restore(LearnerState(weights, tensors, state.learner))
     return state
 
 

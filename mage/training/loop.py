@@ -1,12 +1,14 @@
-"""The training loop.
+"""The training loop, for one learner or for the learners of a league.
 
-Each step: draw tasks from the population; play sibling trials of each; compute returns and advantages; turn streams
-into samples; update the weights and publish them to the engine.
+Each step: the task source says what every learner plays; all matches are played together; returns and advantages are
+computed with each learner's own settings; every learner is updated on its own groups. A league then takes snapshots,
+and learners that are clearly worse copy a better one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from mage.config.schema import Config
 from mage.credit.dead_groups import split_dead, trained_groups
@@ -15,57 +17,124 @@ from mage.credit.running_stats import Stats
 from mage.credit.steps import CreditGroup, agent_turns, trained_advantages
 from mage.evaluation.splits import Split
 from mage.evaluation.suite.evaluate import SplitReport, evaluate_split, evaluation_tasks
+from mage.league.matches import Match, PlayedMatch, TaskOrigin, play_matches
 from mage.learners.samples import to_samples
-from mage.seeds import derive
-from mage.training.parts import Parts
+from mage.training.parts import CONCURRENCY, Parts
 from mage.training.recorder import RunRecorder
+from mage.training.setup import Setup
 from mage.training.step_metrics import as_teacher_metrics, step_metrics
-from mage.training.task_replay import PlayedTask, draw_replayed
 from mage.types import DeadGroups, Failure, Group, Sample, Task, Trial
+from mage.worlds.registry import load_world
 
 
-async def train(config: Config, parts: Parts, recorder: RunRecorder) -> None:
+async def train(setup: Setup, recorder: RunRecorder) -> None:
     """Run the remaining steps, with checkpoints and evaluations."""
+    learners, evaluation = setup.learners, setup.parts.config.evaluation
+    await learners.prepare(recorder.step)
     if recorder.step == 0:
-        recorder.record_trial(await showcase(parts, 0))
+        recorder.record_trial(await showcase(setup, 0))
     while not (recorder.is_finished or recorder.is_stopped):
-        groups, metrics = await collect(config, parts, recorder.step, recorder.stats, recorder.played_tasks)
-        credited = parts.credit(groups)
-        advantages, stats = parts.estimator.estimate(credited, recorder.stats)
-        live, dead = split_dead(advantages)
-        metrics["groups/dead_share"] = len(dead) / len(groups)
-        trained = trained_groups(live, dead, config.batch.dead)
-        tutored = [number for number in trained if parts.tutor.is_active(groups[number].task, recorder.step)]
-        recorder.transcribe_if_due(groups[0], credited[0], advantages[0], 0 in trained, 0 in tutored)
-        if trained:
-            metrics |= parts.learner.update(to_batch(groups, credited, advantages, trained, tutored))
-        recorder.complete_step(stats, metrics, groups)
+        collected = await collect(setup, recorder.step, recorder.stats)
+        metrics = {name: learn(setup, recorder, name, collected) for name in learners.names}
+        setup.source.update(recorder.step, collected.played)
+        for name, measured in (await learners.measure(recorder.step)).items():
+            metrics[name] |= measured
+        recorder.complete_step(collected.stats, metrics, collected.played)
+        await recorder.update_members()
         if recorder.is_showcase_due:
-            recorder.record_trial(await showcase(parts, recorder.step))
+            recorder.record_trial(await showcase(setup, recorder.step))
         if recorder.is_evaluation_due:
-            recorder.record_evaluation(await evaluate(config, parts, recorder.step, config.evaluation.trials))
+            recorder.record_evaluation(await evaluate_leader(setup, recorder.step, evaluation.trials))
         recorder.save_if_due()
     if recorder.is_finished and not recorder.is_evaluated:
-        recorder.record_trial(await showcase(parts, recorder.step))
-        recorder.record_final_evaluation(await evaluate(config, parts, recorder.step, config.evaluation.final_trials))
+        recorder.record_trial(await showcase(setup, recorder.step))
+        recorder.record_final_evaluation(await evaluate_leader(setup, recorder.step, evaluation.final_trials))
 
 
-async def collect(
-    config: Config, parts: Parts, step: int, stats: Stats, played_tasks: Sequence[PlayedTask] = ()
-) -> tuple[list[Group], dict[str, float]]:
-    """Play a step's groups, of new and replayed tasks, then resample dead groups where the config says so."""
-    batch = config.batch
-    await parts.publish(step)
-    replayed = draw_replayed(played_tasks, int(batch.replay * batch.groups), derive(config.seed, "revisits", step))
-    drawn = parts.tasks(batch.groups - len(replayed), "tasks", step)
-    first_siblings = [*(0 for _ in drawn), *(entry.siblings for entry in replayed)]
-    groups = await parts.play([*drawn, *(entry.task for entry in replayed)], batch.size, step, first_siblings)
-    if batch.dead is DeadGroups.RESAMPLE:
-        dead = split_dead(parts.estimator.estimate(parts.credit(groups), stats)[0])[1]
-        if dead:
-            groups += await parts.play(parts.tasks(len(dead), "replacements", step, 0), batch.size, step)
-    metrics = step_metrics(groups[: len(drawn)], groups, len(replayed))
-    return groups, as_teacher_metrics(metrics) if parts.has_teacher else metrics
+@dataclass(frozen=True)
+class Collected:
+    """Groups of a step, with what the estimator made of them; all in the same order."""
+
+    played: Sequence[PlayedMatch]
+    credited: Sequence[CreditGroup]
+    advantages: Advantages
+    stats: Stats
+
+    @property
+    def groups(self) -> list[Group]:
+        return [one.group for one in self.played]
+
+    def of(self, learner: str) -> Collected:
+        """The groups of one learner."""
+        mine = [number for number, one in enumerate(self.played) if one.learner == learner]
+        return Collected(
+            [self.played[number] for number in mine],
+            [self.credited[number] for number in mine],
+            tuple(self.advantages[number] for number in mine),
+            self.stats,
+        )
+
+
+async def collect(setup: Setup, step: int, stats: Stats) -> Collected:
+    """Publish the current weights, play a step's groups, then resample dead groups where the config says so."""
+    batch, names = setup.parts.config.batch, setup.learners.names
+    await setup.learners.publish(step)
+    num = dict.fromkeys(names, batch.groups // len(names))
+    collected = estimate(setup, await play(setup, setup.source.draw(step, num), step), stats)
+    if batch.dead is not DeadGroups.RESAMPLE:
+        return collected
+    dead = {name: num_dead(collected.of(name)) for name in names}
+    if not any(dead.values()):
+        return collected
+    more = await play(setup, setup.source.draw_replacements(step, dead), step)
+    return estimate(setup, [*collected.played, *more], stats)
+
+
+def num_dead(collected: Collected) -> int:
+    """The number of dead groups among those that a learner itself drew."""
+    pairs = zip(collected.advantages, collected.played, strict=True)
+    return len(split_dead([advantages for advantages, one in pairs if one.is_drawn])[1])
+
+
+async def play(setup: Setup, matches: Sequence[Match], step: int) -> list[PlayedMatch]:
+    """Play all siblings of all matches concurrently."""
+    parts = setup.parts
+    with parts.resources.playing():
+        factories = setup.learners.agent_factories(step)
+        played = await play_matches(matches, parts.config.batch.size, factories, CONCURRENCY)
+    parts.raise_if_all_failed([one.group for one in played])
+    return played
+
+
+def estimate(setup: Setup, played: Sequence[PlayedMatch], stats: Stats) -> Collected:
+    """The credit of the groups of all learners, estimated together."""
+    credited = setup.learners.credit(played)
+    return Collected(played, credited, *setup.parts.estimator.estimate(credited, stats))
+
+
+def learn(setup: Setup, recorder: RunRecorder, learner: str, collected: Collected) -> dict[str, float]:
+    """Update one learner on its own groups and return its metrics."""
+    parts, own = setup.parts, collected.of(learner)
+    groups = own.groups
+    live, dead = split_dead(own.advantages)
+    trained = trained_groups(live, dead, parts.config.batch.dead)
+    tutored = [number for number in trained if parts.tutor.is_active(groups[number].task, recorder.step)]
+    metrics = {**metrics_of(parts, own.played), "groups/dead_share": len(dead) / len(groups)}
+    active = setup.learners.activate(learner)
+    if learner == recorder.transcribed_learner:
+        recorder.transcribe_if_due(groups[0], own.credited[0], own.advantages[0], 0 in trained, 0 in tutored)
+    if trained:
+        metrics |= active.update(to_batch(groups, own.credited, own.advantages, trained, tutored))
+    return metrics
+
+
+def metrics_of(parts: Parts, played: Sequence[PlayedMatch]) -> dict[str, float]:
+    """Metrics of the trials that a learner drew."""
+    drawn = [one for one in played if one.is_drawn]
+    new = [one.group for one in drawn if one.origin is TaskOrigin.DRAWN]
+    num_replayed = sum(one.origin is TaskOrigin.REPLAYED for one in drawn)
+    metrics = step_metrics(new, [one.group for one in drawn], num_replayed)
+    return as_teacher_metrics(metrics) if parts.has_teacher else metrics
 
 
 def to_batch(
@@ -84,20 +153,31 @@ def to_batch(
     return samples
 
 
-async def showcase(parts: Parts, step: int) -> Trial | Failure:
-    """Play one trial of a task that is the same before, during and after training."""
+async def showcase(setup: Setup, step: int) -> Trial | Failure:
+    """Play one trial of a task that is the same before, during and after training, with the leader's weights."""
+    parts = setup.parts
+    setup.learners.activate(setup.learners.leader)
     await parts.publish(step)
     (group,) = await parts.play(parts.tasks(1, "showcase"), 1)
     return group.trials[0] if group.trials else group.failures[0]
 
 
-async def evaluate(config: Config, parts: Parts, step: int, trials: int) -> list[SplitReport]:
-    """Evaluate the current weights on every split, with memory and without, on fixed tasks."""
+async def evaluate_leader(setup: Setup, step: int, trials: int) -> list[SplitReport]:
+    """Evaluate the leader's current weights on every split."""
+    setup.learners.activate(setup.learners.leader)
+    return await evaluate(setup.parts, step, trials)
+
+
+async def evaluate(parts: Parts, step: int, trials: int) -> list[SplitReport]:
+    """Evaluate the learner's weights on every split, with memory and without, on fixed tasks."""
     reports: list[SplitReport] = []
-    for split in parts.splits:
+    if parts.splits:
         await parts.publish(step)
-        tasks = tasks_of_split(config, split, trials)
-        reports.append(await evaluate_split(parts.world, parts.make_agent, parts.make_control_agent, split, tasks))
+    for split in parts.splits:
+        parts.server.reset_cache()  # a report does not depend on the splits before it
+        tasks = tasks_of_split(parts.config, split, trials)
+        world = load_world(split.world)
+        reports.append(await evaluate_split(world, *parts.evaluated_agents(world), split, tasks))
     return reports
 
 

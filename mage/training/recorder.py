@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
-from mage.config.schema import Config
 from mage.credit.group_baselines import TrialAdvantages
 from mage.credit.running_stats import EMPTY, Stats
 from mage.credit.steps import CreditGroup
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.report import evaluation_report, to_json
 from mage.files import JsonLines, count_lines, truncate_lines, write_atomically
+from mage.league.matches import PlayedMatch
+from mage.league.payoffs import Payoffs
 from mage.runs.credit import CREDIT
 from mage.runs.store import Change
 from mage.runs.tracker import Trackers
-from mage.training.alarms import NO_ALARMS, AlarmState, watch_score, watch_step
+from mage.training.alarms import MAX_ROLLBACKS, NO_ALARMS, AlarmState, watch_score, watch_step
 from mage.training.checkpoint import (
     TrainState,
     checkpoint_path,
@@ -27,44 +27,36 @@ from mage.training.checkpoint import (
     prune,
     save_checkpoint,
 )
+from mage.training.event_log import EVENTS, Display, EventLog
+from mage.training.league_metrics import league_metrics
 from mage.training.model_card import model_card
-from mage.training.parts import Parts
-from mage.training.task_replay import PlayedTask, update_played
+from mage.training.parts import LEARNER
+from mage.training.setup import Setup
+from mage.training.task_sources import SourceState
 from mage.training.transcripts import Transcripts
 from mage.types import AlarmAction, Failure, Group, Trial
 
-METRICS, EVENTS, TRIALS, TIMINGS = "metrics.jsonl", "events.jsonl", "trials.jsonl", "timings.jsonl"
+METRICS, TRIALS, TIMINGS = "metrics.jsonl", "trials.jsonl", "timings.jsonl"
 CHECKPOINTS = "checkpoints"
 LOGS = (METRICS, EVENTS, TRIALS, CREDIT)
 """Logs that are truncated to the checkpoint when a run is resumed."""
-MAX_ROLLBACKS = 3
-"""Further rollbacks would not help: they change the random draws, not the cause of the collapse."""
-
-
-class Display(Protocol):
-    """Shows the progress of a run."""
-
-    def step(self, step: int, metrics: Mapping[str, float], timings: Mapping[str, float]) -> None: ...
-
-    def say(self, text: str) -> None: ...
-
-    def show_evaluation(self, reports: Sequence[SplitReport]) -> None: ...
 
 
 class RunRecorder:
     """Keeps the state of a run in its directory."""
 
-    def __init__(self, config: Config, folder: Path, parts: Parts, display: Display, max_minutes: float | None) -> None:
-        self._config = config
+    def __init__(self, setup: Setup, folder: Path, display: Display, max_minutes: float | None) -> None:
+        self._config = setup.parts.config
         self._folder = folder
-        self._parts = parts
+        self._parts = setup.parts
+        self._learners = setup.learners
+        self._source = setup.source
+        self._members = setup.members
         self._display = display
         self._started = self._stepped = time.perf_counter()
         self._max_s = None if max_minutes is None else 60 * max_minutes
         self.step = 0
         self.stats: Stats = EMPTY
-        self.played_tasks: tuple[PlayedTask, ...] = ()
-        """The tasks that may be replayed."""
         self._watch: AlarmState = NO_ALARMS
         self._best: tuple[float, int] | None = None
         """The best mean score of the last episode over all splits, and its step."""
@@ -75,10 +67,10 @@ class RunRecorder:
         self._evaluation_s = 0.0
         self.is_stopped = False
         self.is_interrupted = False
-        self._trials = Transcripts(folder, parts)  # First: it takes the lock, and the rest truncates logs.
+        self._trials = Transcripts(folder, self._parts)  # First: it takes the lock, and the rest truncates logs.
         self._restore()
-        self._trackers = Trackers(folder, config.trackers)
-        self._events = JsonLines(folder / EVENTS)
+        self._trackers = Trackers(folder, self._config.trackers)
+        self._events = EventLog(folder, display)
         self._timings = JsonLines(folder / TIMINGS)
 
     def record_changes(self, changes: Sequence[Change]) -> None:
@@ -86,15 +78,22 @@ class RunRecorder:
         if self.is_finished and self.is_evaluated:
             return
         for change in changes:
-            self._display.say(f"from step {self.step} on: {change.key} = {change.new}, not {change.old}")
-            self._events.append({"step": self.step, "changed": change.key, "old": change.old, "new": change.new})
+            self._events.record(
+                f"from step {self.step} on: {change.key} = {change.new}, not {change.old}",
+                {"step": self.step, "changed": change.key, "old": change.old, "new": change.new},
+            )
             if change.key in ("evaluation.splits", "evaluation.seed"):
                 self._best, self._watch = None, AlarmState(self._watch.streaks, {})
 
     def warn(self, text: str) -> None:
         """Print and record a warning."""
-        self._display.say(text)
-        self._events.append({"step": self.step, "warning": text})
+        self._events.record(text, {"step": self.step, "warning": text})
+
+    @property
+    def transcribed_learner(self) -> str:
+        """The learner whose trials are written at this step, if any are; learners take turns."""
+        names, every = self._learners.names, max(1, self._config.checkpoint.transcripts)
+        return names[self.step // every % len(names)]
 
     def transcribe_if_due(
         self, group: Group, credited: CreditGroup, advantages: TrialAdvantages, is_trained: bool, is_tutored: bool
@@ -106,23 +105,37 @@ class RunRecorder:
                 self.step, group, credited, advantages, is_trained=is_trained, is_tutored=is_tutored
             )
 
-    def complete_step(self, stats: Stats, metrics: Mapping[str, float], groups: Sequence[Group]) -> None:
-        """Record a completed step."""
-        for failure in (failure for group in groups for failure in group.failures):
+    def complete_step(
+        self, stats: Stats, metrics: Mapping[str, Mapping[str, float]], played: Sequence[PlayedMatch]
+    ) -> None:
+        """Record a completed step with metrics by learner; alarms may roll a learner back or stop the run."""
+        for failure in (failure for one in played for failure in one.group.failures):
             self._trials.write_uncredited(self.step, failure)
         self.step += 1
         self.stats = stats
-        if self._config.batch.replay:
-            self.played_tasks = update_played(self.played_tasks, groups, self._config.batch.size)
-        self._trackers.log(self.step, metrics)
-        timings = self._time(metrics)
-        self._display.step(self.step, metrics, timings)
-        self._check_alarms(metrics)
+        logged = metrics[LEARNER] if self._members is None else league_metrics(self._members.league, metrics, played)
+        self._trackers.log(self.step, logged)
+        timings = self._time(logged)
+        self._display.step(self.step, logged, timings)
+        for name, own in metrics.items():
+            self._check_alarms(name, own)
 
-    def _check_alarms(self, metrics: Mapping[str, float]) -> None:
-        """Raise alarms for metrics that have been bad for too many steps."""
-        self._watch, alarms = watch_step(self._config.alarms, self._watch, metrics)
-        self._raise_alarms(alarms, self._config.alarms.action, self._healthy)
+    def _check_alarms(self, learner: str, metrics: Mapping[str, float]) -> None:
+        """Raise alarms for metrics of a learner that have been bad for too many steps."""
+        if self._members is None:
+            self._watch, alarms = watch_step(self._config.alarms, self._watch, metrics)
+            self._raise_alarms(alarms, self._config.alarms.action, self._healthy)
+            return
+        reason = self._members.check_alarms(learner, metrics, self.step, self._events)
+        if reason is not None:
+            self.stop(reason)
+
+    async def update_members(self) -> None:
+        """In a league take snapshots, evict the least useful ones, and let learners copy others, when due."""
+        if self._members is None:
+            return
+        for learner, parent in await self._members.update(self.step, self._events, is_finished=self.is_finished):
+            self._source.copy(learner, parent)
 
     @property
     def is_showcase_due(self) -> bool:
@@ -189,12 +202,7 @@ class RunRecorder:
     @property
     def is_finished(self) -> bool:
         """Whether all steps or all tokens of training are done."""
-        return self._config.is_over(self.step, self._num_tokens)
-
-    @property
-    def _num_tokens(self) -> int:
-        """Tokens trained on so far."""
-        return self._parts.learner.num_tokens
+        return self._config.is_over(self.step, self._learners.num_tokens)
 
     @property
     def is_evaluated(self) -> bool:
@@ -225,10 +233,15 @@ class RunRecorder:
             log.close()
 
     def _raise_alarms(self, alarms: Sequence[str], action: AlarmAction, healthy: int | None) -> None:
-        """Print and record alarms, and act on them; `healthy` is the step of the checkpoint to roll back to."""
+        """Print and record alarms, and act on them; `healthy` is the step of the checkpoint to roll back to.
+
+        In a league alarms are those of the leader's scores. It is not rolled back: other learners may be healthy.
+        """
+        if self._members is not None and action is AlarmAction.ROLLBACK:
+            action = AlarmAction.PRINT
         for alarm in alarms:
-            self._display.say(f"alarm at step {self.step}: {alarm}")
-            self._events.append({"step": self.step, "alarm": alarm, "action": action})
+            event = {"step": self.step, "alarm": alarm, "action": action}
+            self._events.record(f"alarm at step {self.step}: {alarm}", event)
         if not alarms or action is AlarmAction.PRINT:
             return
         if action is AlarmAction.STOP:
@@ -247,41 +260,44 @@ class RunRecorder:
         self._watch = AlarmState({}, self._watch.best)
         self._healthy = healthy
         self._rollbacks += 1
-        self._display.say(f"rolled back to the weights of step {healthy}")
-        self._events.append({"step": self.step, "rollback": healthy})
+        self._events.record(f"rolled back to the weights of step {healthy}", {"step": self.step, "rollback": healthy})
 
     def _save(self, *, is_scheduled: bool) -> None:
         """Save a checkpoint, unless this step has one. Only a scheduled one becomes the target of rollbacks, which must
         not depend on interrupts.
         """
-        folder = self._folder / CHECKPOINTS
-        if checkpoint_path(folder, self.step).exists():
-            return
-        if is_scheduled and self._watch.is_healthy:
-            self._healthy = self.step
-        for name in LOGS:
-            fsync(self._folder / name)
-        state = TrainState(
+        self._learners.activate(self._learners.leader)
+        if not checkpoint_path(self._folder / CHECKPOINTS, self.step).exists():
+            if is_scheduled and self._watch.is_healthy:
+                self._healthy = self.step
+            for name in LOGS:
+                fsync(self._folder / name)
+            loaded, state = self._parts.loaded, self._state()
+            card = model_card(self._config, self.step, loaded.name)
+            save_checkpoint(self._folder / CHECKPOINTS, loaded, self._parts.learner, state, card, self._save_members)
+            self._prune()
+        if self._members is not None:
+            self._members.delete_unneeded()
+
+    def _state(self) -> TrainState:
+        tasks = self._source.state()
+        return TrainState(
             step=self.step,
             stats=self.stats,
-            learner=self._parts.learner.state()[1],
+            learner=self._parts.learner.state().numbers,
             lines={name: count_lines(self._folder / name) for name in LOGS},
             best=self._best,
             healthy=self._healthy,
             watch=self._watch,
             rollbacks=self._rollbacks,
-            played_tasks=self.played_tasks,
+            played_tasks=tasks.played.get(LEARNER, ()),
+            learners_played_tasks={name: played for name, played in tasks.played.items() if name != LEARNER},
+            payoffs=tasks.payoffs.cells,
         )
-        loaded = self._parts.loaded
-        card = model_card(self._config, self.step, loaded.name)
-        save_checkpoint(folder, loaded, self._parts.learner, state, card, self._save_extra)
-        self._prune()
 
-    def _save_extra(self, folder: Path) -> None:
-        """Add files to a checkpoint before it is complete; for subclasses."""
-
-    def _load_extra(self, folder: Path) -> None:
-        """Load what `_save_extra` added."""
+    def _save_members(self, checkpoint: Path) -> None:
+        if self._members is not None:
+            self._members.save(checkpoint, self.step)
 
     def _prune(self) -> None:
         needed = (self._healthy, self._best[1] if self._best else None)
@@ -295,8 +311,11 @@ class RunRecorder:
             state = load_checkpoint(saved[-1], self._parts.learner)
             self.step, self.stats, self._watch = state.step, state.stats, state.watch
             self._best, self._healthy = state.best, state.healthy
-            self._rollbacks, self.played_tasks, lines = state.rollbacks, state.played_tasks, state.lines
-            self._load_extra(saved[-1])
+            self._rollbacks, lines = state.rollbacks, state.lines
+            played = {**state.learners_played_tasks, **({LEARNER: state.played_tasks} if state.played_tasks else {})}
+            self._source.restore(SourceState(played, Payoffs(state.payoffs)))
+            if self._members is not None:
+                self._members.load(saved[-1])
         self._prune()
         if self.is_evaluated and not self.is_finished:  # The run was extended.
             self._final_report.rename(self._final_report.with_name(f"final-{self.step:06d}.json"))

@@ -18,6 +18,7 @@ from mage.config.schema import Config
 from mage.errors import ConfigError, RecordError
 from mage.evaluation.splits import is_path, split_files
 from mage.files import write_atomically
+from mage.runs.run_plugins import import_plugins_of
 from mage.runs.store import Change, read_info, write_info
 from mage.training.build import split_names_of
 from mage.training.checkpoint import checkpoints, read_state
@@ -39,7 +40,8 @@ _FINAL = Path("evaluations") / "final.json"
 
 
 def config_of(folder: Path) -> Config:
-    """The config that a run continues with; paths of user splits point to the run's own copies."""
+    """The config that a run continues with; its plugins are imported, and its splits are the run's own copies."""
+    import_plugins_of(folder)
     return _with_own_splits(_recorded(folder), folder)
 
 
@@ -51,11 +53,12 @@ def keep_splits(folder: Path, config: Config) -> None:
 
 
 def changed_config(folder: Path, values: Mapping[str, object]) -> tuple[Config, tuple[Change, ...]]:
-    """The config of a run with some values replaced, and the differences; nothing is written."""
+    """The config of a run with some values replaced, its plugins imported, and the differences; nothing is written."""
+    import_plugins_of(folder)
     before = _recorded(folder)
     after = replaced(before, values, str(folder))
     old, new = _flat(before), _flat(after)
-    changes = tuple(Change(0, key, old[key], new[key]) for key in new if old[key] != new[key])
+    changes = tuple(Change(0, key, old.get(key), new[key]) for key in new if old.get(key) != new[key])
     for change in changes:
         if not any(fnmatchcase(change.key, pattern) for pattern in MAY_CHANGE):
             raise ConfigError(f"{change.key} cannot change in a run that has begun; {', '.join(MAY_CHANGE)} can")

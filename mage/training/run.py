@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -18,19 +16,19 @@ from mage.config.load import replaced
 from mage.config.schema import Config
 from mage.errors import RecordError
 from mage.models.device import resolve_placement
+from mage.runs.run_plugins import record_plugins
 from mage.runs.store import TOKENIZER, RunWriter, check_empty, new_run_path
 from mage.runs.tracker import check_trackers
 from mage.training.build import check, check_splits
 from mage.training.checkpoint import checkpoints, load_checkpoint
+from mage.training.combinations import check_combinations, refuse_explored
 from mage.training.display import LiveDisplay, PlainDisplay
-from mage.training.league_loop import check_league, refuse_explored, sampler_of, train_league
-from mage.training.league_policies import LeaguePolicies
-from mage.training.league_recorder import LeagueRecorder
 from mage.training.loop import train
 from mage.training.model_cache import ModelCache
 from mage.training.parts import Parts, build_parts, learner_settings
-from mage.training.recorder import Display, RunRecorder
+from mage.training.recorder import RunRecorder
 from mage.training.resume_changes import changed_config, config_of, keep_splits, record_changes
+from mage.training.setup import set_up
 from mage.types import Thoughts
 
 _STRIP_WARNING = (
@@ -42,7 +40,7 @@ _STRIP_WARNING = (
 def check_start(config: Config) -> None:
     """Raise a ConfigError for anything that would fail later, except for loading the model."""
     check(config)
-    check_league(config)
+    check_combinations(config)
     check_trackers(config.trackers)
     check_splits(config)
     resolve_placement(config.device, config.dtype)
@@ -94,30 +92,20 @@ def train_run(
     parts = build_parts(config) if parts is None else replace(parts, config=config)
     display = (LiveDisplay if console.is_terminal else PlainDisplay)(console, config.steps)
     try:
-        recorder, job = _prepared(config, folder, parts, display, max_minutes)
+        setup = set_up(parts, folder)
+        recorder = RunRecorder(setup, folder, display, max_minutes)
         try:
             recorder.record_changes(record_changes(folder, changes, recorder.step))
+            record_plugins(folder)
             if recorder.step == 0 and config.agent.thoughts is Thoughts.STRIP:
                 recorder.warn(_STRIP_WARNING)
             with interruptible(recorder.interrupt):
-                run_sync(job())
+                run_sync(train(setup, recorder))
         finally:
             recorder.close()
     finally:
         display.close()
     return recorder
-
-
-def _prepared(
-    config: Config, folder: Path, parts: Parts, display: Display, max_minutes: float | None
-) -> tuple[RunRecorder, Callable[[], Coroutine[Any, Any, None]]]:
-    """The recorder of a run and the coroutine function that trains it, with one learner or with a league."""
-    if not config.league.learners:
-        single = RunRecorder(config, folder, parts, display, max_minutes)
-        return single, partial(train, config, parts, single)
-    policies = LeaguePolicies(config, parts, [f"learner-{number}" for number in range(config.league.learners)])
-    recorder = LeagueRecorder(config, folder, parts, policies, display, max_minutes)
-    return recorder, partial(train_league, config, parts, policies, sampler_of(config), recorder)
 
 
 def load_run(

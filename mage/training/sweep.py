@@ -28,7 +28,8 @@ from mage.config.schema import Config
 from mage.errors import ConfigError, MageError, RecordError
 from mage.evaluation.suite.report import evaluation_report, to_json
 from mage.files import JsonLines, read_lines, try_lock, write_atomically
-from mage.runs.console import as_text
+from mage.plugins import import_recorded, keep_plugins
+from mage.runs.console import as_text, say
 from mage.runs.drawings import shown
 from mage.runs.store import RUN, check_empty, new_run_path
 from mage.runs.sweep_plan import SCHEMA, SWEEP, PlannedRun, SweepPlan, read_plan
@@ -85,10 +86,11 @@ def begin_sweep(
 
 
 def make_sweep(folder: Path, plan: SweepPlan) -> None:
-    """Write a plan to a new or empty directory."""
+    """Write a plan, with the plugins of this process, to a new or empty directory."""
     check_empty(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        plan = msgspec.structs.replace(plan, plugins=keep_plugins(folder) or msgspec.UNSET)
         write_atomically(folder / SWEEP, msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n")
     except OSError as error:
         raise RecordError(f"cannot create {folder}: {error.strerror or error}") from None
@@ -101,6 +103,7 @@ def run_sweep(folder: Path, console: Console) -> SweepSummary:
     raises `KeyboardInterrupt`; a resumed sweep continues there.
     """
     plan = read_plan(folder)
+    import_recorded(folder, plan.plugins or (), say)
     with _locked(folder):
         model_cache = ModelCache()
         for number, planned in enumerate(plan.runs, start=1):
@@ -186,7 +189,7 @@ def _parts(path: Path, planned: PlannedRun, model_cache: ModelCache) -> tuple[Co
 def _evaluate_stopped(path: Path, config: Config, parts: Parts) -> int:
     """Run the final evaluation on the newest weights of a run that stopped early; return their step."""
     step = load_checkpoint(checkpoints(path / "checkpoints")[-1], parts.learner).step
-    reports = run_sync(evaluate(config, parts, step, config.evaluation.final_trials))
+    reports = run_sync(evaluate(parts, step, config.evaluation.final_trials))
     (path / "evaluations").mkdir(exist_ok=True)
     target = path / "evaluations" / f"step-{step:06d}.json"
     write_atomically(target, to_json(evaluation_report(reports, config, step)))

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import cached_property
 from math import fsum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar, cast
 
 from mage.errors import ConfigError, InexactError, PlayError
 from mage.protocols import Branches, Player
@@ -37,25 +37,25 @@ class SoloWorld(ABC, Generic[H, P]):
     has_open_actions: bool = False
     """Whether any text is an action; then `actions` is not used, and `is_over` must be written."""
 
-    @abstractmethod
     def explain(self) -> str:
-        """The rules, as told to the agent."""
+        """The rules, as told to the agent: by default the docstring of the class."""
+        return " ".join((type(self).__doc__ or "").split())
 
     @abstractmethod
     def hidden(self) -> Mapping[H, float]:
         """What may be hidden in a trial, with weights. A world with too many to list overrides `draw` instead."""
 
-    @abstractmethod
     def start(self, hidden: H) -> P:
-        """The position in which every episode begins."""
+        """The position in which every episode begins. By default positions are tuples of the actions so far."""
+        return cast(P, ())
 
     @abstractmethod
     def actions(self, hidden: H, position: P) -> Sequence[str]:
         """The legal actions; none where the episode is over."""
 
-    @abstractmethod
     def after(self, hidden: H, position: P, action: str) -> P:
         """The position after an action."""
+        return cast(P, (*cast(tuple[str, ...], position), action))
 
     @abstractmethod
     def tell(self, hidden: H, position: P) -> str:

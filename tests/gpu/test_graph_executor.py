@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from mage.agents.briefing import briefing_of
 from mage.agents.language import AgentSettings, LanguageAgent
 from mage.checks.engines import check_engine
 from mage.engines.local import graph_executor, passes
@@ -137,7 +138,9 @@ def play(engine: LocalEngine, model: LoadedModel, memory: Memory, reply: ReplyMo
     )  # fmt: skip
     tasks = [Task("rps(rounds=2)", ("uniform",), 0, seed, 3, False, False, 1000) for seed in range(8)]
     found: list[Group] = asyncio.run(
-        play_groups(world, tasks, 8, lambda t, n: LanguageAgent(engine, model.chat_format, how, world.rules(t), t, n))
+        play_groups(
+            world, tasks, 8, lambda t, n: LanguageAgent(engine, model.chat_format, how, briefing_of(world, t), t, n)
+        )
     )
     assert not any(group.failures for group in found)
     return found

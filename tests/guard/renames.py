@@ -92,6 +92,7 @@ COMMANDS: Mapping[str, str] = {
     "--game": "--world",
     "batch.revisit": "batch.replay",
     "credit.cut_penalty": "credit.truncated_penalty",
+    "league.options.share": "population.options.share",
 }
 """Parts of commands, old to new, such as "game=": "world=" or "train rps-notes": "train rps-reflections"."""
 
@@ -113,9 +114,14 @@ VALUES: tuple[Value, ...] = (
     Value("schema", 1, 2),
     Value("estimator", "agent", "agent-specific"),
     Value("options.scale", "agent", "opponent"),
+    Value("population.sampler", "anchored", "auto"),  # moved, see below; no scenario names it
 )
 
-MOVED: tuple[Moved, ...] = ()
+MOVED: tuple[Moved, ...] = (
+    Moved("league.sampler", "population.sampler"),
+    Moved("league.options", "population.options"),
+    Moved("league.half_life", "population.half_life"),
+)
 """Such as Moved("batch.revisit", "population.revisit")."""
 
 MERGED: tuple[Merged, ...] = (
@@ -138,7 +144,10 @@ DROPPED: tuple[Left, ...] = (
 )
 """In the base alone. Files and keys by their old names."""
 
-ADDED: tuple[Left, ...] = ()
+ADDED: tuple[Left, ...] = (
+    Left("*", "engine", "a key with the default local, which is what served before"),
+    Left("*", "learner.kind", "a key with the default local, which is what trained before"),
+)
 """In the present tree alone. Files and keys by their new names."""
 
 MASKS: tuple[Text, ...] = (

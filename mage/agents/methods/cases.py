@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 from mage.agents.language import LanguageAgent
-from mage.agents.messages import system_message
 from mage.agents.methods.similarity import similarities, top_indices
 from mage.errors import PlayError
 from mage.types import Memory, Observation, Reply
@@ -29,10 +28,14 @@ class Case(NamedTuple):
     situation: str
     action: str
     score: float
+    success: bool | None = None
+    """Whether the episode was a success; None where the world leaves that to the score."""
 
     @property
     def mark(self) -> str:
-        """Good with a score above 0, bad below, even at 0."""
+        """Good for a success, bad without one; by the score good above 0, bad below and even at 0."""
+        if self.success is not None:
+            return "good" if self.success else "bad"
         return "good" if self.score > 0 else "bad" if self.score < 0 else "even"
 
     @property
@@ -67,13 +70,14 @@ class CasesAgent(LanguageAgent):
         if not isinstance(score, int | float):
             raise PlayError(f"the cases of episode {outcome.episode + 1} need its score, not {score!r}")
         if self._settings.memory is not Memory.NONE:
-            self._cases = (*self._cases, *(Case(*decision, score) for decision in self._decided))
+            success = outcome.facts.get("success")
+            known = success if isinstance(success, bool) else None
+            self._cases = (*self._cases, *(Case(*decision, score, known) for decision in self._decided))
         self._decided = ()
         return None
 
-    def _system(self, rules: str) -> str:
-        how = self._settings
-        return system_message(rules, self._num_episodes, how.memory, how.reply, carried=_CARRIED)
+    def _system(self) -> str:
+        return self._system_message(carried=_CARRIED)
 
     def _carried(self) -> tuple[()]:
         """Empty: every episode begins a new stream, and only retrieved cases carry over."""

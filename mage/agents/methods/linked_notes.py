@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 from mage.agents.language import LanguageAgent
-from mage.agents.messages import reflect_message, system_message
+from mage.agents.messages import reflect_message
 from mage.agents.methods.similarity import similarities, top_indices
 from mage.types import Memory, Observation, Reply
 
@@ -59,9 +59,8 @@ class LinkedNotesAgent(LanguageAgent):
     _seen: tuple[str, ...] = ()
     """The observations of the current episode."""
 
-    def _system(self, rules: str) -> str:
-        how = self._settings
-        return system_message(rules, self._num_episodes, how.memory, how.reply, carried=_CARRIED)
+    def _system(self) -> str:
+        return self._system_message(carried=_CARRIED)
 
     def _recall(self, observation: Observation) -> None:
         """Retrieve relevant notes that are not in the stream already."""
@@ -74,7 +73,7 @@ class LinkedNotesAgent(LanguageAgent):
         self._context.recall(_HEADING, [item for item in items if item not in known])
 
     def _reflection_request(self, outcome: Observation) -> str:
-        return f"{reflect_message(outcome)}\n{NOTE_REQUEST}"
+        return f"{reflect_message(outcome, self._briefing.reflect)}\n{NOTE_REQUEST}"
 
     def _remember(self, outcome: Observation, written: Reply) -> None:
         super()._remember(outcome, written)

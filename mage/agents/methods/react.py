@@ -10,20 +10,18 @@ from __future__ import annotations
 from typing import ClassVar
 
 from mage.agents.language import LanguageAgent
-from mage.agents.messages import system_message
 from mage.agents.parsing import Parsed
 from mage.seeds import derive
 from mage.types import Call, Observation, ReplyMode
 
 THOUGHT_REQUEST = "Thought: in a few words, what has happened, and what follows from it?"
 ACTION_REQUEST = "Action: answer with one of the actions and nothing else."
+_THOUGHT_FIRST = "First write Thought: and, in a few words, what has happened and what follows from it."
 _ANSWER = {
     ReplyMode.CHOICE: f"Before each action you are asked for a thought.\n{ACTION_REQUEST}",
-    ReplyMode.TEXT: (
-        "First write Thought: and, in a few words, what has happened and what follows from it. "
-        "Then write Action: and your action as <action>NAME</action>."
-    ),
+    ReplyMode.TEXT: f"{_THOUGHT_FIRST} Then write Action: and your action as <action>NAME</action>.",
 }
+_OPEN_ANSWER = f"{_THOUGHT_FIRST} Then write Action: and your action as <action>TEXT</action>."
 
 
 class ReactAgent(LanguageAgent):
@@ -36,9 +34,9 @@ class ReactAgent(LanguageAgent):
         """None: the probabilities depend on a sampled thought."""
         return None
 
-    def _system(self, rules: str) -> str:
-        how = self._settings
-        return system_message(rules, self._num_episodes, how.memory, how.reply, answer=_ANSWER[how.reply])
+    def _system(self) -> str:
+        is_open = self._briefing.has_open_actions
+        return self._system_message(answer=_OPEN_ANSWER if is_open else _ANSWER[self._settings.reply])
 
     async def _decide(self, observation: Observation, message: str, seed: int) -> tuple[tuple[Call, ...], Parsed]:
         if self._settings.reply is ReplyMode.TEXT:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from mage.agents.language import LanguageAgent
-from mage.agents.messages import reflect_message, system_message
+from mage.agents.messages import reflect_message
 from mage.types import Memory, Observation
 
 NUM_KEPT = 3
@@ -24,12 +24,11 @@ class ReflexionAgent(LanguageAgent):
     method: ClassVar[str] = "reflexion"
     memories: ClassVar[tuple[Memory, ...]] = (Memory.REFLECTIONS, Memory.NONE)
 
-    def _system(self, rules: str) -> str:
-        how = self._settings
-        return system_message(rules, self._num_episodes, how.memory, how.reply, carried=_CARRIED)
+    def _system(self) -> str:
+        return self._system_message(carried=_CARRIED)
 
     def _reflection_request(self, outcome: Observation) -> str:
-        return f"{reflect_message(outcome)}\n{REFLEXION_REQUEST}"
+        return f"{reflect_message(outcome, self._briefing.reflect)}\n{REFLEXION_REQUEST}"
 
     def _keep(self, outcome: Observation, note: str) -> None:
         super()._keep(outcome, note)

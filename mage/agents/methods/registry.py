@@ -10,6 +10,7 @@ from mage.agents.methods.linked_notes import LinkedNotesAgent
 from mage.agents.methods.react import ReactAgent
 from mage.agents.methods.reflexion import ReflexionAgent
 from mage.errors import ConfigError, pick
+from mage.registry import Registry
 from mage.types import Memory
 
 METHODS: Mapping[str, type[LanguageAgent]] = {
@@ -22,7 +23,17 @@ METHODS: Mapping[str, type[LanguageAgent]] = {
         CasesAgent,
     )
 }
-"""Every method by its name. Zero-shot is `plain` with memory none."""
+"""Our methods by name. Zero-shot is `plain` with memory none."""
+
+
+def _agent_class(given: object) -> type[LanguageAgent]:
+    if not (isinstance(given, type) and issubclass(given, LanguageAgent)):
+        raise TypeError(f"a method is a subclass of mage.agents.language.LanguageAgent, not {given!r}")
+    return given
+
+
+ALL_METHODS: Registry[type[LanguageAgent]] = Registry("method", METHODS, _agent_class, lambda _: False)
+"""All methods, those of plugins included."""
 
 
 def agent_class(method: str) -> type[LanguageAgent]:
@@ -31,7 +42,7 @@ def agent_class(method: str) -> type[LanguageAgent]:
     >>> agent_class("react").method
     'react'
     """
-    return pick("method", METHODS, method)
+    return pick("method", ALL_METHODS, method)
 
 
 def check_method(method: str, memory: Memory) -> None:

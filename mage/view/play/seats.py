@@ -22,6 +22,7 @@ from mage.opponents.agent_seat import UNIFORM, check_seat_agent, seat_agent
 from mage.opponents.registry import ANY, MODEL_OPPONENTS, OPPONENTS, REPEATED, Supports, describe_opponents
 from mage.protocols import Agent, AgentFactory, World
 from mage.registry import Registry
+from mage.runs.run_plugins import check_plugins_of
 from mage.runs.store import RUN, read_info
 from mage.spec import Spec, parse_spec, show_parameters
 from mage.types import Task
@@ -154,6 +155,7 @@ class Models:
             return load_eval_agent(spec)
         place, step = _checkpoint(spec, self._folder)
         place.file(CHECKPOINTS, checkpoint_name(step), "state.json")
+        check_plugins_of(place.path)
         path = place.path / CHECKPOINTS / checkpoint_name(step)
         return load_eval_agent(str(path), {"device": "auto"})
 

@@ -11,13 +11,16 @@ from mage.opponents.remote import RemotePolicy
 from mage.protocols import Player
 from mage.seeds import derive, stream
 from mage.spec import parse_spec
-from mage.types import Task, WorldInfo
+from mage.types import REFLECT_REQUEST, SAME_OPPONENTS, Task, WorldInfo
 from mage.worlds.openspiel.exact import OpenSpielModel
 from mage.worlds.openspiel.game import OpenSpielEnv, load_game
 from mage.worlds.openspiel.security import security_value
 
 _MODEL_NAMES = tuple(MODEL_OPPONENTS)
 """A quick test by prefix, because parsing specs is slow."""
+_SAME_GAME = "You play {episodes} episodes of the same game."
+_REFLECT_ALONE = "Write a short note to yourself: what did you find out, and what will you do next?"
+"""What agents are told and asked in games of one seat, which have no opponents."""
 
 
 class OpenSpielWorld:
@@ -32,6 +35,8 @@ class OpenSpielWorld:
             highest=game.highest,
             has_chance=game.has_chance,
             constant_sum=None if total is None else total / game.scale,
+            trial=_SAME_GAME if game.num_seats == 1 else SAME_OPPONENTS,
+            reflect=_REFLECT_ALONE if game.num_seats == 1 else REFLECT_REQUEST,
         )
 
     def rules(self, task: Task) -> str:

@@ -1,0 +1,78 @@
+"""Which settings go together: ways of choosing tasks, a league, a teacher. The one place that refuses combinations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mage.config.schema import Config
+from mage.errors import ConfigError
+from mage.league.pbt import BOUNDS
+from mage.league.samplers import Sampler, make_sampler
+from mage.worlds.registry import load_world
+
+AUTO, ANCHORED, WEIGHTED = "auto", "anchored", "weighted"
+
+
+def uses_payoffs(config: Config) -> bool:
+    """Whether opponents are drawn by a sampler over a pay-off table: in leagues, and where a sampler is named."""
+    return config.league.learners > 0 or config.population.sampler not in (AUTO, WEIGHTED)
+
+
+def sampler_of(config: Config) -> Sampler:
+    """The sampler of opponents that the config names."""
+    info = load_world(config.world).info
+    name = ANCHORED if config.population.sampler == AUTO else config.population.sampler
+    return make_sampler(name, config.population.options, (info.lowest, info.highest))
+
+
+def check_combinations(config: Config) -> None:
+    """Raise a ConfigError for settings that are valid alone and not together."""
+    if config.population.sampler != AUTO or config.league.learners:
+        sampler_of(config)
+    if uses_payoffs(config) and load_world(config.world).info.num_seats == 1:
+        key = _league_key(config) if config.league.learners else _sampler_key(config)
+        raise ConfigError(f"{key}: {config.world} has one seat, and there are no opponents to draw")
+    if config.population.sampler == ANCHORED and not config.league.learners:
+        raise ConfigError(f"{_sampler_key(config)}: without a league all members are anchors; uniform draws them alike")
+    if config.credit.estimator == "cloning":
+        _check_teacher(config)
+    if config.league.learners:
+        _check_league(config)
+
+
+def _check_teacher(config: Config) -> None:
+    """Refuse what is decided by scores where these are the teacher's."""
+    if config.batch.replay:
+        raise ConfigError(
+            f"batch.replay = {config.batch.replay}: a teacher's scores do not show which tasks the agent fails"
+        )
+    if config.league.learners:
+        raise ConfigError(
+            f"{_league_key(config)}: a teacher plays with credit.estimator = cloning, so pay-offs would be the "
+            "teacher's, and learners could not be compared; leave one of them out"
+        )
+    if uses_payoffs(config):
+        raise ConfigError(f"{_sampler_key(config)}: a teacher's scores do not show which opponents the agent fails")
+
+
+def _check_league(config: Config) -> None:
+    if config.batch.groups % config.league.learners:
+        raise ConfigError(f"batch.groups = {config.batch.groups}: must be a multiple of {_league_key(config)}")
+    for key in config.league.explore:
+        if key not in BOUNDS:
+            raise ConfigError(f"league.explore: {key!r} cannot be explored; {', '.join(BOUNDS)} can")
+
+
+def _league_key(config: Config) -> str:
+    return f"league.learners = {config.league.learners}"
+
+
+def _sampler_key(config: Config) -> str:
+    return f"population.sampler = {config.population.sampler}"
+
+
+def refuse_explored(config: Config, keys: Sequence[str]) -> None:
+    """Refuse to change settings that each learner has its own value of."""
+    for key in keys:
+        if config.league.learners and key in config.league.explore:
+            raise ConfigError(f"{key} cannot change in this run: every learner has its own, which the league explores")

@@ -1,0 +1,37 @@
+"""What a run trains: its parts, its learners, and the source of their tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mage.training.combinations import uses_payoffs
+from mage.training.league_members import LeagueMembers
+from mage.training.parts import LEARNER, Parts
+from mage.training.run_learners import OneLearner, RunLearners
+from mage.training.task_sources import LeagueTasks, PopulationTasks, PrioritisedTasks, ReplayedTasks, TaskSource
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What the loop works on."""
+
+    parts: Parts
+    learners: RunLearners
+    source: TaskSource
+    members: LeagueMembers | None
+    """The learners again where they are those of a league; else None."""
+
+
+def set_up(parts: Parts, folder: Path) -> Setup:
+    """The learners and the task source that a config asks for; a league keeps snapshots in the run's folder."""
+    config = parts.config
+    members = LeagueMembers(parts, folder) if config.league.learners else None
+    source: TaskSource
+    if members is not None:
+        source = LeagueTasks(config, members)
+    else:
+        source = PrioritisedTasks(config, LEARNER) if uses_payoffs(config) else PopulationTasks(config)
+    if config.batch.replay:
+        source = ReplayedTasks(config, source)
+    return Setup(parts, members or OneLearner(parts), source, members)
