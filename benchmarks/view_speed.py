@@ -54,11 +54,12 @@ def make_runs(root: Path, num_trials: int, num_steps: int = NUM_STEPS) -> None:
 
 
 class Server:
-    """`mage view` as a process of its own; a context manager that ends it."""
+    """`mage view` as a process of its own, after the given Python code; a context manager that ends it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, code: str = "") -> None:
         began = time.perf_counter()
-        command = [sys.executable, "-c", "from mage.cli import main; main()", "view", str(root), "--no-browser"]
+        program = f"{code}\nfrom mage.cli import main; main()"
+        command = [sys.executable, "-c", program, "view", str(root), "--no-browser"]
         self._process = subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         found = re.search(r"http://\S+", self._process.stdout.readline())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from mage.spec import whole
 from mage.types import Fact
 from mage.worlds.registry import WORLDS
 from mage.worlds.solo import SoloWorld
@@ -17,7 +18,7 @@ class HiddenNumber(SoloWorld[int, tuple[int, ...]]):
     """A hidden number, the same in all episodes, to be guessed with the answers higher and lower."""
 
     def __init__(self, highest_number: int = 8) -> None:
-        self._highest = highest_number
+        self._highest = whole("highest_number", highest_number, 1)
 
     def explain(self) -> str:
         return f"A number from 1 to {self._highest} is hidden. You have {NUM_GUESSES} guesses in an episode."

@@ -276,7 +276,8 @@ def _trained_on(config: Mapping[str, Any]) -> str:
 
 
 def _pool(config: Mapping[str, Any]) -> str:
-    """World and opponents of training as text."""
+    """World and opponents or levels of training as text."""
     population = config["population"]
     words = [_trained_split(config), *population["members"], *map(str, population["weights"])]
-    return f"{config['world']} against {', '.join(filter(None, words))}"
+    members = ", ".join(filter(None, words))
+    return f"{config['world']} against {members}" if members else str(config["world"])

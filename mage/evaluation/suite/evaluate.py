@@ -9,7 +9,7 @@ import msgspec
 
 from mage.errors import PlayError
 from mage.evaluation.exact import References, references
-from mage.evaluation.splits import Split, SplitKind, pool_of
+from mage.evaluation.splits import Split, SplitKind, has_levels, pool_of
 from mage.evaluation.suite.metrics import TrialMetrics, mean_scores, score_gain, trial_metrics
 from mage.evaluation.suite.regret import exploitation, regret
 from mage.protocols import AgentFactory, World
@@ -37,7 +37,7 @@ async def play_all(arm: str, world: World, jobs: Sequence[Job], make_agent: Agen
     return [outcome async for outcome in play_trials(world, jobs, make_agent, concurrency=CONCURRENCY)]
 
 
-class SplitReport(msgspec.Struct, frozen=True):
+class SplitReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """Metrics of an agent on a split, with those of its control and exact references."""
 
     split: str
@@ -68,6 +68,8 @@ class SplitReport(msgspec.Struct, frozen=True):
     """Bayes-optimal score of the last episode minus the agent's."""
     references: tuple[tuple[int, References], ...]
     """Exact values by seat."""
+    has_levels: bool = False
+    """Whether the members are levels of a world of one seat."""
 
 
 def evaluation_tasks(split: Split, *, episodes: int, seats: Sequence[int], trials: int, seed: int) -> list[Task]:
@@ -130,6 +132,7 @@ async def evaluate_split(
         exploitation_by_member=tuple((member, exploitation(found, dict(exact))) for member, found in by_member),
         regret=regret(trials, dict(exact)),
         references=exact,
+        has_levels=has_levels(split.world),
     )
 
 

@@ -60,7 +60,12 @@ def evaluation_table(reports: Sequence[SplitReport], seconds: Seconds | None = N
 
 
 def summary_table(reports: Sequence[SplitReport]) -> Group:
-    """Scores by episode with control and exact references."""
+    """Scores by episode with control and exact references; those about opponents only where there are some."""
+    has_opponents = not all(report.has_levels for report in reports)
+    against = [
+        ("equilibrium", [exact(mean_over_seats(report.references, "equilibrium")) for report in reports]),
+        ("exploitation", [interval(report.exploitation) for report in reports]),
+    ]
     rows = [
         ("trials", [str(report.num_trials) for report in reports]),
         *(
@@ -70,12 +75,12 @@ def summary_table(reports: Sequence[SplitReport]) -> Group:
         ("adaptation", [interval(report.agent.adaptation) for report in reports]),
         ("last score without memory", [interval(report.control.scores[-1]) for report in reports]),
         ("adaptation over control", [interval(report.over_control) for report in reports]),
-        ("equilibrium", [exact(mean_over_seats(report.references, "equilibrium")) for report in reports]),
+        *(against[:1] if has_opponents else ()),
         ("best memoryless", [exact(mean_over_seats(report.references, "memoryless")) for report in reports]),
         ("limit", [exact(mean_over_seats(report.references, "bayes_last")) for report in reports]),
         ("best response", [exact(mean_over_seats(report.references, "best_response_mean")) for report in reports]),
         ("regret", [interval(report.regret) for report in reports]),
-        ("exploitation", [interval(report.exploitation) for report in reports]),
+        *(against[1:] if has_opponents else ()),
     ]
     return _tables("Scores", _SCORES, [report.split for report in reports], rows)
 

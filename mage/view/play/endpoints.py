@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -28,7 +29,7 @@ _PACE_S = 0.7
 """Default pause before each move if no person plays."""
 _MAX_SEED = 2**63
 _MAX_TURNS = 1000
-_KEYS = ("world", "opponent", "player", "episodes", "seat", "seed", "pace_s")
+_KEYS = ("world", "level", "opponent", "player", "episodes", "seat", "seed", "pace_s")
 
 
 class PlayEndpoints:
@@ -88,37 +89,41 @@ class PlayEndpoints:
 
     def _open(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Check the request and open a session."""
-        from mage.view.play.seats import PERSON, parse_seat_choice, playable
+        from mage.view.play.seats import PERSON, parse_level, parse_seat_choice, playable
         from mage.view.play.session_manager import SessionManager
 
         unknown = set(given) - set(_KEYS)
         if unknown:
             raise ConfigError(f"unknown {listing(unknown)}; known: {listing(_KEYS)}")
-        game = playable(given.get("world"))
-        seat = _whole(given, "seat", 0, game.num_seats - 1, 0)
-        others = [other for other in range(game.num_seats) if other != seat]
-        named = _one_per_seat(given.get("opponent"), len(others), game.spec)
+        world = playable(given.get("world"))
+        level = parse_level(given.get("level"), world)
+        seat = _whole(given, "seat", 0, world.num_seats - 1, 0)
+        others = [other for other in range(world.num_seats) if other != seat]
+        named = _one_per_seat(given.get("opponent"), len(others), world.spec)
         chosen = {seat: given.get("player", PERSON), **dict(zip(others, named, strict=True))}
-        seats = tuple(parse_seat_choice(chosen[s], game, s, self._folder) for s in range(game.num_seats))
+        seats = tuple(parse_seat_choice(chosen[s], world, s, self._folder) for s in range(world.num_seats))
         if sum(choice.is_person for choice in seats) > 1:
             raise ConfigError("one person can play here; the other seats are for opponents")
         with self._lock:
             self._manager = self._manager or SessionManager(self._folder)
-        return self._manager.open(_task(given, game.spec, seat, seats), seats, _pace(given, seats)).state()
+        task = msgspec.structs.replace(_task(given, world.spec, seat, seats), level=level)
+        return self._manager.open(task, seats, _pace(given, seats)).state()
 
 
-def _task(given: Mapping[str, Any], game: str, seat: int, seats: Sequence[SeatChoice]) -> Task:
+def _task(given: Mapping[str, Any], world: str, seat: int, seats: Sequence[SeatChoice]) -> Task:
     opponents = tuple(choice.name for other, choice in enumerate(seats) if other != seat)
     seed = secrets.randbelow(_MAX_SEED) if given.get("seed") in (None, "") else _whole(given, "seed", 0, _MAX_SEED, 0)
     episodes = _whole(given, "episodes", 1, _MAX_EPISODES, 3)
-    return Task(game, opponents, seat, seed, episodes, replay_deal=False, early_stop=False, max_turns=_MAX_TURNS)
+    return Task(world, opponents, seat, seed, episodes, replay_deal=False, early_stop=False, max_turns=_MAX_TURNS)
 
 
-def _one_per_seat(given: object, num: int, game: str) -> list[object]:
+def _one_per_seat(given: object, num: int, world: str) -> list[object]:
     """One opponent for each other seat: as given, or a single one for all."""
-    names = list(given) if isinstance(given, list) else [given]
+    if num == 0 and given not in (None, "", []):
+        raise ConfigError(f"{world} has one seat and no opponents")
+    names = list(given) if isinstance(given, list) and num else [given]
     if len(names) not in (1, num):
-        raise ConfigError(f"{game} takes 1 opponent for all other seats or {num}, one for each; not {len(names)}")
+        raise ConfigError(f"{world} takes 1 opponent for all other seats or {num}, one for each; not {len(names)}")
     return names * num if len(names) == 1 else names
 
 

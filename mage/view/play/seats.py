@@ -1,13 +1,16 @@
-"""The choices for a seat of a play session: a person, an opponent or a model; models are loaded on first use."""
+"""The choices of a play session: its world, and a person, an opponent or a model for each seat.
+
+Models are loaded on first use.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,30 +18,39 @@ from mage.engines.scripted import COUNT_ROUNDS
 from mage.engines.scripted import MODELS as SCRIPTED
 from mage.errors import ConfigError, RecordError, pick
 from mage.evaluation.eval_agent import EvalAgent, load_eval_agent
-from mage.opponents.policy import PolicyAgent, PolicyPlayer
-from mage.opponents.registry import (
-    ANY,
-    MODEL_OPPONENTS,
-    OPPONENTS,
-    REPEATED,
-    Supports,
-    check_opponent,
-    describe_opponents,
-)
+from mage.opponents.agent_seat import UNIFORM, check_seat_agent, seat_agent
+from mage.opponents.registry import ANY, MODEL_OPPONENTS, OPPONENTS, REPEATED, Supports, describe_opponents
 from mage.protocols import Agent, AgentFactory, World
+from mage.registry import Registry
 from mage.runs.run_plugins import check_plugins_of
 from mage.runs.store import RUN, read_info
 from mage.spec import Spec, parse_spec, show_parameters
 from mage.types import Task
 from mage.view.read.folder import Folder, Location, NotFoundError
+from mage.view.read.safe_world import is_plain, is_safe
 from mage.view.read.status import CHECKPOINTS, checkpoint_name, checkpoint_steps
-from mage.worlds.openspiel.game import WORDED, Game, known_games, load_game
+from mage.worlds.openspiel.game import WORDED, known_games
+from mage.worlds.openspiel.world import OpenSpielWorld
+from mage.worlds.registry import WORLDS, load_world
 
 PERSON = "person"
 _CHECKPOINT = "checkpoint:"
 _SCRIPTED = "scripted:"
 _NUM_MODELS = 2
 """Models that stay in memory."""
+_MAX_LEVEL = 200
+"""Most characters of a level."""
+
+
+class PlayableWorld(NamedTuple):
+    """A world that may be played in the browser."""
+
+    spec: str
+    world: World
+
+    @property
+    def num_seats(self) -> int:
+        return self.world.info.num_seats
 
 
 class SeatChoice(msgspec.Struct, frozen=True):
@@ -61,7 +73,7 @@ class SeatChoice(msgspec.Struct, frozen=True):
         return self.spec.startswith((_CHECKPOINT, _SCRIPTED))
 
 
-def parse_seat_choice(text: object, game: Game, seat: int, folder: Folder) -> SeatChoice:
+def parse_seat_choice(text: object, played: PlayableWorld, seat: int, folder: Folder) -> SeatChoice:
     """Parse and check the choice for a seat."""
     if not isinstance(text, str) or not text.strip():
         raise ConfigError("name who plays: person, an opponent, or one of the checkpoints listed")
@@ -73,24 +85,41 @@ def parse_seat_choice(text: object, game: Game, seat: int, folder: Folder) -> Se
         return SeatChoice(f"{place.path.name}/{checkpoint_name(step)}", chosen, place.name, step)
     if chosen.startswith(_SCRIPTED):
         supports = _scripted_supports(chosen.removeprefix(_SCRIPTED))
-        if not supports.check(game):
-            raise ConfigError(f"{chosen} cannot play {game.spec}; it plays {supports.games}")
+        if not _can_play(supports, played.world):
+            raise ConfigError(f"{chosen} cannot play {played.spec}; it plays {supports.games}")
         return SeatChoice(chosen, chosen)
     spec = parse_spec(chosen)
     if any(name in MODEL_OPPONENTS for name in _names(spec)):
         raise ConfigError("a remote model cannot be played here: that would use this server's API key; use mage play")
-    check_opponent(str(spec), game, seat)
+    if not (isinstance(played.world, OpenSpielWorld) or is_plain(spec)):
+        raise ConfigError(f"{spec.name} takes only numbers and short words here; mage play takes {chosen}")
+    check_seat_agent(played.world, str(spec), seat)
     return SeatChoice(str(spec), str(spec))
 
 
-def playable(text: object) -> Game:
-    """A game that may be played here; OpenSpiel's other games get no parameters, since these may read files."""
+def playable(text: object) -> PlayableWorld:
+    """A world that may be played here.
+
+    OpenSpiel's games without words of their own get no parameters and registered worlds only plain ones, since others
+    may read files.
+    """
     if not isinstance(text, str):
-        raise ConfigError("name a game, such as rps or tic_tac_toe")
+        raise ConfigError("name a world, such as rps or tic_tac_toe")
     spec = parse_spec(text)
-    if spec.name not in WORDED and (spec.args or spec.kwargs):
-        raise ConfigError(f"{spec.name} takes no parameters here; mage play {text} does")
-    return load_game(str(spec))
+    if not is_safe(spec):
+        takes = "only numbers and short words as" if spec.name in WORLDS else "no"
+        raise ConfigError(f"{spec.name} takes {takes} parameters here; mage play {text} takes more")
+    return PlayableWorld(str(spec), load_world(str(spec)))
+
+
+def parse_level(text: object, played: PlayableWorld) -> str:
+    """Parse and check a level; empty for one that the seed draws."""
+    if text is None or text == "":
+        return ""
+    if not isinstance(text, str) or len(text) > _MAX_LEVEL or re.search(r"[/\\]|\.\.", text):
+        raise ConfigError(f"a level is a text of {_MAX_LEVEL} characters at most and no path, not {str(text)[:40]!r}")
+    played.world.check_level(text)
+    return text
 
 
 class Models:
@@ -107,9 +136,7 @@ class Models:
             return self._loaded(choice.spec).make_agent(world)
 
         def make(task: Task, sibling: int) -> Agent:
-            player = world.opponent(choice.spec, task, task.seat)
-            assert isinstance(player, PolicyPlayer)
-            return PolicyAgent(player, choice.name)
+            return seat_agent(world, choice.spec, task)
 
         return make
 
@@ -134,9 +161,10 @@ class Models:
 
 
 def choices(folder: Folder) -> Mapping[str, Any]:
-    """All choices: games, opponents, and the checkpoints below the directory."""
-    games = [game for game in map(_game_entry, WORDED) if game is not None]
-    loaded = {game["spec"]: load_game(game["spec"]) for game in games}
+    """All choices: registered worlds, games, opponents, and the checkpoints below the directory."""
+    games = [game for game in (_world_entry(name, WORDED) for name in WORDED) if game is not None]
+    worlds = [world for world in (_world_entry(name, WORLDS) for name in WORLDS) if world is not None]
+    loaded = {entry["spec"]: load_world(entry["spec"]) for entry in (*games, *worlds)}
     listed = [entry for entry in describe_opponents() if entry.name not in MODEL_OPPONENTS]
     opponents = [
         {
@@ -144,7 +172,7 @@ def choices(folder: Folder) -> Mapping[str, Any]:
             "parameters": entry.parameters,
             "about": entry.about,
             "games": entry.games,
-            "fits": [spec for spec, game in loaded.items() if OPPONENTS[entry.name].fits.check(game)],
+            "fits": [spec for spec, world in loaded.items() if _fits(entry.name, world)],
         }
         for entry in listed
         if OPPONENTS.trouble(entry.name) is None
@@ -155,11 +183,12 @@ def choices(folder: Folder) -> Mapping[str, Any]:
             "parameters": "",
             "about": (answer.__doc__ or "").partition("\n")[0],
             "games": _scripted_supports(name).games,
-            "fits": [spec for spec, game in loaded.items() if _scripted_supports(name).check(game)],
+            "fits": [spec for spec, world in loaded.items() if _can_play(_scripted_supports(name), world)],
         }
         for name, answer in sorted(SCRIPTED.items())
     ]
     return {
+        "worlds": worlds,
         "games": games,
         "other_games": [name for name in known_games() if name not in WORDED],
         "opponents": opponents + scripted,
@@ -174,16 +203,30 @@ def _scripted_supports(name: str) -> Supports:
     return REPEATED if name in COUNT_ROUNDS else ANY
 
 
-def _game_entry(name: str) -> dict[str, Any] | None:
-    """The entry of a game with default parameters; None if it needs some or cannot be loaded."""
-    if WORDED.trouble(name) is not None:
+def _can_play(supports: Supports, world: World) -> bool:
+    """Whether a scripted model can play a world; in one that is not OpenSpiel's it chooses among listed actions."""
+    if isinstance(world, OpenSpielWorld):
+        return supports.check(world.game)
+    return supports is ANY and not world.info.has_open_actions
+
+
+def _fits(name: str, world: World) -> bool:
+    """Whether an opponent plays a world with default parameters."""
+    if isinstance(world, OpenSpielWorld):
+        return OPPONENTS[name].fits.check(world.game)
+    return name == UNIFORM and not world.info.has_open_actions
+
+
+def _world_entry(name: str, table: Registry[Callable[..., Any]]) -> dict[str, Any] | None:
+    """The entry of a world with default parameters; None if it needs some or cannot be loaded."""
+    if table.trouble(name) is not None:
         return None
     try:
-        game = load_game(name)
+        info = load_world(name).info
     except ConfigError:
         return None
-    about = (WORDED[name].__doc__ or "").partition("\n")[0]
-    return {"spec": name, "parameters": show_parameters(WORDED[name], 0), "about": about, "seats": game.num_seats}
+    about = (table[name].__doc__ or "").partition("\n")[0]
+    return {"spec": name, "parameters": show_parameters(table[name], 0), "about": about, "seats": info.num_seats}
 
 
 def _checkpoints(folder: Folder) -> Iterator[dict[str, Any]]:

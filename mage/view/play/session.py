@@ -22,7 +22,7 @@ from mage.view.play.seats import SeatChoice
 from mage.view.read.trial_json import turn_json
 
 MAX_NOTE = 4000
-"""Most characters of a person's note."""
+"""Most characters of a person's note, and of an action that is written."""
 _RESPONSE_S = 2.0
 """How long a request that acts waits for the reply of the others."""
 
@@ -83,11 +83,13 @@ class PlaySession:
             return self._state()
 
     def move(self, action: object) -> dict[str, Any]:
-        """Play a legal action for the person."""
+        """Play a legal action for the person; any text where none are listed."""
         with self._changed:
             asked = self._pending
             if self._phase is not SessionState.MOVE or asked is None:
                 raise PlayError("it is not your move now")
+            if not asked.actions:
+                return self._submit(_written(action))
             if not isinstance(action, str) or action not in asked.actions:
                 raise ConfigError(f"{str(action)[:80]!r} is not one of the moves: {', '.join(asked.actions)}")
             return self._submit(action)
@@ -193,6 +195,7 @@ class PlaySession:
             "session": self.id,
             "version": self._version,
             "world": self.task.world,
+            "level": self.task.level if is_open else "",
             "rules": self._rules,
             "names": [choice.name for choice in self.seats],
             "seat": seat,
@@ -211,6 +214,8 @@ class PlaySession:
     def _result(self, k: int, result: Result, is_open: bool) -> dict[str, Any]:
         told = result.outcomes[self.task.seat if self.person_seat is None else self.person_seat]
         shown = {"episode": k, "returns": list(result.returns), "ending": result.ending, "outcome": told}
+        if result.successes:
+            shown["successes"] = list(result.successes)
         return shown | {"facts": dict(result.facts) if is_open else None}
 
     def _note(self, turn: Turn) -> dict[str, Any]:
@@ -221,6 +226,13 @@ class PlaySession:
             "episode": turn.observation.episode,
             "text": turn.action or "",
         }
+
+
+def _written(action: object) -> str:
+    """An action that a person has written; not empty."""
+    if not isinstance(action, str) or not action.strip() or len(action) > MAX_NOTE:
+        raise ConfigError(f"an action is a text of 1 to {MAX_NOTE} characters here")
+    return action.strip().encode("utf-8", "replace").decode()
 
 
 def _seen(observation: Observation) -> dict[str, Any]:

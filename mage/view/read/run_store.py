@@ -20,13 +20,14 @@ from mage.runs.credit import read_credit
 from mage.runs.same_task import Pair, pairs_among, step_of
 from mage.runs.store import RUN, TOKENIZER, read_info
 from mage.runs.wording import seat_names
-from mage.types import Failure, Trial
+from mage.types import Trial
 from mage.view.read.bounds import Bounds
 from mage.view.read.curves import MAX_POINTS, Curves
 from mage.view.read.folder import NASHCONV, Folder, Location, NotFoundError
-from mage.view.read.opponent_text import describe_opponent, worded_game
+from mage.view.read.opponent_text import describe_opponent
 from mage.view.read.reports import bounds_of, evaluation_files
 from mage.view.read.run_summary import CREDIT, EVENTS, FILES, RunSummaries, RunSummary
+from mage.view.read.safe_world import rules_of
 from mage.view.read.status import CHECKPOINTS, Status, checkpoint_name, checkpoint_steps
 from mage.view.read.tokens import BYTES, Reader, tokenizer_reader, uses_bytes
 from mage.view.read.trial_index import TrialFilter, TrialIndex
@@ -149,7 +150,7 @@ class RunStore:
             credit = read_credit(place.path, number) if isinstance(outcome, Trial) else None
             readers = [self._reader(place, name) for name in seat_names(outcome)]
             split, arm = trial_index.arm(number) or (None, None)
-        shown = trial_json(outcome, readers, credit, _rules(outcome))
+        shown = trial_json(outcome, readers, credit, rules_of(outcome.task))
         shown["about"] = [describe_opponent(name, outcome.task.world) for name in shown["names"]]
         numbers = {"number": number, "run": place.id, "split": split, "arm": arm, "num_trials": len(trial_index)}
         return {**numbers, **shown, "step": shown["step"] if shown["step"] is not None else step_of(outcome)}
@@ -242,12 +243,7 @@ def _cached(kept: OrderedDict[str, T], place: Location, make: Callable[[Location
     return known
 
 
-def _rules(outcome: Trial | Failure) -> str | None:
-    """The rules as the agent was told them, if the game has its own words."""
-    game = worded_game(outcome.task.world)
-    return None if game is None else game.rules_for(outcome.task.seat)
-
-
 def _pair(pair: Pair) -> Mapping[str, Any]:
     task = {"world": pair.world, "opponents": list(pair.opponents), "seat": pair.seat, "seed": str(pair.seed)}
+    task |= {"level": pair.level} if pair.level else {}
     return {"task": task, "trials": list(pair.trials), "steps": list(pair.steps)}

@@ -29,6 +29,7 @@ class TrialFilter(msgspec.Struct, frozen=True):
     """A filter of trials; None matches any."""
 
     opponent: str | None = None
+    """A part of the opponents' names; in a world of one seat a level, or a part of one where there is none of it."""
     seat: int | None = None
     arm: str | None = None
     split: str | None = None
@@ -62,13 +63,14 @@ class TrialIndex:
 
     def rows(self, wanted: TrialFilter, offset: int, limit: int) -> tuple[int, list[dict[str, Any]]]:
         """The number of trials that match the filter, and one page of them."""
-        found = [s for s in self._summaries if self._is_wanted(s, wanted)]
+        levels = {s.level for s in self._summaries if s.level}
+        found = [s for s in self._summaries if self._is_wanted(s, wanted, wanted.opponent in levels)]
         return len(found), [self._row(s) for s in found[offset : offset + min(limit, MAX_ROWS)]]
 
     def values(self) -> dict[str, list[Any]]:
-        """The values of the filters; opponents by name without parameters if there are many."""
+        """The values of the filters; opponents by name without parameters if there are many; levels among them."""
         arms = self._arms[: len(self._summaries)]
-        opponents = {", ".join(s.opponents) for s in self._summaries}
+        opponents = {", ".join(s.opponents) or s.level for s in self._summaries}
         if len(opponents) > _MAX_OPPONENTS:
             opponents = {name.partition("(")[0] for name in opponents}
         return {
@@ -120,7 +122,7 @@ class TrialIndex:
         """All trials without failures, each with the key of its task."""
         for s in self._summaries:
             if s.error is None:
-                yield (s.world, s.opponents, s.seat, s.seed), s
+                yield (s.world, s.opponents, s.level, s.seat, s.seed), s
 
     def _read_summaries(self) -> None:
         size = (self._place.path / TRIALS).stat().st_size if self._place.has(TRIALS) else 0
@@ -162,11 +164,13 @@ class TrialIndex:
             except (msgspec.MsgspecError, UnicodeDecodeError):
                 raise RecordError(f"{ARMS} of {self._place.name} cannot be read") from None
 
-    def _is_wanted(self, summary: Summary, wanted: TrialFilter) -> bool:
+    def _is_wanted(self, summary: Summary, wanted: TrialFilter, is_level: bool) -> bool:
         if wanted.seat is not None and summary.seat != wanted.seat:
             return False
-        if wanted.opponent is not None and wanted.opponent.casefold() not in ", ".join(summary.opponents).casefold():
-            return False
+        if wanted.opponent is not None:
+            played = (", ".join(summary.opponents) or summary.level).casefold()
+            if wanted.opponent.casefold() not in played or (is_level and wanted.opponent != summary.level):
+                return False
         if wanted.arm is None and wanted.split is None:
             return True
         split, arm = self.arm(summary.number) or (None, None)

@@ -129,8 +129,9 @@ function chosen(pairs, query) {
 }
 
 function taskName(pair, index) {
-  const { world, opponents, seat } = pair.task;
-  return `${index + 1}: ${worldTitle(world)}, in the ${ordinal(seat)} seat, against ${opponents.join(", ")}`;
+  const { world, opponents, seat, level } = pair.task;
+  const about = opponents.length ? `, in the ${ordinal(seat)} seat, against ${opponents.join(", ")}` : "";
+  return `${index + 1}: ${worldTitle(world)}${about}${level ? `, level ${level}` : ""}`;
 }
 
 function head(run, trial, number, step) {

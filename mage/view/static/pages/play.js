@@ -15,16 +15,16 @@ export async function playPage({ root, parts, query }) {
 async function form(root) {
   const choices = await get("/api/choices");
   const lead =
-    "Play several episodes against a script, a solver, a search or an agent you trained. It may learn how you play; " +
-    "afterwards you see what it remembered and wrote about you.";
+    "Play several episodes against a script, a solver, a search or an agent you trained, or a world of one seat. An " +
+    "agent may learn how you play; afterwards you see what it remembered and wrote about you.";
   show(root, h("h1", {}, "Play"), h("p", { class: "lead" }, lead), playForm(choices, start));
   return {};
 }
 
 async function start(wish) {
-  const { world: name, player, episodes, seat, isHidden } = wish;
+  const { world: name, level, player, episodes, seat, isHidden } = wish;
   const state = await firstThatSits(wish.opponents, (opponent) =>
-    post("/api/play", { world: name, opponent, player, episodes, seat }),
+    post("/api/play", { world: name, level, opponent, player, episodes, seat }),
   );
   location.hash = toHash(["play", state.session], { hidden: isHidden ? 1 : null });
 }

@@ -54,7 +54,7 @@ export async function runPage({ root, run: id }) {
 }
 
 const HOW_TO_READ =
-  "A trial is several episodes against one hidden opponent. In the first episode the agent knows nothing of it; ";
+  "A trial is several episodes with the same hidden opponent or task. In the first one the agent knows nothing of it; ";
 const ABOVE =
   "what lies above “best memoryless” in a later one can only come from what it remembers of the earlier ones.";
 const RISING = "where later episodes score more, it uses what it remembers of the earlier ones.";

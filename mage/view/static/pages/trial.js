@@ -144,6 +144,7 @@ function head(trial, number, run) {
       {},
       h("summary", {}, "About this trial: rules, memory, seed"),
       facts([
+        ["level", trial.task.level || null],
         ["episodes", `${trial.episodes.length} of ${trial.task.episodes}`],
         ["deals", deals],
         ["memory", trial.agent?.memory],
@@ -206,7 +207,8 @@ function failed(root, run, trial) {
       h("p", { class: "why" }, text),
       facts([
         ["world", worldTitle(trial.task.world)],
-        ["opponents", trial.task.opponents.join(", ")],
+        ["opponents", trial.task.opponents.join(", ") || null],
+        ["level", trial.task.level || null],
         ["seed", trial.task.seed],
       ]),
       h("p", {}, h("a", { href: toHash(["runs", run, "trials"]) }, "All trials of this run")),

@@ -36,6 +36,10 @@ export async function trialsPage({ root, run, query }) {
     return load();
   }
 
+  function label(found) {
+    return metBy(found.rows) === "level" ? "Level" : "Opponent";
+  }
+
   async function load() {
     const found = await get(runPath(run, "trials"), { ...filter, offset, limit: LIMIT });
     const older = h(
@@ -72,7 +76,7 @@ export async function trialsPage({ root, run, query }) {
         return select(label, options, filter[name], (value) => apply({ [name]: value }));
       });
     if (!filters.contains(document.activeElement))
-      show(filters, h("label", { class: "field grow" }, h("span", { class: "label" }, "Opponent"), opponent), lists);
+      show(filters, h("label", { class: "field grow" }, h("span", { class: "label" }, label(found)), opponent), lists);
   }
 
   await load();
@@ -82,8 +86,8 @@ export async function trialsPage({ root, run, query }) {
     h(
       "p",
       { class: "lead" },
-      "A trial is several episodes against one opponent, whose name the agent is never told. An agent that learns while it " +
-        "plays scores more from left to right.",
+      "A trial is several episodes with the same opponent or level, whose name the agent is never told. An agent that " +
+        "learns while it plays scores more from left to right.",
     ),
     filters,
     list,
@@ -97,7 +101,13 @@ export async function trialsPage({ root, run, query }) {
 
 function table(run, rows) {
   const hasSteps = rows.some((row) => row.step !== null);
-  const heads = ["trial", "scores by episode", "opponent", ...(hasSteps ? ["weights"] : []), "agent", "seat", "remarks"];
+  const met = metBy(rows);
+  const heads = [
+    ...["trial", "scores by episode"],
+    ...(met ? [met] : []),
+    ...(hasSteps ? ["weights"] : []),
+    ...["agent", "seat", "remarks"],
+  ];
   return h(
     "table",
     { class: "list" },
@@ -113,12 +123,18 @@ function table(run, rows) {
     h(
       "tbody",
       {},
-      rows.map((row) => entry(run, row, hasSteps)),
+      rows.map((row) => entry(run, row, hasSteps, met)),
     ),
   );
 }
 
-function entry(run, row, hasSteps) {
+// What trials differ in: opponents, or levels in a world of one seat; null where the seed alone decides.
+function metBy(rows) {
+  if (!rows.length || rows.some((row) => row.opponents.length)) return "opponent";
+  return rows.some((row) => row.level) ? "level" : null;
+}
+
+function entry(run, row, hasSteps, met) {
   const link = h("a", { href: toHash(["runs", run, "trials", row.number]) }, `trial ${row.number}`);
   const scores = row.scores.map((score, index) => scoreBox(score, `episode ${index + 1}`));
   return h(
@@ -126,7 +142,7 @@ function entry(run, row, hasSteps) {
     {},
     h("td", { class: "number" }, link),
     h("td", { class: "scores" }, scores),
-    h("td", { class: "wide", title: row.about.join(" ") }, row.opponents.join(", ")),
+    met ? h("td", { class: "wide", title: row.about.join(" ") }, row.opponents.join(", ") || row.level || "") : null,
     hasSteps ? h("td", { class: "number" }, weights(row.step)) : null,
     h("td", {}, row.agent ?? "–"),
     h("td", { class: "number" }, ordinal(row.seat)),

@@ -9,10 +9,10 @@ const TRAINED = "agents trained here";
 const UNTRAINED =
   "No agent here was trained on this world, or its weights were not kept. One that was can be played too: mage train.";
 
-// A form whose answer goes to `start({world, opponents, player, episodes, seat, isHidden})`; of the opponents the first
-// that can play is meant.
+// A form whose answer goes to `start({world, level, opponents, player, episodes, seat, isHidden})`; of the opponents the
+// first that can play is meant. In a world of one seat there are none, and the level may be left to the seed.
 export function playForm(choices, start) {
-  const wish = { world: "rps", opponent: SURPRISE, player: "person", episodes: 3, seat: 0 };
+  const wish = { world: "rps", level: "", opponent: SURPRISE, player: "person", episodes: 3, seat: 0 };
   const fields = h("div", { class: "form" });
   const problem = h("p", { class: "bad", role: "alert" });
   const form = h(
@@ -24,9 +24,11 @@ export function playForm(choices, start) {
   );
   const worldText = text("world in full", (value) => (wish.world = value));
   const opponentText = text("opponent in full", (value) => (wish.opponent = value));
+  const levelText = text("level", (value) => (wish.level = value.trim()));
 
   function paint() {
-    const listed = choices.games.find((each) => each.spec === nameOf(wish.world));
+    const listed = listedWorlds(choices).find((each) => each.spec === nameOf(wish.world));
+    const isRegistered = (choices.worlds ?? []).includes(listed);
     const rivals = opponentsOf(choices, nameOf(wish.world));
     const named = rivals.map((each) => [each.spec, each.title, each.group]);
     const numSeats = listed?.seats ?? 2;
@@ -40,21 +42,31 @@ export function playForm(choices, start) {
     opponentText.value = wish.opponent === SURPRISE ? "" : wish.opponent;
     const known = rivals.find((each) => each.spec === nameOf(wish.opponent) || each.spec === wish.opponent);
     const hasSettings = known?.parameters && known.parameters !== "no parameters";
-    renew(
-      fields,
-      row(select("World", worldsOf(choices), nameOf(wish.world), pickWorld), inFull("with settings", worldText)),
-      about(listed ? `${listed.about} Settings: ${listed.parameters}.` : "One of OpenSpiel's games, in its own words."),
+    const isAlone = numSeats === 1;
+    const theOpponent = [
       row(
         select("Opponent", [[SURPRISE, "a surprise, told at the end"], ...named], wish.opponent, change("opponent")),
-        hasSettings ? inFull("with settings", opponentText) : null,
+        hasSettings || isRegistered ? inFull("with settings", opponentText) : null,
       ),
       about(
         known
           ? `${known.about} ${hasSettings ? `Settings: ${known.parameters}.` : ""}`
           : "A script, a search or a solver that can play this world. Who it was is told when all episodes are over.",
       ),
+    ];
+    const theLevel = [
+      row(inFull("level", levelText)),
+      about("What is hidden in all episodes. Without a level it is drawn, and told when all episodes are over."),
+    ];
+    renew(
+      fields,
+      row(select("World", worldsOf(choices), nameOf(wish.world), pickWorld), inFull("with settings", worldText)),
+      about(listed ? `${listed.about} Settings: ${listed.parameters}.` : "One of OpenSpiel's games, in its own words."),
+      isAlone ? theLevel : theOpponent,
       hasTrained ? null : about(UNTRAINED),
-      select(wish.player === "person" ? "You take" : "It takes", seats, String(wish.seat), change("seat", Number)),
+      isAlone
+        ? null
+        : select(wish.player === "person" ? "You take" : "It takes", seats, String(wish.seat), change("seat", Number)),
       select(
         "Episodes",
         [1, 2, 3, 5, 8].map((num) => [String(num), String(num)]),
@@ -71,7 +83,8 @@ export function playForm(choices, start) {
   }
 
   function pickWorld(value) {
-    Object.assign(wish, { world: value, opponent: SURPRISE, player: "person" });
+    Object.assign(wish, { world: value, level: "", opponent: SURPRISE, player: "person" });
+    levelText.value = "";
     paint();
   }
 
@@ -85,14 +98,18 @@ export function playForm(choices, start) {
   async function submit(event) {
     event.preventDefault();
     show(problem);
-    const isHidden = wish.opponent === SURPRISE;
-    const opponents = isHidden
+    const listed = listedWorlds(choices).find((each) => each.spec === nameOf(wish.world));
+    const isAlone = listed?.seats === 1;
+    const isHidden = !isAlone && wish.opponent === SURPRISE;
+    const opponents = isAlone
+      ? [null]
+      : isHidden
       ? shuffled(
           opponentsOf(choices, nameOf(wish.world))
             .filter((each) => each.isScript)
             .map((each) => each.spec),
         )
-      : [wish.opponent];
+        : [wish.opponent];
     try {
       await start({ ...wish, opponents, isHidden });
     } catch (error) {
@@ -131,8 +148,14 @@ function nameOf(spec) {
   return spec.split(/[(:]/)[0].trim();
 }
 
+// All worlds of which more than the name is known.
+function listedWorlds(choices) {
+  return [...choices.games, ...(choices.worlds ?? [])];
+}
+
 function worldsOf(choices) {
   return [
+    ...(choices.worlds ?? []).map((each) => [each.spec, worldTitle(each.spec), "registered worlds"]),
     ...choices.games.map((each) => [each.spec, worldTitle(each.spec), "games with words of their own"]),
     ...(choices.other_games ?? []).map((name) => [name, worldTitle(name), "all other games of OpenSpiel"]),
   ];
@@ -140,7 +163,7 @@ function worldsOf(choices) {
 
 // Trained agents of this world first, then all other opponents that can play it.
 function opponentsOf(choices, world) {
-  const isListed = choices.games.some((each) => each.spec === world);
+  const isListed = listedWorlds(choices).some((each) => each.spec === world);
   const trained = choices.checkpoints
     .filter((each) => nameOf(each.world) === world)
     .map((each) => ({

@@ -41,7 +41,7 @@ function loading(state) {
 
 function thinking(state, names, does) {
   return [
-    heading(state, state.seat === null ? "they play" : "your opponent thinks"),
+    heading(state, state.seat === null ? "they play" : isAlone(state) ? "one moment" : "your opponent thinks"),
     picture(state, names),
     leaving(does),
   ];
@@ -58,19 +58,34 @@ function move(state, names, does) {
     return h("button", { type: "button", dataset: { action }, onclick: () => does.move(action) }, key, action);
   });
   const isDrawn = hasDrawing(parseSpec(state.world).name);
+  const listed = h("div", { class: "moves", role: "group", "aria-label": "your moves" }, buttons);
   return [
     heading(state, "your move"),
     picture(state, names, pick),
     isDrawn ? h("pre", { class: "seen" }, seen.text) : null,
-    h("div", { class: "moves", role: "group", "aria-label": "your moves" }, buttons),
+    buttons.length ? listed : written(does),
     leaving(does),
   ];
+}
+
+// Where any text is an action.
+function written(does) {
+  const box = h("input", { type: "text", "aria-label": "your move", placeholder: "what you do", autofocus: true });
+  const play = (event) => {
+    event.preventDefault();
+    if (box.value.trim()) does.move(box.value.trim());
+  };
+  return h("form", { class: "controls", onsubmit: play }, box, h("button", { class: "main", type: "submit" }, "Play"));
+}
+
+function isAlone(state) {
+  return state.names.length === 1;
 }
 
 function note(state, names, does) {
   const box = h("textarea", {
     "aria-label": "a note to yourself",
-    placeholder: "What did you notice? Your opponent never sees it.",
+    placeholder: isAlone(state) ? "What did you find out?" : "What did you notice? Your opponent never sees it.",
   });
   const next = h(
     "button",
@@ -95,7 +110,10 @@ function over(state, names, does) {
       : `It is over: you scored ${state.results.map((result) => signed(result.returns[state.seat])).join(", ")}`;
   return [
     h("h2", {}, yours),
-    facts([["you played against", state.seat === null ? null : rivals]]),
+    facts([
+      ["you played against", state.seat === null || isAlone(state) ? null : rivals],
+      ["level", state.level || null],
+    ]),
     filmstrip(finished(asTrial(state, names)), null),
     wrote(state),
     saved(state),
@@ -119,6 +137,7 @@ function failed(state, names, does) {
 
 function wrote(state) {
   const notes = state.wrote.filter((each) => each.seat !== state.seat);
+  if (!notes.length && isAlone(state)) return null;
   if (!notes.length)
     return h(
       "p",
@@ -168,7 +187,7 @@ function standing(state, names) {
   const heads = ["", ...names.map((name, seat) => h("span", {}, who(seat, name, false)))];
   const rows = Array.from({ length: state.episodes }, (_, episode) => {
     const result = state.results.find((each) => each.episode === episode);
-    const word = result && state.seat !== null ? verdict(result.returns, state.seat) : "";
+    const word = result && state.seat !== null ? verdict(result, state.seat) : "";
     const cells = names.map((_, seat) => h("td", { class: "number" }, result ? signed(result.returns[seat]) : "·"));
     return h(
       "tr",

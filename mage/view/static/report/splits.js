@@ -53,7 +53,7 @@ export function inShort(reports, more = null) {
       "td",
       { class: "wide" },
       h("strong", {}, found.split),
-      h("div", { class: "quiet" }, KINDS[found.kind] ?? worldTitle(found.world)),
+      h("div", { class: "quiet" }, found.has_levels ? worldTitle(found.world) : (KINDS[found.kind] ?? worldTitle(found.world))),
     ),
     estimateCell(found.agent.scores.at(-1), { class: "number strong" }),
     estimateCell(found.control.scores.at(-1)),
@@ -92,7 +92,8 @@ function sentence(found, last) {
   const kind = KINDS[found.kind] ? ` (${KINDS[found.kind]})` : "";
   const num = found.members?.length ?? found.by_member.length;
   const score = `it scores ${estimate(last)} in the last of ${found.episodes} episodes`;
-  const about = `Against ${count(num, "opponent")}${kind} ${score}`;
+  const levels = num ? `On ${count(num, "level")}` : "On levels drawn by seed";
+  const about = found.has_levels ? `${levels} ${score}` : `Against ${count(num, "opponent")}${kind} ${score}`;
   const off = estimate(found.control.scores.at(-1));
   if (memoryless === null || last.low === null) return `${about}; with memory off ${off}.`;
   const proof =
@@ -179,6 +180,8 @@ function recovered({ before, recovered: needed }) {
 }
 
 function opponents(found, trialsOf) {
+  if (!found.by_member.length) return null;
+  const member = found.has_levels ? "level" : "opponent";
   const best = (name) =>
     found.references.map(([, each]) => each.best_response?.[name]).filter((value) => typeof value === "number");
   const exploited = new Map(found.exploitation_by_member ?? []);
@@ -199,7 +202,7 @@ function opponents(found, trialsOf) {
       ];
     });
   const heads = [
-    "opponent, hardest first",
+    `${member}, hardest first`,
     ...found.by_member[0][1].map((_, index) => `episode ${index + 1}`),
     "best reply",
     "exploitation",
@@ -207,8 +210,8 @@ function opponents(found, trialsOf) {
   return h(
     "details",
     { open: rows.length <= 12 },
-    h("summary", {}, `Each of ${count(rows.length, "opponent")}`),
+    h("summary", {}, `Each of ${count(rows.length, member)}`),
     table(heads, rows),
-    h("p", { class: "quiet" }, OPPONENTS),
+    found.has_levels ? null : h("p", { class: "quiet" }, OPPONENTS),
   );
 }

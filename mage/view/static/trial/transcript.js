@@ -47,7 +47,7 @@ function header(trial, episode) {
   const result = trial.episodes[episode].result;
   const word =
     result.ending === "finished"
-      ? verdict(result.returns, trial.task.seat)
+      ? verdict(result, trial.task.seat)
       : result.forfeited_by === trial.task.seat
         ? "gave up"
         : result.ending;
