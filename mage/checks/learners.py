@@ -124,4 +124,4 @@ def _copied(weights: PolicyWeights) -> dict[str, Any]:
 def _distance(some: Mapping[str, Any], others: Mapping[str, Any]) -> float:
     """The largest difference of weights of the same names."""
     assert some.keys() == others.keys(), f"weights have other names: {sorted(some.keys() ^ others.keys())[:3]}"
-    return max(float((some[name].double() - others[name].double()).abs().max()) for name in some)
+    return max(float((some[name].cpu().double() - others[name].cpu().double()).abs().max()) for name in some)
