@@ -165,7 +165,7 @@ def _recipes(command: Parsed) -> None:
 def _seated(world: str, specs: Sequence[str], own: int | None = None) -> None:
     """Specs in the other seats of a world: one for all of them or one for each; `own` seat, or every seat in turn."""
     game = load_game(world)
-    assert len(specs) in (1, game.num_seats - 1), (world, specs)
+    assert len(specs) in ((0,) if game.num_seats == 1 else (1, game.num_seats - 1)), (world, specs)
     for seat in range(game.num_seats) if own is None else [own]:
         others = [other for other in range(game.num_seats) if other != seat]
         for other, spec in zip(others, list(specs) * (len(others) if len(specs) == 1 else 1), strict=True):
@@ -173,7 +173,7 @@ def _seated(world: str, specs: Sequence[str], own: int | None = None) -> None:
 
 
 def _play(command: Parsed) -> None:
-    _seated(command.words[0], command.options["--against"], command.options["--seat"])
+    _seated(command.words[0], command.options["--against"] or [], command.options["--seat"])
 
 
 def _duel(command: Parsed) -> None:
@@ -194,7 +194,8 @@ def _evaluate(command: Parsed) -> None:
             check_split(split, range(load_game(split.world).num_seats))
     for agent in command.words:
         _agent(agent, world)
-        assert opponents or _is_run(agent), "opponents are named, or a run has its own"
+        is_solo = world is not None and load_game(world).num_seats == 1
+        assert opponents or _is_run(agent) or is_solo, "opponents are named, or a run has its own, or there are none"
     for spec in specs:
         opponent = str(read_address(spec).spec) if spec.startswith(PREFIX) else spec
         assert parse_spec(opponent).name in OPPONENTS, f"{spec} is neither a split nor an opponent"

@@ -25,6 +25,7 @@ from mage.runs.console import as_text
 from mage.runs.store import RunReader
 from mage.stats import Verdict, result_verdict
 from mage.training.build import check, check_splits, draw_tasks
+from mage.training.combinations import check_combinations
 from mage.training.parts import build_parts, opponent_name
 from mage.training.run import create_run_directory, train_run
 from mage.training.task_replay import PlayedTask, priorities
@@ -89,12 +90,16 @@ def test_tasks_with_opponents_have_no_level() -> None:
         ([NOBODY], "name at least one opponent"),
         ([WORLD, NOBODY, "population.weights=[1]"], "1 values for 0 members"),
         ([WORLD, NOBODY, "trial.seats=[1]"], "seat 1 does not exist; hidden_number has 0 to 0"),
-        ([WORLD, NOBODY, "league.learners=2"], r"league\.learners = 2: hidden_number has one seat and no opponents"),
     ],
 )
 def test_what_a_world_of_one_seat_cannot_train_on_is_refused(overrides: Sequence[str], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         check(tiny_config(*overrides))
+
+
+def test_a_league_needs_opponents() -> None:
+    with pytest.raises(ConfigError, match=r"league\.learners = 2: hidden_number has one seat"):
+        check_combinations(tiny_config(WORLD, NOBODY, "league.learners=2"))
 
 
 def test_levels_and_the_absence_of_them_are_accepted() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -82,11 +83,13 @@ RECIPE = f'plugins = ["number.py"]\n{PLAIN}'
 
 
 @pytest.fixture(autouse=True)
-def no_names_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_names_of_others(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test imports and registers is forgotten after it."""
     for table in (WORDED, OPPONENTS, ALL, WORLDS, MODELS, ALL_METHODS):
         monkeypatch.setattr(table, "_added", {})
     monkeypatch.setattr(plugins, "_known", {})
+    load_world.cache_clear()
+    yield
     load_world.cache_clear()
 
 
@@ -157,18 +160,7 @@ def test_a_run_is_evaluated_in_another_process_without_being_told_of_its_plugins
 def test_the_option_stands_before_or_after_the_command_and_is_recorded(number: Path, tmp_path: Path) -> None:
     listed = run_mage(tmp_path, "list", "worlds", "--import", "mine/number.py")
     assert "hidden_number  largest=2" in listed.stdout
-    play = (
-        "play",
-        "hidden_number(largest=1)",
-        "--seed",
-        "1",
-        "--against",
-        "uniform",
-        "--episodes",
-        "1",
-        "--run",
-        "run",
-    )
+    play = ("play", "hidden_number(largest=1)", "--seed", "1", "--episodes", "1", "--run", "run")
     played = run_mage(tmp_path, "--import", "mine/number.py", *play, stdin="0\n")
     assert (played.returncode, played.stderr) == (0, "")
     shown = run_mage(number.parent, "show", "../run", "0")
@@ -176,7 +168,7 @@ def test_the_option_stands_before_or_after_the_command_and_is_recorded(number: P
     assert "You have one guess." in shown.stdout
     unknown = run_mage(tmp_path, *play[:-1], "other")
     assert unknown.returncode == 2
-    assert "unknown game 'hidden_number'" in unknown.stderr
+    assert "unknown world 'hidden_number'" in unknown.stderr
     assert "--import FILE adds your own" in unknown.stderr
 
 

@@ -31,6 +31,7 @@ from mage.opponents.registry import OPPONENTS
 from mage.runs.store import read_info
 from mage.spec import parse_spec, whole
 from mage.types import Memory, Task
+from mage.worlds.openspiel.world import OpenSpielWorld
 from mage.worlds.registry import load_world
 
 GIVEN = "given"
@@ -170,7 +171,7 @@ def _splits(eval_agent: EvalAgent, game: str | None, opponents: Sequence[str]) -
     given = [text for text in opponents if text not in named]
     if given:
         played = game or (eval_agent.config.world if eval_agent.run is not None else None)
-        members = given if played is not None and has_levels(played) else [_spec(text) for text in given]
+        members = [text if _has_own_names(played) else _spec(text) for text in given]
         if played is None:
             raise ConfigError(f"which world is played against {members[0]}? name it with --world")
         splits.append(split_of_opponents(played, members))
@@ -198,6 +199,11 @@ def split_of_opponents(game: str, members: Sequence[str]) -> Split:
     split = make_split(GIVEN, "members that were given", game, tuple(members), held_out=False)
     name = f"{GIVEN}-{split.sha256[:8]}"
     return msgspec.structs.replace(split, name=name, pool=name)
+
+
+def _has_own_names(world: str | None) -> bool:
+    """Whether a world names its opponents or levels itself; OpenSpiel's games have the registered opponents."""
+    return world is not None and (has_levels(world) or not isinstance(load_world(world), OpenSpielWorld))
 
 
 def _spec(text: str) -> str:

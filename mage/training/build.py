@@ -33,8 +33,6 @@ def check(config: Config) -> None:
     members, weights = members_of(config), config.population.weights
     if not members and num_seats > 1:
         raise ConfigError("population.members = []: name at least one opponent; mage list opponents shows them")
-    if config.league.learners and num_seats == 1:
-        raise ConfigError(f"league.learners = {config.league.learners}: {config.world} has one seat and no opponents")
     if weights and len(weights) != len(members):
         raise ConfigError(f"population.weights has {len(weights)} values for {len(members)} members; give one each")
     for seat in config.trial.seats:

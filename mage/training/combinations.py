@@ -8,6 +8,7 @@ from mage.config.schema import Config
 from mage.errors import ConfigError
 from mage.league.pbt import BOUNDS
 from mage.league.samplers import Sampler, make_sampler
+from mage.worlds.openspiel.world import OpenSpielWorld
 from mage.worlds.registry import load_world
 
 AUTO, ANCHORED, WEIGHTED = "auto", "anchored", "weighted"
@@ -58,6 +59,9 @@ def _check_teacher(config: Config) -> None:
 def _check_league(config: Config) -> None:
     if config.batch.groups % config.league.learners:
         raise ConfigError(f"batch.groups = {config.batch.groups}: must be a multiple of {_league_key(config)}")
+    every = config.league.nashconv_every
+    if every and not isinstance(load_world(config.world), OpenSpielWorld):
+        raise ConfigError(f"league.nashconv_every = {every}: {config.world} is not an OpenSpiel game; set it to 0")
     for key in config.league.explore:
         if key not in BOUNDS:
             raise ConfigError(f"league.explore: {key!r} cannot be explored; {', '.join(BOUNDS)} can")

@@ -44,9 +44,9 @@ export function interval(found) {
   return `95 % interval from ${signed(found.low, 3)} to ${signed(found.high, 3)}`;
 }
 
-// Win, draw or loss by the score of one seat beside the others'; alone, by its success where the world states it.
+// Win, draw or loss by the score of one seat beside the others', or by its success where the world states it.
 export function verdict({ returns, successes }, seat) {
-  if (returns.length === 1 && successes?.length) return successes[seat] ? "win" : "loss";
+  if (successes?.length) return successes[seat] ? "win" : "loss";
   const others = returns.filter((_, index) => index !== seat);
   const best = others.length ? Math.max(...others) : 0;
   return returns[seat] > best ? "win" : returns[seat] < best ? "loss" : "draw";
