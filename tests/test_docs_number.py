@@ -75,7 +75,7 @@ def test_a_run_knows_its_world_when_the_file_is_gone(folder: Path, tmp_path: Pat
     mage(folder, "train", "number.toml", *LESS["train"], "--run", str(tmp_path / "run"))
     (folder / "number.py").rename(folder / "elsewhere")
     try:
-        printed = mage(tmp_path, "evaluate", "run", "--world", "hidden_number", "--trials", "2")
+        printed = mage(tmp_path, "evaluate", "run", "--trials", "2")
     finally:
         (folder / "elsewhere").rename(folder / "number.py")
     assert "7/8" in printed

@@ -185,11 +185,12 @@ def _own_splits(eval_agent: EvalAgent, game: str | None) -> list[Split]:
         return [split_of_opponents(game, ())]
     if eval_agent.run is None or game is not None:
         raise ConfigError("name opponents to evaluate against, or a split of them, with --opponents")
-    names = eval_agent.config.evaluation.splits
+    names, world = eval_agent.config.evaluation.splits, eval_agent.config.world
+    if not names and has_levels(world):
+        return [split_of_opponents(world, eval_agent.config.population.members)]
     if not names:
         raise ConfigError(
-            f"{eval_agent.run} names no splits; set evaluation.splits, or name opponents with --opponents, or a world "
-            "of one seat with --world"
+            f"{eval_agent.run} names no splits; set evaluation.splits, or name opponents with --opponents"
         )
     return [load_split(name) for name in names]
 
