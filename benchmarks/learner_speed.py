@@ -38,7 +38,7 @@ from where import commit, machine
 
 from mage.config.load import load_config
 from mage.errors import MageError
-from mage.learners.local import Learner
+from mage.learners.local import LocalLearner
 from mage.seeds import stream
 from mage.training.parts import learner_settings
 from mage.types import Phase, Sample
@@ -203,7 +203,7 @@ def measure(case: Case, device: torch.device, tiny: bool, num_updates: int, unti
             "steps=1000",
         ],
     )
-    learner = Learner(model, learner_settings(config))
+    learner = LocalLearner(model, learner_settings(config))
     batch = samples(case, model.config.vocab_size, tiny)
     if is_cuda:
         torch.cuda.reset_peak_memory_stats()

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
         nashconv,
         open_run,
         open_sweep,
+        register_engine,
         register_estimator,
         register_game,
+        register_learner,
         register_method,
         register_model,
         register_opponent,
@@ -31,11 +33,13 @@ if TYPE_CHECKING:
         train,
         write_split,
     )
+    from mage.checks.worlds import check_world
     from mage.worlds.solo import SoloWorld
 
 __all__ = [
     "SoloWorld",
     "__version__",
+    "check_world",
     "compare",
     "cross_play",
     "evaluate",
@@ -43,8 +47,10 @@ __all__ = [
     "nashconv",
     "open_run",
     "open_sweep",
+    "register_engine",
     "register_estimator",
     "register_game",
+    "register_learner",
     "register_method",
     "register_model",
     "register_opponent",
@@ -55,7 +61,7 @@ __all__ = [
 ]
 
 
-_ELSEWHERE = {"SoloWorld": "mage.worlds.solo"}
+_ELSEWHERE = {"SoloWorld": "mage.worlds.solo", "check_world": "mage.checks.worlds"}
 """Names that are not in `mage.api`, and their modules."""
 
 if not TYPE_CHECKING:  # so that type checkers know all names and refuse others

@@ -12,6 +12,7 @@ from mage.config.compose import label_of
 from mage.config.load import load_config
 from mage.config.schema import Config
 from mage.credit.estimators import ALL
+from mage.engines.registry import ENGINES, EngineFactory
 from mage.errors import ConfigError, RecordError
 from mage.evaluation.compare.comparison import compare as comparison_of
 from mage.evaluation.compare.sources import read_inputs
@@ -25,6 +26,7 @@ from mage.evaluation.resource_limits import ResourceLimits
 from mage.evaluation.run import begin_evaluation
 from mage.evaluation.splits import write_split as write_split
 from mage.extras import require
+from mage.learners.registry import LEARNERS, LearnerFactory
 from mage.models.load import MODELS
 from mage.opponents.registry import OPPONENTS, Opponent, Supports
 from mage.plugins import note_registration, refuse_while_importing
@@ -265,6 +267,26 @@ def register_method(name: str, kind: type) -> None:
 def register_estimator(name: str, kind: type) -> None:
     """Let `name` be an estimator in recipes: a frozen `msgspec.Struct` with a method `estimate(groups, stats)`."""
     ALL.add(name, kind)
+    _note_caller()
+
+
+def register_engine(name: str, factory: EngineFactory) -> None:
+    """Let `name` be an engine in recipes: `engine = name`.
+
+    `factory(loaded, settings)` returns a `mage.protocols.PolicyServer` for a loaded model;
+    `mage.engines.settings.EngineSettings` says what it is made for.
+    """
+    ENGINES.add(name, factory)
+    _note_caller()
+
+
+def register_learner(name: str, factory: LearnerFactory) -> None:
+    """Let `name` be a learner in recipes: `learner.kind = name`.
+
+    `factory(model, settings, with_values, imitates)` returns a `mage.protocols.Learner` for a causal language model of
+    transformers; settings are `mage.learners.settings.LearnerSettings`.
+    """
+    LEARNERS.add(name, factory)
     _note_caller()
 
 

@@ -1,4 +1,4 @@
-"""The protocols between the parts: worlds, players, agents, engines and chat formats.
+"""The protocols between the parts: worlds, players, agents, engines, learners and chat formats.
 
 Any implementation of one can be used in its place; `mage.checks` has checks that implementations must pass.
 """
@@ -6,11 +6,13 @@ Any implementation of one can be used in its place; `mage.checks` has checks tha
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from mage.types import AgentInfo, Completion, Observation, Reply, Result, Task, WorldInfo
+from mage.types import AgentInfo, Completion, Observation, Reply, Result, Sample, Task, WorldInfo
+from mage.weights import LearnerState, PolicyWeights, Tensor
 
 
 class Env(Protocol):
@@ -153,6 +155,85 @@ class ScoringEngine(Engine, Protocol):
         self, prompt: Sequence[int], choices: Sequence[Sequence[int]], temperature: float = 1.0
     ) -> tuple[float, ...]:
         """The exact log-probability of each choice at a temperature above 0: the sum along the trie."""
+
+
+class ServerLimits(msgspec.Struct, frozen=True):
+    """What a policy server has room for."""
+
+    length: int
+    """Most tokens of a prompt with its answer."""
+    policies: int | None = None
+    """Most policies that are served at once; None for any number."""
+
+
+class PolicyServer(Protocol):
+    """Serves named policies, each of which is an engine. `mage.checks.servers` has its contract."""
+
+    @property
+    def limits(self) -> ServerLimits: ...
+
+    async def publish(self, policy: str, weights: PolicyWeights, version: int) -> None:
+        """Serve copies of these weights under a name, new or known; completions then have this version.
+
+        Calls in flight are answered with the weights they began with. Other policies stay as they are.
+        """
+
+    def policy(self, name: str) -> Engine:
+        """The engine of a policy, a `ScoringEngine` where possible.
+
+        It serves what is published last, and refuses calls while nothing is.
+        """
+
+    def drop(self, name: str) -> None:
+        """Stop serving a policy; its place becomes free."""
+
+    def reset_cache(self) -> None:
+        """Forget prompts that were read, so that later results do not depend on earlier calls."""
+
+    def clear(self) -> None:
+        """Drop all policies: the server is as new, for another run."""
+
+    def metrics(self) -> Mapping[str, float]:
+        """Totals since the start, such as seconds spent on capturing graphs; their growth in a step is logged."""
+
+
+class Learner(Protocol):
+    """Updates the weights of a policy. `mage.checks.learners` has its contract."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens put through the model in updates so far."""
+
+    @property
+    def has_values(self) -> bool:
+        """Whether it estimates values."""
+
+    @property
+    def weights_file(self) -> str:
+        """The name of the safetensors file in which `save` writes the trained weights."""
+
+    def update(self, samples: Sequence[Sample]) -> dict[str, float]:
+        """Update the weights on one batch and return metrics; `learner/tokens` is one."""
+
+    def evaluate_tokens(self, samples: Sequence[Sample]) -> list[list[tuple[float, float]]]:
+        """The log-probability and the entropy of each trained token of each sample under the current weights."""
+
+    def values(self, samples: Sequence[Sample]) -> list[list[float]]:
+        """The value at each trained token of each sample; only with `has_values`."""
+
+    def weights(self, trained: Mapping[str, Tensor] | None = None) -> PolicyWeights:
+        """The weights to publish: the current ones, or those with `trained`, the weights of another state."""
+
+    def state(self) -> LearnerState: ...
+
+    def restore(self, state: LearnerState) -> None:
+        """Continue from a state, in memory or read from files."""
+
+    def save(self, folder: Path, base: str) -> None:
+        """Write the trained weights in Hugging Face layout, or an adapter as PEFT does, with the name of its base."""
+
+    def set_settings(self, settings: Any) -> None:
+        """Use other `mage.learners.settings.LearnerSettings` from now on, as learners of a league have."""
 
 
 class ChatFormat(Protocol):

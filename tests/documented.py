@@ -21,6 +21,7 @@ from mage.opponents.registry import OPPONENTS, check_opponent
 from mage.spec import parse_spec
 from mage.training.build import check, check_splits
 from mage.worlds.openspiel.game import load_game
+from mage.worlds.registry import load_world
 
 METRICS = Path(__file__).parents[1] / "docs" / "metrics.md"
 _OVERRIDE = re.compile(r"[a-z_]+(\.[a-z_]+)*=")
@@ -238,6 +239,11 @@ def _split(command: Parsed) -> None:
             check_opponent(member, game, seat)
 
 
+def _world(command: Parsed) -> None:
+    (spec,) = command.words
+    load_world(spec)
+
+
 _RESOLVE: Mapping[str, Callable[[Parsed], None]] = {
     "train": _recipes,
     "sweep": _recipes,
@@ -248,4 +254,5 @@ _RESOLVE: Mapping[str, Callable[[Parsed], None]] = {
     "cross-play": _agents,
     "nashconv": _agents,
     "split": _split,
+    "check-world": _world,
 }

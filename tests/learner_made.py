@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from mage.learners.local import Learner
+from mage.learners.local import LocalLearner
 from mage.training.parts import Parts, learner_settings
 from mage.types import Phase, Sample
-from tests.tiny import samples_of, sharpen, tiny_config, tiny_parts
+from tests.tiny import model_of, samples_of, sharpen, tiny_config, tiny_parts
 
 MODES = {
     "choice": (),
@@ -26,10 +26,10 @@ def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
-def fresh(parts: Parts, *overrides: str, with_values: bool = False) -> Learner:
+def fresh(parts: Parts, *overrides: str, with_values: bool = False) -> LocalLearner:
     """A learner with the same weights and other settings."""
-    model = copy.deepcopy(parts.learner.model)
-    return Learner(model, learner_settings(tiny_config(*overrides)), with_values=with_values)
+    model = copy.deepcopy(model_of(parts))
+    return LocalLearner(model, learner_settings(tiny_config(*overrides)), with_values=with_values)
 
 
 def played_notes() -> tuple[Parts, list[Sample]]:

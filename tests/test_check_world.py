@@ -15,13 +15,15 @@ from mage.errors import ConfigError, MageError, PlayError
 from mage.opponents.registry import check_opponent
 from mage.protocols import Branches, Env, Player
 from mage.types import Ending, Observation, Result, Task, WorldInfo
-from mage.worlds.openspiel.game import WORDED, OpenSpielEnv, load_game
+from mage.worlds.openspiel.game import OpenSpielEnv, load_game
+from mage.worlds.openspiel.game_builders import GAMES
 from mage.worlds.registry import WORLDS, load_world
 from mage.worlds.solo import SoloModel, SoloPosition
 from tests.solo_worlds import Guesses, HiddenNumber, Shop
 
 KUHN = load_game("kuhn_poker")
 STRANGE = object()
+MATRIX = "matrix([[1,0],[0,1]])"
 
 
 class BrokenEnv:
@@ -321,9 +323,9 @@ def test_the_same_worlds_without_a_fault_pass(name: str) -> None:
     assert check_world(name, range(6), max_turns=50).num_episodes > 6
 
 
-@pytest.mark.parametrize("name", [name for name in sorted({*WORDED, *WORLDS} - {*BROKEN}) if name != "matrix"])
-def test_every_world_that_is_known_by_name_passes(name: str) -> None:
-    check_world(name, range(3))
+@pytest.mark.parametrize("spec", [*(name for name in GAMES if name != "matrix"), *WORLDS._builtin, MATRIX])
+def test_every_shipped_world_passes(spec: str) -> None:
+    assert check_world(spec, range(3)).exact == "agrees with 9 episodes"
 
 
 def test_exact_models_are_followed_where_there_are_some() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -25,7 +26,7 @@ from mage.training.checkpoint import (
 from mage.training.model_card import model_card
 from mage.training.parts import Parts
 from mage.types import Phase
-from tests.tiny import samples_of, tiny_parts
+from tests.tiny import model_of, samples_of, tiny_parts
 
 STATS = Stats(((StatKey("main", "always", 0, 1, Phase.PLAY), RunningMean(0.1 + 0.2, 1 / 3, 7)),))
 
@@ -34,7 +35,7 @@ def state(parts: Parts, step: int) -> TrainState:
     return TrainState(
         step=step,
         stats=STATS,
-        learner=parts.learner.state()[1],
+        learner=parts.learner.state().numbers,
         lines={"metrics.jsonl": step},
         best=(0.1, 2),
         healthy=2,
@@ -59,10 +60,10 @@ def parts() -> Parts:
 def test_a_checkpoint_goes_on_exactly(parts: Parts, tmp_path: Path) -> None:
     path = save(parts, tmp_path, 1)
     batch = samples_of(parts, 1)
-    expected = parts.learner.state()[1], state(parts, 1)
+    expected = parts.learner.state().numbers, state(parts, 1)
     fresh = tiny_parts("credit.estimator=ppo", "credit.options={}", "learner.lr=0.01", "seed=99")
     assert load_checkpoint(path, fresh.learner) == expected[1]
-    assert fresh.learner.state()[1] == expected[0]
+    assert fresh.learner.state().numbers == expected[0]
     _same(fresh, parts)
     # A second step proves that the optimizer's moments and the value head came along.
     assert fresh.learner.update(batch)["learner/loss"] == parts.learner.update(batch)["learner/loss"]
@@ -71,13 +72,16 @@ def test_a_checkpoint_goes_on_exactly(parts: Parts, tmp_path: Path) -> None:
 
 
 def _same(one: Parts, other: Parts) -> None:
-    for mine, theirs in ((one.learner.weights(), other.learner.weights()), (_moments(one), _moments(other))):
+    for mine, theirs in (
+        (one.learner.weights().merged(), other.learner.weights().merged()),
+        (_moments(one), _moments(other)),
+    ):
         assert sorted(mine) == sorted(theirs)
         assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
 
 
-def _moments(parts: Parts) -> dict[str, torch.Tensor]:
-    return parts.learner.state()[0]
+def _moments(parts: Parts) -> Mapping[str, torch.Tensor]:
+    return parts.learner.state().tensors
 
 
 def test_going_back_to_before_the_first_update_forgets_the_optimizer(tmp_path: Path) -> None:
@@ -85,11 +89,12 @@ def test_going_back_to_before_the_first_update_forgets_the_optimizer(tmp_path: P
     path = save(parts, tmp_path, 0)
     batch = samples_of(parts)
     parts.learner.update(batch)
-    after = {name: tensor.clone() for name, tensor in parts.learner.weights().items()}
+    after = {name: tensor.clone() for name, tensor in parts.learner.weights().merged().items()}
     load_checkpoint(path, parts.learner)
-    assert parts.learner.state() == ({}, {"num_updates": 0, "num_tokens": 0, "entropy_factor": 1.0, "skips": 0})
+    assert parts.learner.state().tensors == {}
+    assert parts.learner.state().numbers == {"num_updates": 0, "num_tokens": 0, "entropy_factor": 1.0, "skips": 0}
     parts.learner.update(batch)
-    assert all(torch.equal(tensor, after[name]) for name, tensor in parts.learner.weights().items())
+    assert all(torch.equal(tensor, after[name]) for name, tensor in parts.learner.weights().merged().items())
 
 
 def test_transformers_loads_it_to_the_same_logits(parts: Parts, tmp_path: Path) -> None:
@@ -104,7 +109,7 @@ def test_transformers_loads_it_to_the_same_logits(parts: Parts, tmp_path: Path) 
     own = parts.loaded.tokenizer(text, return_tensors="pt", add_special_tokens=False).input_ids
     assert torch.equal(ids, own)
     with torch.no_grad():
-        assert torch.equal(model(ids).logits, parts.learner.model.eval()(ids).logits)
+        assert torch.equal(model(ids).logits, model_of(parts).eval()(ids).logits)
 
 
 def test_it_has_a_card_and_no_pickle(parts: Parts, tmp_path: Path) -> None:

@@ -93,12 +93,12 @@ def test_tokens_have_what_the_learner_says_of_them(run: Path) -> None:
 def test_reading_leaves_the_learner_and_every_generator_as_they_were() -> None:
     parts = tiny_parts(*NOTES)
     samples = evaluated(parts, play(parts))
-    before = {name: tensor.clone() for name, tensor in parts.learner.weights().items()}
+    before = {name: tensor.clone() for name, tensor in parts.learner.weights().merged().items()}
     generator = torch.get_rng_state()
     found = parts.learner.evaluate_tokens(samples)
     assert [len(one) for one in found] == [len(sample.positions) for sample in samples]
     assert torch.equal(torch.get_rng_state(), generator)
-    assert all(torch.equal(tensor, before[name]) for name, tensor in parts.learner.weights().items())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in parts.learner.weights().merged().items())
     other = tiny_parts(*NOTES)
     assert parts.learner.update(samples) == other.learner.update(samples)
     assert parts.learner.evaluate_tokens([]) == []

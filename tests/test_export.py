@@ -49,7 +49,7 @@ def weights(run: Path, step: int) -> Mapping[str, torch.Tensor]:
     """What the engine plays with after a step, from the learner itself."""
     parts = build_parts(mage.open_run(run).config)
     load_checkpoint(checkpoint_path(run / "checkpoints", step), parts.learner)
-    return {name: tensor.clone() for name, tensor in parts.learner.weights().items()}
+    return {name: tensor.clone() for name, tensor in parts.learner.weights().merged().items()}
 
 
 def logprobs(model: Any) -> torch.Tensor:

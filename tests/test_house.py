@@ -138,6 +138,15 @@ def test_layers_only_look_down() -> None:
     assert up == set(LOOKS_UP.items())
 
 
+def test_exact_references_know_worlds_only_by_their_protocol() -> None:
+    found = {module: others for module, others in own_imports().items() if module.startswith("mage.evaluation.exact")}
+    assert len(found) > 5
+    seen = {
+        other for others in found.values() for other in others if other.startswith(("mage.worlds", "mage.opponents"))
+    }
+    assert seen == {"mage.worlds.registry"}
+
+
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """A package's face is left out: what is imported from below it goes through it anyway."""
     graph = {module: {other for other in others if other != "mage"} for module, others in own_imports().items()}

@@ -11,12 +11,11 @@ import pytest
 
 import mage
 from mage.config.load import load_config
+from mage.engines.local import server
 from mage.engines.local.engine import LocalEngine
 from mage.errors import ConfigError
 from mage.files import count_lines, read_lines
 from mage.league.members import MemberKind
-from mage.training import league_policies as policies
-from mage.training import model_cache as model_cache
 from mage.training.league_recorder import LeagueState
 from mage.training.run import check_start
 from tests.documented import documented, fits
@@ -122,8 +121,7 @@ def test_every_engine_of_a_league_has_as_many_slots_as_asked_for(
             made.append(slots)
             super().__init__(*args, slots=slots, **options)
 
-    monkeypatch.setattr(model_cache, "LocalEngine", Counted)
-    monkeypatch.setattr(policies, "LocalEngine", Counted)
+    monkeypatch.setattr(server, "LocalEngine", Counted)
     mage.train(
         str(recipe), {"agent.slots": 5, "steps": 1, "evaluation.splits": []}, folder=tmp_path / "run", quiet=True
     )
@@ -141,8 +139,7 @@ def test_one_learner_against_the_population_alone_needs_one_engine_and_never_mee
             made.append(self)
             super().__init__(*args, **options)
 
-    monkeypatch.setattr(model_cache, "LocalEngine", Counted)
-    monkeypatch.setattr(policies, "LocalEngine", Counted)
+    monkeypatch.setattr(server, "LocalEngine", Counted)
     alone = {"league.learners": 1, "league.itself": False, "league.snapshot_every": 0, "league.exploit_every": 0}
     hard = {"league.sampler": "prioritised", "league.options": {"kind": "hard"}}
     short = {"steps": 3, "evaluation.splits": [], "league.nashconv_every": 0}

@@ -13,11 +13,11 @@ from transformers import AutoModelForCausalLM, Gemma2Config, GraniteConfig, Pret
 
 from mage.errors import ConfigError
 from mage.learners.batch import micro_batches
-from mage.learners.local import Learner, LearnError
+from mage.learners.local import LearnError, LocalLearner
 from mage.training.parts import Parts, learner_settings
 from mage.types import Phase, Sample, Weight
 from tests.learner_made import MODES, copied, fresh, played_notes
-from tests.tiny import logprobs, read, samples_of, sharpen, tiny_config, tiny_parts, with_advantage
+from tests.tiny import logprobs, model_of, read, samples_of, sharpen, tiny_config, tiny_parts, with_advantage
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 11,
@@ -61,7 +61,7 @@ def test_the_size_of_micro_batches_changes_no_update(notes: tuple[Parts, list[Sa
         )
         report = learner.update(samples)
         gradients = {n: p.grad.clone() for n, p in learner.model.named_parameters()}
-        found.append((gradients, copied(learner.weights()), report))
+        found.append((gradients, copied(learner.weights().merged()), report))
     for gradients, weights, report in found[1:]:
         for name, gradient in gradients.items():
             torch.testing.assert_close(gradient, found[0][0][name], atol=1e-5, rtol=1e-5)
@@ -85,7 +85,7 @@ def test_logits_where_trained_equal_a_plain_forward(notes: tuple[Parts, list[Sam
     parts, samples = notes
     for sample in samples:
         with torch.no_grad():
-            logits_TV = parts.learner.model(torch.tensor([sample.tokens])).logits[0]
+            logits_TV = model_of(parts)(torch.tensor([sample.tokens])).logits[0]
         plain = []
         for position, allowed in zip(sample.positions, sample.allowed, strict=True):
             row = logits_TV[position - 1]
@@ -106,7 +106,7 @@ def test_where_logits_are_more_than_the_head_they_are_read_from_a_plain_forward(
     model: Any = AutoModelForCausalLM.from_config(config).eval()  # type: ignore[no-untyped-call]
     for weight in model.parameters():
         weight.data.normal_(0.0, 0.5, generator=torch.Generator().manual_seed(weight.numel()))
-    learner = Learner(model, learner_settings(tiny_config()))
+    learner = LocalLearner(model, learner_settings(tiny_config()))
     with torch.no_grad():
         plain = model(torch.tensor([[1, 2, 3, 4]])).logits[0, 1].log_softmax(0)[3].item()
         bare = model.lm_head(model.model(torch.tensor([[1, 2, 3, 4]])).last_hidden_state)[0, 1].log_softmax(0)[3].item()
@@ -192,10 +192,10 @@ def test_an_update_that_is_not_finite_is_skipped_and_counted_until_it_repeats(
 ) -> None:
     parts, samples = notes
     learner = fresh(parts, "learner.max_skips=1")
-    before = copied(learner.weights())
+    before = copied(learner.weights().merged())
     broken = [with_advantage(samples[0], math.nan), *samples[1:]]
     assert learner.update(broken)["learner/skipped_updates"] == 1.0
-    assert all(torch.equal(tensor, before[name]) for name, tensor in learner.weights().items())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in learner.weights().merged().items())
     assert "learner/skipped_updates" not in learner.update(samples), "a good update ends the row"
     learner.update(broken)
     with pytest.raises(LearnError, match=r"not finite in 2 updates in a row; lower learner\.lr"):

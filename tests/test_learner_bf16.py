@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from mage.learners.local import Learner
+from mage.learners.local import LocalLearner
 from mage.learners.master_weights import MasterWeights
 from tests.made import made_model, made_samples, made_settings
 
@@ -21,9 +21,9 @@ def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
-def master_weights(learner: Learner) -> dict[str, Tensor]:
+def master_weights(learner: LocalLearner) -> dict[str, Tensor]:
     prefix = "master/"
-    return {n.removeprefix(prefix): t.clone() for n, t in learner.state()[0].items() if n.startswith(prefix)}
+    return {n.removeprefix(prefix): t.clone() for n, t in learner.state().tensors.items() if n.startswith(prefix)}
 
 
 def test_gradients_are_summed_in_float32() -> None:
@@ -42,11 +42,11 @@ def test_gradients_are_summed_in_float32() -> None:
 
 def test_updates_too_small_for_bfloat16_add_up() -> None:
     samples = made_samples()
-    learner = Learner(made_model(BFLOAT), made_settings("learner.lr=1e-6"))
-    first, before = master_weights(learner), copied(learner.weights())
+    learner = LocalLearner(made_model(BFLOAT), made_settings("learner.lr=1e-6"))
+    first, before = master_weights(learner), copied(learner.weights().merged())
     learner.update(samples)
     norm = "model.norm.weight"  # ones, whose neighbours in bfloat16 are 1/256 and 1/128 away
-    assert torch.equal(learner.weights()[norm], before[norm])
+    assert torch.equal(learner.weights().merged()[norm], before[norm])
     moved = (master_weights(learner)[norm] - first[norm]).abs()
     assert 5e-7 < moved.max() < 2e-6
     for _ in range(5):
@@ -55,37 +55,41 @@ def test_updates_too_small_for_bfloat16_add_up() -> None:
 
 
 def test_the_model_has_the_masters_numbers_rounded_where_it_had_its_own() -> None:
-    learner = Learner(made_model(BFLOAT), made_settings("learner.lr=0.01"))
-    places = {name: tensor.data_ptr() for name, tensor in learner.weights().items()}
-    before = copied(learner.weights())
+    learner = LocalLearner(made_model(BFLOAT), made_settings("learner.lr=0.01"))
+    places = {name: tensor.data_ptr() for name, tensor in learner.weights().merged().items()}
+    before = copied(learner.weights().merged())
     for _ in range(2):
         learner.update(made_samples())
     for name, master in master_weights(learner).items():
         assert master.dtype is torch.float32
-        assert torch.equal(learner.weights()[name], master.to(BFLOAT))
-        assert not torch.equal(learner.weights()[name], before[name])
-    assert {name: tensor.data_ptr() for name, tensor in learner.weights().items()} == places
-    assert {tensor.dtype for tensor in learner.weights().values()} == {BFLOAT}
+        assert torch.equal(learner.weights().merged()[name], master.to(BFLOAT))
+        assert not torch.equal(learner.weights().merged()[name], before[name])
+    assert {name: tensor.data_ptr() for name, tensor in learner.weights().merged().items()} == places
+    assert {tensor.dtype for tensor in learner.weights().merged().values()} == {BFLOAT}
     assert all(p.grad is None for p in learner.model.parameters()), "gradients are let go of"
 
 
 def test_it_learns_as_in_float32() -> None:
     samples = made_samples(10)
-    rough, exact = (Learner(made_model(dtype), made_settings("learner.lr=0.003")) for dtype in (BFLOAT, torch.float32))
-    start = copied(exact.weights())
+    rough, exact = (
+        LocalLearner(made_model(dtype), made_settings("learner.lr=0.003")) for dtype in (BFLOAT, torch.float32)
+    )
+    start = copied(exact.weights().merged())
     for _ in range(3):
         metrics, wanted = rough.update(samples), exact.update(samples)
         assert metrics["learner/loss"] == pytest.approx(wanted["learner/loss"], abs=0.03)
         assert metrics["learner/grad_norm"] == pytest.approx(wanted["learner/grad_norm"], rel=0.1)
     found = torch.cat([(t - start[n]).flatten() for n, t in sorted(master_weights(rough).items())])
-    right = torch.cat([(exact.weights()[n] - start[n]).flatten() for n in sorted(master_weights(rough))])
+    right = torch.cat([(exact.weights().merged()[n] - start[n]).flatten() for n in sorted(master_weights(rough))])
     assert torch.cosine_similarity(found, right, dim=0) > 0.9
 
 
 def test_the_size_of_micro_batches_hardly_changes_an_update() -> None:
     found = []
     for budget in (1, 100_000):
-        learner = Learner(made_model(BFLOAT), made_settings(f"learner.token_budget={budget}", "learner.grad_clip=1e9"))
+        learner = LocalLearner(
+            made_model(BFLOAT), made_settings(f"learner.token_budget={budget}", "learner.grad_clip=1e9")
+        )
         found.append(learner.update(made_samples(12))["learner/grad_norm"])
     assert found[0] == pytest.approx(found[1], rel=0.01)
 
@@ -94,37 +98,36 @@ def test_the_size_of_micro_batches_hardly_changes_an_update() -> None:
 def test_a_restored_learner_goes_on_bit_for_bit(with_values: bool) -> None:
     samples = made_samples()
     settings = made_settings("learner.lr=0.001", "learner.minibatches=2", "learner.token_budget=60")
-    learner, other = (Learner(made_model(BFLOAT), settings, with_values=with_values) for _ in range(2))
+    learner, other = (LocalLearner(made_model(BFLOAT), settings, with_values=with_values) for _ in range(2))
     for _ in range(2):
         learner.update(samples)
-    tensors, numbers = learner.state()
-    kept = copied(learner.weights()), copied(tensors), dict(numbers)
+    kept = learner.state().copied()
     other.update(samples[:2])
-    other.restore(*kept)
-    assert set(other.state()[0]) == set(tensors)
+    other.restore(kept)
+    assert set(other.state().tensors) == set(kept.tensors)
     assert other.update(samples) == learner.update(samples)
-    for name, tensor in learner.state()[0].items():
-        assert torch.equal(tensor, other.state()[0][name]), name
-    for name, tensor in learner.weights().items():
-        assert torch.equal(tensor, other.weights()[name]), name
+    for name, tensor in learner.state().tensors.items():
+        assert torch.equal(tensor, other.state().tensors[name]), name
+    for name, tensor in learner.weights().merged().items():
+        assert torch.equal(tensor, other.weights().merged()[name]), name
 
 
 def test_masters_cross_from_one_precision_to_the_other() -> None:
     settings = made_settings("learner.lr=0.001")
-    rough, exact = (Learner(made_model(dtype), settings) for dtype in (BFLOAT, torch.float32))
+    rough, exact = (LocalLearner(made_model(dtype), settings) for dtype in (BFLOAT, torch.float32))
     rough.update(made_samples())
-    exact.restore(rough.weights(), *rough.state())
+    exact.restore(rough.state())
     for name, master in master_weights(rough).items():
-        assert torch.equal(exact.weights()[name], master), name
+        assert torch.equal(exact.weights().merged()[name], master), name
     exact.update(made_samples())
-    rough.restore(exact.weights(), *exact.state())
+    rough.restore(exact.state())
     for name, master in master_weights(rough).items():
-        assert torch.equal(exact.weights()[name], master), name
+        assert torch.equal(exact.weights().merged()[name], master), name
 
 
 def test_values_and_divergence_work_in_bfloat16() -> None:
     settings = made_settings("learner.divergence=k3", "learner.divergence_weight=0.1", "learner.lr=0.01")
-    learner = Learner(made_model(BFLOAT), settings, with_values=True)
+    learner = LocalLearner(made_model(BFLOAT), settings, with_values=True)
     samples = made_samples()
     first, second = learner.update(samples), learner.update(samples)
     assert first["learner/kl"] == 0.0
@@ -134,9 +137,9 @@ def test_values_and_divergence_work_in_bfloat16() -> None:
 
 
 def test_what_is_saved_is_what_plays(tmp_path: Path) -> None:
-    learner = Learner(made_model(BFLOAT), made_settings("learner.lr=0.01"))
+    learner = LocalLearner(made_model(BFLOAT), made_settings("learner.lr=0.01"))
     learner.update(made_samples())
     learner.save(tmp_path, "made")
     saved = load_file(tmp_path / learner.weights_file)
-    assert all(torch.equal(tensor, learner.weights()[name]) for name, tensor in saved.items())
+    assert all(torch.equal(tensor, learner.weights().merged()[name]) for name, tensor in saved.items())
     assert {tensor.dtype for tensor in saved.values()} == {BFLOAT}

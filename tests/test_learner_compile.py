@@ -8,7 +8,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 from mage.errors import ConfigError
 from mage.learners.forward import PolicyModel, compile_layers, is_compiled
-from mage.learners.local import Learner
+from mage.learners.local import LocalLearner
 from tests.made import made_model, made_samples, made_settings
 
 
@@ -21,7 +21,7 @@ def test_auto_compiles_on_cuda_alone() -> None:
 def test_layers_of_any_number_and_length_are_compiled_once_and_learn_the_same() -> None:
     """Traced as on CUDA; what the trace is compiled to is the backend's matter."""
     torch._dynamo.reset()
-    plain, traced = (Learner(made_model(num_hidden_layers=3), made_settings("learner.lr=0.01")) for _ in range(2))
+    plain, traced = (LocalLearner(made_model(num_hidden_layers=3), made_settings("learner.lr=0.01")) for _ in range(2))
     counter = CompileCounterWithBackend("aot_eager")
     compile_layers(traced.model, backend=counter)
     for one, other in zip(traced.evaluate_tokens(made_samples(1)), plain.evaluate_tokens(made_samples(1)), strict=True):
@@ -30,8 +30,8 @@ def test_layers_of_any_number_and_length_are_compiled_once_and_learn_the_same() 
     for num, length in ((6, 24), (4, 30)):
         batch = made_samples(num, length)
         assert traced.update(batch) == pytest.approx(plain.update(batch), abs=1e-5)
-    for name, tensor in plain.weights().items():
-        torch.testing.assert_close(traced.weights()[name], tensor, atol=1e-5, rtol=1e-5)
+    for name, tensor in plain.weights().merged().items():
+        torch.testing.assert_close(traced.weights().merged()[name], tensor, atol=1e-5, rtol=1e-5)
     num_graphs = counter.frame_count
     assert 1 <= num_graphs < 3, "layers share it"
     for num, length in ((5, 40), (2, 50), (3, 61)):

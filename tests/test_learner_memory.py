@@ -12,7 +12,7 @@ from transformers import LlamaForCausalLM, LlamaModel
 
 from mage.errors import ConfigError
 from mage.learners.batch import iter_micro_batches, micro_batches, partition
-from mage.learners.local import Learner, LearnError
+from mage.learners.local import LearnError, LocalLearner
 from mage.learners.metric_sums import MetricSums
 from mage.types import Weight
 from tests.made import made_model, made_samples, made_settings
@@ -48,8 +48,8 @@ def _roomy() -> Any:
     TightInner.room, TightInner.after = 10**9, 0
 
 
-def tight(*overrides: str, dtype: torch.dtype = torch.float32) -> Learner:
-    return Learner(made_model(dtype, Tight), made_settings("learner.lr=0.01", *overrides))
+def tight(*overrides: str, dtype: torch.dtype = torch.float32) -> LocalLearner:
+    return LocalLearner(made_model(dtype, Tight), made_settings("learner.lr=0.01", *overrides))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -63,8 +63,8 @@ def test_a_step_that_ran_out_of_memory_is_the_step_with_half_the_budget(dtype: t
     assert report.pop("learner/out_of_memory") == 1.0
     assert report.pop("learner/token_budget") == 100
     assert report == expected, "figures of what was given up do not count"
-    for name, tensor in other.weights().items():
-        assert torch.equal(learner.weights()[name], tensor), name
+    for name, tensor in other.weights().merged().items():
+        assert torch.equal(learner.weights().merged()[name], tensor), name
     later = learner.update(samples)
     assert "learner/out_of_memory" not in later
     assert later["learner/token_budget"] == 100, "the budget stays"
@@ -89,20 +89,20 @@ def test_minibatches_that_went_well_are_not_done_again() -> None:
     assert report["learner/out_of_memory"] == 1.0
     assert report["learner/tokens"] == expected["learner/tokens"] == 2 * sum(len(s.tokens) for s in samples)
     assert report["learner/loss"] == pytest.approx(expected["learner/loss"], abs=1e-5)
-    for name, tensor in other.weights().items():
-        torch.testing.assert_close(learner.weights()[name], tensor, atol=1e-4, rtol=1e-4)
+    for name, tensor in other.weights().merged().items():
+        torch.testing.assert_close(learner.weights().merged()[name], tensor, atol=1e-4, rtol=1e-4)
 
 
 def test_a_second_failure_is_an_error_and_the_weights_are_as_they_were() -> None:
     learner = tight("learner.token_budget=200")
-    before = {name: tensor.clone() for name, tensor in learner.weights().items()}
+    before = {name: tensor.clone() for name, tensor in learner.weights().merged().items()}
     TightInner.room = 10
     with (
         pytest.warns(UserWarning, match="out of memory"),
         pytest.raises(LearnError, match=r"out of memory again with learner\.token_budget = 100, half of"),
     ):
         learner.update(made_samples(8))
-    assert all(torch.equal(tensor, before[name]) for name, tensor in learner.weights().items())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in learner.weights().merged().items())
 
 
 def test_an_optimizer_that_does_not_fit_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,12 +118,12 @@ def test_an_optimizer_that_does_not_fit_is_an_error(monkeypatch: pytest.MonkeyPa
 def test_the_smaller_budget_is_part_of_the_state() -> None:
     samples = made_samples(8)
     learner, other = tight("learner.token_budget=200"), tight("learner.token_budget=200")
-    assert "token_budget" not in learner.state()[1]
+    assert "token_budget" not in learner.state().numbers
     TightInner.room = 130
     with pytest.warns(UserWarning, match="out of memory"):
         learner.update(samples)
-    other.restore(learner.weights(), *learner.state())
-    assert other.state()[1]["token_budget"] == 100
+    other.restore(learner.state())
+    assert other.state().numbers["token_budget"] == 100
     assert other.update(samples) == learner.update(samples)
 
 
@@ -132,7 +132,7 @@ def test_the_figures_are_documented() -> None:
     assert {"learner/out_of_memory", "learner/token_budget"} <= set(keys)
 
 
-def kept_bytes(learner: Learner) -> int:
+def kept_bytes(learner: LocalLearner) -> int:
     """What the forward pass of an update keeps for the gradient."""
     total = 0
 
@@ -149,12 +149,12 @@ def kept_bytes(learner: Learner) -> int:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_checkpointed_layers_keep_less_and_learn_the_same(dtype: torch.dtype) -> None:
     plain, sparing = (
-        Learner(made_model(dtype), made_settings("learner.lr=0.01", f"learner.gradient_checkpointing={flag}"))
+        LocalLearner(made_model(dtype), made_settings("learner.lr=0.01", f"learner.gradient_checkpointing={flag}"))
         for flag in ("false", "true")
     )
     assert kept_bytes(sparing) < 0.5 * kept_bytes(plain)
-    for name, tensor in plain.weights().items():
-        torch.testing.assert_close(sparing.weights()[name], tensor, atol=1e-5, rtol=1e-5)
+    for name, tensor in plain.weights().merged().items():
+        torch.testing.assert_close(sparing.weights().merged()[name], tensor, atol=1e-5, rtol=1e-5)
 
 
 class Stubborn(LlamaForCausalLM):  # type: ignore[no-untyped-call]
@@ -165,12 +165,12 @@ class Stubborn(LlamaForCausalLM):  # type: ignore[no-untyped-call]
 
 def test_a_model_that_cannot_be_checkpointed_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"learner\.gradient_checkpointing = true: Stubborn does not support"):
-        Learner(made_model(kind=Stubborn), made_settings("learner.gradient_checkpointing=true"))
+        LocalLearner(made_model(kind=Stubborn), made_settings("learner.gradient_checkpointing=true"))
 
 
 def test_values_of_many_sequences_are_those_of_each() -> None:
     samples = made_samples(8)[::-1]
-    learner = Learner(made_model(), made_settings("learner.lr=0.01", "learner.token_budget=90"), with_values=True)
+    learner = LocalLearner(made_model(), made_settings("learner.lr=0.01", "learner.token_budget=90"), with_values=True)
     learner.update(samples)
     together = learner.values(samples)
     assert [len(row) for row in together] == [len(s.positions) for s in samples]

@@ -37,18 +37,17 @@ def test_a_restored_learner_goes_on_bit_for_bit(
     learner = fresh(parts, *how, with_values=with_values)
     for _ in range(num_updates):
         learner.update(samples)
-    tensors, numbers = learner.state()
-    kept = copied(learner.weights()), copied(tensors), dict(numbers)
+    kept = learner.state().copied()
     other = fresh(parts, *how, with_values=with_values)
     other.update(samples[:2])  # what a learner did before is forgotten when it is restored
-    other.restore(*kept)
-    assert set(other.state()[0]) == set(tensors)
+    other.restore(kept)
+    assert set(other.state().tensors) == set(kept.tensors)
     assert other.update(samples) == learner.update(samples)
-    for name, tensor in learner.weights().items():
-        assert torch.equal(tensor, other.weights()[name]), name
-    for name, tensor in learner.state()[0].items():
-        assert torch.equal(tensor, other.state()[0][name]), name
-    assert other.state()[1] == learner.state()[1]
+    for name, tensor in learner.weights().merged().items():
+        assert torch.equal(tensor, other.weights().merged()[name]), name
+    for name, tensor in learner.state().tensors.items():
+        assert torch.equal(tensor, other.state().tensors[name]), name
+    assert other.state().numbers == learner.state().numbers
 
 
 def test_weights_that_do_not_fit_are_refused() -> None:

@@ -11,7 +11,7 @@ import torch
 from mage.training.parts import Parts
 from mage.types import Divergence, Phase, Sample
 from tests.learner_made import MODES, fresh, played_notes
-from tests.tiny import play, sharpen, tiny_parts, with_advantage
+from tests.tiny import local, model_of, play, sharpen, tiny_parts, with_advantage
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +132,7 @@ def test_values_of_turns_are_those_before_their_first_token() -> None:
     parts = sharpen(tiny_parts(*MODES["choice, notes"], "credit.estimator=ppo", "credit.options={}"))
     groups = play(parts)
     with torch.no_grad():
-        parts.learner._value_head.weight.normal_(generator=torch.Generator().manual_seed(1))  # type: ignore[union-attr]
+        local(parts)._value_head.weight.normal_(generator=torch.Generator().manual_seed(1))  # type: ignore[union-attr]
     trial, steps = groups[0].trials[0], parts.credit(groups)[0].trials[0]
     turns = [
         turn for e, episode in enumerate(trial.episodes) for turn in (*episode.turns, *trial.reflections[e : e + 1])
@@ -143,6 +143,6 @@ def test_values_of_turns_are_those_before_their_first_token() -> None:
         call = turn.calls[0]
         ids = torch.tensor([trial.streams[call.stream][: call.start]])
         with torch.no_grad():
-            state = parts.learner.model.model(ids).last_hidden_state[0, -1]
-            expected = parts.learner._value_head(state).item()  # type: ignore[misc]
+            state = model_of(parts).model(ids).last_hidden_state[0, -1]
+            expected = local(parts)._value_head(state).item()  # type: ignore[misc]
         assert step.value == pytest.approx(expected, abs=1e-5)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mage.learners.batch import iter_micro_batches, partition
-from mage.learners.local import Learner
+from mage.learners.local import LocalLearner
 from mage.types import Sample, Weight
 from tests.made import made_model, made_samples, made_settings
 from tests.tiny import samples_of, sharpen, tiny_parts, with_advantage
@@ -50,7 +50,7 @@ def test_shares_of_all_micro_batches_sum_to_one() -> None:
 def test_the_loss_is_the_mean_surprise_of_a_plain_pass() -> None:
     samples = made_samples()
     model = made_model()
-    learner = Learner(model, made_settings("learner.prediction_weight=0.5", "learner.lr=1e-9"))
+    learner = LocalLearner(model, made_settings("learner.prediction_weight=0.5", "learner.lr=1e-9"))
     surprises: list[torch.Tensor] = []
     with torch.no_grad():
         for sample in samples:
@@ -58,7 +58,7 @@ def test_the_loss_is_the_mean_surprise_of_a_plain_pass() -> None:
             free = {p for p, ids in zip(sample.positions, sample.allowed, strict=True) if ids is None}
             surprises += [-logprobs[p - 1, sample.tokens[p]] for p in range(1, len(sample.tokens)) if p not in free]
     expected = float(torch.stack(surprises).mean())
-    without = Learner(made_model(), made_settings("learner.lr=1e-9")).update(samples)
+    without = LocalLearner(made_model(), made_settings("learner.lr=1e-9")).update(samples)
     found = learner.update(samples)
     assert found["learner/prediction_loss"] == pytest.approx(expected, rel=1e-5)
     assert found["learner/loss"] - without["learner/loss"] == pytest.approx(0.5 * expected, rel=1e-4)
@@ -67,6 +67,6 @@ def test_the_loss_is_the_mean_surprise_of_a_plain_pass() -> None:
 
 def test_text_is_learned_without_any_advantage() -> None:
     samples = [with_advantage(sample, 0.0) for sample in made_samples()]
-    learner = Learner(made_model(), made_settings("learner.prediction_weight=1.0", "learner.lr=0.01"))
+    learner = LocalLearner(made_model(), made_settings("learner.prediction_weight=1.0", "learner.lr=0.01"))
     losses = [learner.update(samples)["learner/prediction_loss"] for _ in range(12)]
     assert losses[-1] < 0.8 * losses[0]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+from mage.engines.local.server import LocalPolicyServer
 from mage.training.parts import Parts
 from mage.types import Group
 from tests.tiny import evaluated, tiny_parts
@@ -29,19 +30,20 @@ class Cost(NamedTuple):
 async def played(parts: Parts) -> tuple[list[Group], int, int]:
     """The groups, and what the engine read and sampled for them: trial by trial, and all at once."""
     tasks = parts.tasks(2, "tasks")
+    await parts.publish(0)
     for task in tasks:
-        parts.engine.reset_cache()
+        parts.server.reset_cache()
         await parts.play([task], 1)
     alone = through(parts)
-    parts.engine.reset_cache()
+    parts.server.reset_cache()
     groups = await parts.play(tasks, 4)
-    return groups, alone, through(parts)
+    return groups, alone, through(parts) - alone
 
 
 def through(parts: Parts) -> int:
-    """Tokens read and sampled since the last time."""
-    counted = parts.engine.counters()
-    parts.engine.reset_counters()
+    """Tokens read and sampled so far."""
+    assert isinstance(parts.server, LocalPolicyServer)
+    counted = parts.server.counters()
     return counted["read"] + counted["sampled"]
 
 

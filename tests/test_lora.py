@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,30 +14,30 @@ from peft import PeftModel
 from safetensors.torch import load_file
 from torch import Tensor
 
-from mage.engines.local.adapters import AdapterCapacity
-from mage.engines.local.engine import AdapterEngine, LocalEngine
 from mage.errors import ConfigError, RecordError
-from mage.learners.local import Learner, LearnError, load_weights
+from mage.learners.local import LearnError, LocalLearner, load_weights
+from mage.protocols import ScoringEngine
 from mage.training.checkpoint import load_checkpoint, save_checkpoint
 from mage.training.model_card import model_card
-from mage.training.parts import Parts, policy_engine
+from mage.training.parts import Parts
+from mage.weights import PolicyWeights
 from tests.made import made_model, made_samples, made_settings
 from tests.test_checkpoint import state
-from tests.tiny import logprobs, samples_of, sharpen, tiny_parts, with_advantage
+from tests.tiny import logprobs, model_of, samples_of, sharpen, tiny_parts, with_advantage
 
 LORA = ("learner.lora_rank=4", "learner.lr=0.01")
 DTYPES = [torch.float32, torch.bfloat16]
 
 
-def learner_of(*overrides: str, dtype: torch.dtype = torch.float32, with_values: bool = False) -> Learner:
-    return Learner(made_model(dtype), made_settings(*LORA, *overrides), with_values=with_values)
+def learner_of(*overrides: str, dtype: torch.dtype = torch.float32, with_values: bool = False) -> LocalLearner:
+    return LocalLearner(made_model(dtype), made_settings(*LORA, *overrides), with_values=with_values)
 
 
 def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in tensors.items()}
 
 
-def saved(learner: Learner, folder: Path) -> dict[str, Tensor]:
+def saved(learner: LocalLearner, folder: Path) -> dict[str, Tensor]:
     folder.mkdir(parents=True)
     learner.save(folder, "made")
     return load_file(folder / learner.weights_file)
@@ -46,15 +47,15 @@ def saved(learner: Learner, folder: Path) -> dict[str, Tensor]:
 def test_only_the_adapter_learns(dtype: torch.dtype) -> None:
     learner, samples = learner_of(dtype=dtype), made_samples()
     base = copied({n: t for n, t in learner.model.state_dict().items() if ".lora_" not in n})
-    before = copied(learner.weights())
+    before = copied(learner.weights().merged())
     assert all(torch.equal(t, made_model(dtype).state_dict()[n]) for n, t in before.items()), "at first it is the base"
     pushed = with_advantage(samples[0], 1.0)
     start = sum(logprobs(learner, pushed)[0])
     learner.update([pushed])
     assert sum(logprobs(learner, pushed)[0]) > start + 0.01
     assert all(torch.equal(learner.model.state_dict()[name], tensor) for name, tensor in base.items())
-    changed = {name for name, tensor in learner.weights().items() if not torch.equal(tensor, before[name])}
-    assert changed == {f"{name}.weight" for name in learner.adapter()}
+    changed = {name for name, tensor in learner.weights().merged().items() if not torch.equal(tensor, before[name])}
+    assert changed == {f"{name}.weight" for name in learner.weights().adapter}
     assert len(changed) == 2 * 7, "all linear layers but the head"
 
 
@@ -62,10 +63,10 @@ def test_only_the_adapter_learns(dtype: torch.dtype) -> None:
 def test_masters_stand_behind_the_adapter_alone(dtype: torch.dtype) -> None:
     learner = learner_of("learner.lr=1e-7", dtype=dtype)
     learner.update(made_samples())
-    behind = {name: t for name, t in learner.state()[0].items() if name.startswith("master/")}
+    behind = {name: t for name, t in learner.state().tensors.items() if name.startswith("master/")}
     assert len(behind) == (0 if dtype is torch.float32 else 2 * 14)
     assert all(".lora_" in name and tensor.dtype is torch.float32 for name, tensor in behind.items())
-    assert all(factors.a_RI.dtype is dtype for factors in learner.adapter().values())
+    assert all(factors.a_RI.dtype is dtype for factors in learner.weights().adapter.values())
 
 
 def test_merged_weights_and_factors_say_what_the_learner_says() -> None:
@@ -73,20 +74,20 @@ def test_merged_weights_and_factors_say_what_the_learner_says() -> None:
     for _ in range(3):
         learner.update(samples)
     base, merged = made_model(), made_model()
-    load_weights(merged, learner.weights())
-    whole = Learner(merged, made_settings())
+    load_weights(merged, learner.weights().merged())
+    whole = LocalLearner(merged, made_settings())
     for sample in samples:
         assert logprobs(whole, sample)[0] == pytest.approx(logprobs(learner, sample)[0], abs=1e-5)
-    for name, (a_RI, b_OR, scaling) in learner.adapter().items():
+    for name, (a_RI, b_OR, scaling) in learner.weights().adapter.items():
         assert scaling == 6 / 4
         assert a_RI.shape[0] == b_OR.shape[1] == 4
         weight = base.get_submodule(name).weight + scaling * b_OR @ a_RI
-        torch.testing.assert_close(learner.weights()[f"{name}.weight"], weight)
-    assert Learner(made_model(), made_settings()).adapter() == {}
+        torch.testing.assert_close(learner.weights().merged()[f"{name}.weight"], weight)
+    assert LocalLearner(made_model(), made_settings()).weights().adapter == {}
 
 
 def test_scaling_is_two_unless_told_otherwise() -> None:
-    assert {factors.scaling for factors in learner_of().adapter().values()} == {2.0}
+    assert {factors.scaling for factors in learner_of().weights().adapter.values()} == {2.0}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -94,7 +95,7 @@ def test_the_reference_is_the_base_without_a_second_copy(dtype: torch.dtype) -> 
     how = ("learner.divergence=k3", "learner.divergence_weight=0.0")
     learner, samples = learner_of(*how, dtype=dtype), made_samples()
     assert learner.update(samples)["learner/kl"] == 0.0
-    base = Learner(made_model(dtype), made_settings())
+    base = LocalLearner(made_model(dtype), made_settings())
     mine, theirs = logprobs(learner, *samples), logprobs(base, *samples)
     gaps = [t - m for a, b in zip(mine, theirs, strict=True) for m, t in zip(a, b, strict=True)]
     expected = sum(torch.tensor(gaps).exp().sub(1.0).sub(torch.tensor(gaps)).tolist()) / len(gaps)
@@ -111,21 +112,20 @@ def test_a_restored_learner_goes_on_bit_for_bit(dtype: torch.dtype, checkpointin
     for _ in range(2):
         learner.update(samples)
     weights = saved(learner, tmp_path / "one")
-    tensors, numbers = learner.state()
-    kept = copied(tensors), dict(numbers)
+    kept = replace(learner.state().copied(), weights=weights)
     other.update(samples[:2])
-    other.restore(weights, *kept)
+    other.restore(kept)
     assert other.update(samples) == learner.update(samples)
     again = saved(other, tmp_path / "two")
     assert all(torch.equal(tensor, again[name]) for name, tensor in saved(learner, tmp_path / "three").items())
-    assert all(torch.equal(tensor, other.state()[0][name]) for name, tensor in learner.state()[0].items())
+    assert all(torch.equal(tensor, other.state().tensors[name]) for name, tensor in learner.state().tensors.items())
 
 
 def test_adapters_are_drawn_from_the_seed_and_nothing_else() -> None:
     settings = [made_settings(*LORA, f"seed={seed}") for seed in (1, 1, 2)]
     models = [made_model() for _ in settings]
     before = torch.random.get_rng_state()
-    first, same, other = (Learner(*both).adapter() for both in zip(models, settings, strict=True))
+    first, same, other = (LocalLearner(*both).weights().adapter for both in zip(models, settings, strict=True))
     assert torch.equal(torch.random.get_rng_state(), before)
     for name, factors in first.items():
         assert torch.equal(factors.a_RI, same[name].a_RI)
@@ -138,7 +138,7 @@ def test_adapters_are_drawn_from_the_seed_and_nothing_else() -> None:
 
 def test_some_layers_may_be_chosen_and_others_are_refused() -> None:
     learner = learner_of('learner.lora_targets=["q_proj", "down_proj"]')
-    assert {name.rsplit(".", 1)[-1] for name in learner.adapter()} == {"q_proj", "down_proj"}
+    assert {name.rsplit(".", 1)[-1] for name in learner.weights().adapter} == {"q_proj", "down_proj"}
     with pytest.raises(ConfigError, match=r"learner\.lora_targets = nothing: .*all-linear, or some of .*q_proj"):
         learner_of('learner.lora_targets=["nothing"]')
     with pytest.raises(
@@ -151,7 +151,7 @@ def test_some_layers_may_be_chosen_and_others_are_refused() -> None:
 
 def test_an_adapter_on_the_head_is_read_too() -> None:
     model = made_model(tie_word_embeddings=False)
-    learner = Learner(model, made_settings(*LORA, 'learner.lora_targets=["lm_head"]'))
+    learner = LocalLearner(model, made_settings(*LORA, 'learner.lora_targets=["lm_head"]'))
     for _ in range(3):
         learner.update(made_samples())
     (sample,) = made_samples(1)
@@ -176,9 +176,9 @@ def test_an_adapter_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
     rest = learner.state()
     with pytest.raises(LearnError, match=rf"{name} is on one side only"):
-        learner.restore({n: t for n, t in weights.items() if n != name}, *rest)
+        learner.restore(replace(rest, weights={n: t for n, t in weights.items() if n != name}))
     with pytest.raises(LearnError, match=rf"{name} has shape \(3, 32\), not \(4, 32\)"):
-        learner.restore({**weights, name: torch.zeros(3, 32)}, *rest)
+        learner.restore(replace(rest, weights={**weights, name: torch.zeros(3, 32)}))
 
 
 @pytest.fixture(scope="module")
@@ -212,11 +212,11 @@ def test_a_checkpoint_is_what_peft_loads(parts: Parts, tmp_path: Path) -> None:
     assert written["target_modules"] == sorted(written["target_modules"])
     card = (path / "README.md").read_text(encoding="utf-8")
     assert f"library_name: peft\nbase_model: {json.dumps(parts.loaded.name)}\n" in card
-    base = sharpen(tiny_parts()).learner.model
+    base = model_of(sharpen(tiny_parts()))
     adapted = PeftModel.from_pretrained(base, path).eval()
     ids = torch.tensor([[7, 8, 9, 10, 11]])
     with torch.no_grad():
-        torch.testing.assert_close(adapted(ids).logits, parts.learner.model.eval()(ids).logits, atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(adapted(ids).logits, model_of(parts).eval()(ids).logits, atol=1e-6, rtol=1e-6)
 
 
 def test_a_checkpoint_goes_on_exactly(parts: Parts, tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_checkpoint_goes_on_exactly(parts: Parts, tmp_path: Path) -> None:
     assert load_checkpoint(path, other.learner) == state(parts, 1)
     batch = samples_of(parts, 2)
     assert other.learner.update(batch) == parts.learner.update(batch)
-    assert all(torch.equal(t, parts.learner.weights()[n]) for n, t in other.learner.weights().items())
+    assert all(torch.equal(t, parts.learner.weights().merged()[n]) for n, t in other.learner.weights().merged().items())
     load_checkpoint(path, parts.learner)
 
 
@@ -244,19 +244,20 @@ def test_in_fewer_bits_the_engine_plays_the_adapter_itself() -> None:
     small, whole = (
         sharpen(tiny_parts(*LORA, "learner.lr=1e-4", f"dtype={dtype}")) for dtype in ("bfloat16", "float32")
     )
-    assert whole.engine.capacity is None, "float32 weights can take it"
-    assert small.engine.capacity == AdapterCapacity(1, 4)
+    assert whole.server.limits.policies is None, "float32 weights can take it"
+    assert small.server.limits.policies == 1
     samples = samples_of(small)
     metrics = small.learner.update([with_advantage(sample, 1.0) for sample in samples])
     assert metrics["gap/mean_difference"] < 0.03
     asyncio.run(small.publish(1))
-    assert asyncio.run(_first_logprobs(small)) != asyncio.run(_first_logprobs(small, adapted=False))
+    adapted = asyncio.run(_first_logprobs(small))
+    asyncio.run(small.server.publish(small.policy, PolicyWeights(small.learner.weights().model), 1))
+    assert asyncio.run(_first_logprobs(small)) != adapted
 
 
-async def _first_logprobs(parts: Parts, *, adapted: bool = True) -> tuple[float, ...]:
+async def _first_logprobs(parts: Parts) -> tuple[float, ...]:
     chat_format = parts.loaded.chat_format
-    engine = policy_engine(parts.engine) if adapted else parts.engine
-    assert isinstance(engine, AdapterEngine | LocalEngine)
-    return await engine.action_logprobs(
+    assert isinstance(parts.engine, ScoringEngine)
+    return await parts.engine.action_logprobs(
         chat_format.opening("Rules."), [chat_format.choice(a) for a in ("rock", "paper")]
     )

@@ -158,7 +158,7 @@ SMALL = (
 @pytest.mark.parametrize("arm", METHODS)
 def test_one_step_of_every_method_changes_the_weights(arm: str) -> None:
     parts = build_parts(config_of(arm, SMALL))
-    before = copied(parts.learner.weights())
+    before = copied(parts.learner.weights().merged())
     groups, metrics = asyncio.run(collect(parts.config, parts, 0, EMPTY))
     credited = parts.credit(groups)
     advantages, _ = parts.estimator.estimate(credited, EMPTY)
@@ -166,7 +166,7 @@ def test_one_step_of_every_method_changes_the_weights(arm: str) -> None:
     assert metrics["play/failed_trials"] == 0
     assert report["learner/grad_norm"] > 0
     assert parts.learner.num_tokens == report["learner/tokens"] > 0
-    moved = [name for name, weight in parts.learner.weights().items() if not torch.equal(weight, before[name])]
+    moved = [name for name, weight in parts.learner.weights().merged().items() if not torch.equal(weight, before[name])]
     assert len(moved) == len(before)
     is_cloned = arm.startswith("rps-base+cloning")
     writes = parts.config.agent.memory in ("both", "reflections")

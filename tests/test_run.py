@@ -138,12 +138,12 @@ def test_an_update_that_is_not_finite_is_skipped_counted_and_in_the_end_refused(
     parts = tiny_parts("learner.max_skips=2")
     good = samples_of(parts)
     bad = [with_advantage(sample, math.nan) for sample in good]
-    before = {name: tensor.clone() for name, tensor in parts.learner.weights().items()}
+    before = {name: tensor.clone() for name, tensor in parts.learner.weights().merged().items()}
     for _ in range(2):
         assert parts.learner.update(bad)["learner/skipped_updates"] == 1
-    assert all(torch.equal(tensor, before[name]) for name, tensor in parts.learner.weights().items())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in parts.learner.weights().merged().items())
     assert "learner/skipped_updates" not in parts.learner.update(good)
-    assert not all(torch.equal(tensor, before[name]) for name, tensor in parts.learner.weights().items())
+    assert not all(torch.equal(tensor, before[name]) for name, tensor in parts.learner.weights().merged().items())
     for _ in range(2):
         parts.learner.update(bad)
     with pytest.raises(LearnError, match="not finite in 3 updates in a row; lower learner"):

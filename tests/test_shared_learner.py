@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from mage.errors import RecordError
-from mage.learners.local import Learner
 from mage.learners.shared import SharedLearner, load_state, save_state
+from mage.protocols import Learner
 from mage.training.parts import Parts, learner_settings
 from mage.types import Sample
 from tests.tiny import evaluated, play, tiny_config, tiny_parts
@@ -23,7 +23,7 @@ def batches(parts: Parts) -> list[list[Sample]]:
 
 
 def weights(learner: Learner) -> dict[str, torch.Tensor]:
-    return {name: tensor.clone() for name, tensor in learner.trained().items()}
+    return {name: tensor.clone() for name, tensor in learner.state().weights.items()}
 
 
 def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
@@ -65,9 +65,9 @@ def test_an_adapter_can_be_published_while_its_learner_is_not_active() -> None:
     shared = SharedLearner(tiny_parts(*LORA).learner, dict.fromkeys("ab", learner_settings(tiny_config(*LORA))))
     shared.activate("a").update(first)
     shared.activate("b").update(second)
-    stored = {name: shared.learner.adapter(shared[name].weights) for name in "ab"}
+    stored = {name: shared.learner.weights(shared[name].weights).adapter for name in "ab"}
     for name in "ab":
-        active = shared.activate(name).adapter()
+        active = shared.activate(name).weights().adapter
         assert stored[name].keys() == active.keys()
         for module, (a, b, scaling) in active.items():
             assert torch.equal(stored[name][module].a_RI, a)

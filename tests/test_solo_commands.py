@@ -110,7 +110,7 @@ def test_trials_of_a_recipe_are_played_on_levels() -> None:
         (f"evaluate copy --world {NAME}", "'copy' plays games with opponents"),
         (f"evaluate uniform --world {OPEN_NAME}", "in this world any text is an action"),
         (f"evaluate scripted:first --world {OPEN_NAME}", "agent.reply = choice: any text is an action"),
-        ("evaluate uniform --world nope", "unknown world 'nope'; registered: hidden_number, hidden_word; with words: "),
+        ("evaluate uniform --world nope", "unknown world 'nope'; registered: hidden_number, hidden_word"),
         ("evaluate uniform --world rps", "name opponents to evaluate against"),
         ("split mine.json --world rps", "needs at least one member"),
     ],

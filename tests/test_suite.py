@@ -111,7 +111,7 @@ def test_trials_go_by_keys_that_two_agents_share() -> None:
 
 
 def test_games_for_one_have_keys_and_figures_too() -> None:
-    alone = make_split("alone", "", "catch(rows=3,columns=3)", ("uniform",), held_out=False)
+    alone = make_split("alone", "", "catch(rows=3,columns=3)", (), held_out=False)
     report = evaluated(policy_agent("uniform"), policy_agent("uniform"), alone, 3)
     assert report.tasks == ((0, 0, 0), (0, 0, 1), (0, 0, 2))
     assert (report.by_member, report.exploitation, report.regret) == ((), None, None)

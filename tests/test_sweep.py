@@ -18,8 +18,10 @@ import mage
 from mage.cli import app
 from mage.config.load import to_toml
 from mage.config.schema import Config
+from mage.engines.local.server import LocalPolicyServer
 from mage.errors import ConfigError, RecordError
 from mage.files import count_lines, read_lines
+from mage.protocols import PolicyServer
 from mage.results import Sweep
 from mage.runs.console import as_text
 from mage.runs.sweep_plan import SweepPlan
@@ -29,7 +31,7 @@ from mage.training.run import create_run, train_run
 from mage.training.sweep import make_sweep, plan_sweep, run_sweep, summarise
 from mage.training.sweep_summary import RunState, SweepRun, SweepSummary, minutes_of, summarise_recipes, sweep_table
 from tests.processes import Mage, when
-from tests.tiny import MODEL, tiny_config
+from tests.tiny import MODEL, model_of, tiny_config
 
 LOGS = ("metrics.jsonl", "trials.jsonl", "index.jsonl", "events.jsonl", "credit.jsonl")
 QUIET = Console(quiet=True)
@@ -283,15 +285,20 @@ def test_a_bench_lends_one_engine_and_a_model_that_nobody_has_trained() -> None:
     assert another is not engine
 
 
+def num_slots(server: PolicyServer) -> int:
+    assert isinstance(server, LocalPolicyServer)
+    return server._first._executor.num_slots
+
+
 def test_slots_are_as_many_as_a_config_asks_for() -> None:
     model_cache = ModelCache()
     _, engine = model_cache.get(tiny_config("agent.slots=3"))
-    assert engine._executor.num_slots == 3
+    assert num_slots(engine) == 3
     _, same = model_cache.get(tiny_config("agent.slots=3"))
     _, usual = model_cache.get(tiny_config())
     assert same is engine
     assert usual is not engine
-    assert usual._executor.num_slots > 3
+    assert num_slots(usual) > 3
 
 
 def test_what_a_run_left_behind_is_let_go_of_before_the_next_begins(tmp_path: Path) -> None:
@@ -299,7 +306,7 @@ def test_what_a_run_left_behind_is_let_go_of_before_the_next_begins(tmp_path: Pa
     path, parts = create_run(tiny_config("steps=1"), tmp_path / "run", "tiny", model_cache)
     recorder = train_run(path, QUIET, parts=parts)
     assert recorder.is_finished
-    trained = weakref.ref(parts.learner.model)
+    trained = weakref.ref(model_of(parts))
     assert trained() is not None
     del parts, recorder
     model_cache.get(tiny_config("seed=1"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import torch
@@ -12,7 +13,8 @@ from mage.config.load import load_config
 from mage.config.schema import Config
 from mage.credit.running_stats import EMPTY
 from mage.learners.batch import micro_batches
-from mage.learners.local import Learner
+from mage.learners.local import LocalLearner
+from mage.protocols import Learner
 from mage.training.loop import to_batch
 from mage.training.parts import Parts, build_parts
 from mage.types import Group, Sample, Weight
@@ -46,10 +48,21 @@ def tiny_parts(*overrides: str) -> Parts:
     return build_parts(tiny_config(*overrides))
 
 
+def local(parts: Parts) -> LocalLearner:
+    """The learner of the parts, which is the one that comes with mage."""
+    assert isinstance(parts.learner, LocalLearner)
+    return parts.learner
+
+
+def model_of(parts: Parts) -> Any:
+    """The model that is trained."""
+    return local(parts).model
+
+
 def sharpen(parts: Parts) -> Parts:
     """Make the first policy, which is close to uniform, prefer some tokens to others."""
     with torch.no_grad():
-        parts.learner.model.model.embed_tokens.weight.mul_(10.0)
+        model_of(parts).model.embed_tokens.weight.mul_(10.0)
     return parts
 
 
@@ -85,6 +98,7 @@ def read(learner: Learner, samples: Sequence[Sample]) -> tuple[list[list[float]]
     """The learner's log-probabilities by sample, and all entropies; samples must be given longest first."""
     lengths = [len(sample.tokens) for sample in samples]
     assert lengths == sorted(lengths, reverse=True)
+    assert isinstance(learner, LocalLearner)
     (batch,) = micro_batches(samples, Weight.TOKEN, len(samples) * max(lengths))
     with torch.no_grad():
         logprobs_N, entropy_N = learner._policy.read(learner._policy.hidden(batch), batch)

@@ -1,1 +1,1 @@
-"""Contract checks for worlds, players, agents, engines, chat formats and estimators."""
+"""Contract checks for worlds, players, agents, engines, policy servers, learners, chat formats and estimators."""

@@ -35,10 +35,11 @@ def check_engine(engine: Engine, chat_format: ChatFormat, tolerance: float = 1e-
 
     `tolerance` bounds the difference of a reply's log-probabilities when it is sampled alone and in a batch.
     """
-    asyncio.run(_check_engine(engine, chat_format, tolerance))
+    asyncio.run(engine_contract(engine, chat_format, tolerance))
 
 
-async def _check_engine(engine: Engine, chat_format: ChatFormat, tolerance: float) -> None:
+async def engine_contract(engine: Engine, chat_format: ChatFormat, tolerance: float) -> None:
+    """`check_engine` inside a running event loop."""
     choices = [chat_format.choice(action) for action in CHOICES]
     requests: list[_Request] = []
     for number in range(4):

@@ -172,6 +172,8 @@ class CreditConfig(FrozenModel):
 class LearnerConfig(FrozenModel):
     """The update of the weights."""
 
+    kind: str = "local"
+    """What updates the weights: `local`, in this process, or a name that a plugin registered; docs/models.md."""
     lr: Annotated[float, Field(gt=0)] = 1e-3
     """Learning rate of AdamW."""
     warmup: Count = 0
@@ -303,6 +305,8 @@ class Config(FrozenModel):
     """Where the model runs: cpu, cuda, or auto (CUDA where there is a device)."""
     dtype: Dtype = Dtype.AUTO
     """The model's number format: float32, bfloat16, or auto (bfloat16 on CUDA, float32 on a CPU)."""
+    engine: str = "local"
+    """What serves the model: `local`, in this process, or a name that a plugin registered; docs/models.md."""
     trackers: tuple[str, ...] = ()
     """Where metrics go besides the run directory: tensorboard, wandb, trackio."""
     trial: TrialConfig = TrialConfig()

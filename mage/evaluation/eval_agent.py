@@ -41,6 +41,7 @@ from mage.runs.store import RUN
 from mage.spec import call_with, parse_spec
 from mage.training.build import agent_settings, check_agent, check_reply, language_agent_factory, scripted_engine
 from mage.types import Memory, ReplyMode, Task
+from mage.weights import PolicyWeights
 from mage.worlds.registry import load_world
 
 BAYES = "bayes-optimal"
@@ -119,7 +120,6 @@ class ModelEvalAgent(EvalAgent):
         assert self.engine is not None
         assert self.chat_format is not None
         how = agent_settings(self.config.agent)
-        check_reply(self.config.agent.reply, world)
         if memory is not None:
             method = how.method if memory in agent_class(how.method).memories else _PLAIN
             how = msgspec.structs.replace(how, memory=memory, method=method)
@@ -211,7 +211,6 @@ def load_eval_agent(
 def _from_run(folder: Path, checkpoint: Path | None, given: Mapping[str, object]) -> EvalAgent:
     require("train", f"{str(folder)!r} needs")
     from mage.training.checkpoint import checkpoint_path
-    from mage.training.parts import policy_engine
     from mage.training.run import load_run
 
     config, parts, step = load_run(folder, checkpoint, given)
@@ -221,27 +220,28 @@ def _from_run(folder: Path, checkpoint: Path | None, given: Mapping[str, object]
 
     run_sync(publish())  # for agents that are made before the first refresh
     pinned = str(checkpoint_path(folder / "checkpoints", step))
-    engine = policy_engine(parts.engine)
     name = folder.resolve().name if checkpoint is None else f"{folder.resolve().name}/{checkpoint.resolve().name}"
     keep, chat_format = parts.loaded.tokenizer.save_pretrained, parts.loaded.chat_format
-    return ModelEvalAgent(name, pinned, config, "run", engine, chat_format, publish, folder, step, keep)
+    return ModelEvalAgent(name, pinned, config, "run", parts.engine, chat_format, publish, folder, step, keep)
 
 
 def _from_model(text: str, given: Mapping[str, object]) -> EvalAgent:
     require("train", f"{text!r} needs")
-    from mage.training.model_cache import model_and_inference_engine
+    from mage.training.model_cache import model_and_inference_server
 
     config = _config(text, given)
-    loaded, engine = model_and_inference_engine(config)
-    if config.agent.context > engine.length:
+    loaded, server = model_and_inference_server(config)
+    length = server.limits.length
+    if config.agent.context > length:
         if "agent.context" in given:
-            raise ConfigError(f"agent.context = {config.agent.context}: {text} has room for {engine.length} tokens")
-        config = _config(text, {**given, "agent.context": engine.length})
+            raise ConfigError(f"agent.context = {config.agent.context}: {text} has room for {length} tokens")
+        config = _config(text, {**given, "agent.context": length})
 
     async def reset() -> None:
-        engine.reset_cache()
+        server.reset_cache()
 
-    keep = loaded.tokenizer.save_pretrained
+    run_sync(server.publish(text, PolicyWeights(loaded.model.state_dict()), 0))
+    engine, keep = server.policy(text), loaded.tokenizer.save_pretrained
     return ModelEvalAgent(text, text, config, "model", engine, loaded.chat_format, reset, save_tokenizer=keep)
 
 

@@ -14,6 +14,16 @@ class LearnError(MageError):
     """Training cannot continue."""
 
 
+def with_tied(model: Any, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights under every name that the model has for them; checkpoints store tied weights under one name."""
+    own: Mapping[str, Tensor] = model.state_dict()
+    by_place = {own[name].data_ptr(): tensor for name, tensor in weights.items() if name in own}
+    missing = [name for name, tensor in own.items() if name not in weights and tensor.data_ptr() not in by_place]
+    if missing:
+        raise LearnError(f"the weights do not fit the model: missing {missing[:3]}")
+    return {name: weights[name] if name in weights else by_place[tensor.data_ptr()] for name, tensor in own.items()}
+
+
 def load_weights(model: Any, weights: Mapping[str, Tensor]) -> None:
     """Copy weights into a model in place. Tied weights may be given once, as checkpoints store them."""
     own: Mapping[str, Tensor] = model.state_dict()

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from mage.config.schema import LearnerConfig
-from mage.engines.local.adapters import LowRank
 from mage.learners.batch import MicroBatch, iter_micro_batches, padded, partition, split_by_sample
 from mage.learners.forward import PolicyModel, checkpoint_layers, is_compiled
-from mage.learners.load_weights import LearnError, load_weights
+from mage.learners.load_weights import LearnError, load_weights, with_tied
 from mage.learners.lora import ADAPTER_FILE, Adapter
 from mage.learners.losses import floor_factor
 from mage.learners.master_weights import MasterWeights
@@ -24,14 +23,15 @@ from mage.learners.micro_loss import MicroLoss, frozen_copy
 from mage.learners.settings import LearnerSettings
 from mage.seeds import stream
 from mage.types import Divergence, Sample
+from mage.weights import LearnerState, PolicyWeights
 
-__all__ = ["LearnError", "Learner", "LearnerSettings", "load_weights"]
+__all__ = ["LearnError", "LearnerSettings", "LocalLearner", "load_weights"]
 
 _CUDA_MULTIPLE = 16
 """On CUDA sequences are padded to multiples of this: with fewer shapes the allocator reuses more memory."""
 
 
-class Learner:
+class LocalLearner:
     """Clipped policy gradient on a causal language model, which is changed in place.
 
     With `imitates` the loss is cross-entropy on the trained tokens, which a teacher chose.
@@ -79,25 +79,11 @@ class Learner:
         """The name of the file in which `save` writes the trained weights."""
         return "model.safetensors" if self._adapter is None else ADAPTER_FILE
 
-    def weights(self) -> Mapping[str, Tensor]:
-        """The model's weights by name, for an engine, with the adapter merged into them."""
+    def weights(self, trained: Mapping[str, Tensor] | None = None) -> PolicyWeights:
+        """The weights to publish: the current ones, or those with `trained`, the weights of another state."""
         if self._adapter is not None:
-            return self._adapter.merged()
-        weights: Mapping[str, Tensor] = self.model.state_dict()
-        return weights
-
-    def base(self) -> Mapping[str, Tensor]:
-        """The model's weights by name, without the adapter."""
-        return self.weights() if self._adapter is None else self._adapter.base()
-
-    def adapter(self, trained: Mapping[str, Tensor] | None = None) -> Mapping[str, LowRank]:
-        """The adapter's matrices by module, or those of `trained`, another learner's; empty without an adapter."""
-        return {} if self._adapter is None else self._adapter.factors(trained)
-
-    def trained(self) -> Mapping[str, Tensor]:
-        """The trained weights, by the names that `restore` takes: the adapter where there is one, else the model."""
-        weights: Mapping[str, Tensor] = self.model.state_dict() if self._adapter is None else self._adapter.state()
-        return weights
+            return self._adapter.weights(trained)
+        return PolicyWeights(self.model.state_dict() if trained is None else with_tied(self.model, trained))
 
     def set_settings(self, settings: LearnerSettings) -> None:
         """Use other settings from now on; those that the model was built with must be the same."""
@@ -261,8 +247,9 @@ class Learner:
             named += [(f"value_head.{n}", p) for n, p in self._value_head.named_parameters()]
         return named
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, float]]:
-        """What an exact continuation needs besides the weights: tensors and numbers."""
+    def state(self) -> LearnerState:
+        """What an exact continuation needs; the weights are the adapter's where there is one, else the model's."""
+        weights = self.model.state_dict() if self._adapter is None else self._adapter.state()
         tensors = {f"value_head.{n}": t for n, t in (self._value_head.state_dict() if self._value_head else {}).items()}
         tensors |= self._master_weights.state()
         numbers = {
@@ -273,12 +260,11 @@ class Learner:
         }
         if self._budget != self._config.token_budget:
             numbers["token_budget"] = self._budget
-        return tensors, numbers
+        return LearnerState(weights, tensors, numbers)
 
-    def restore(
-        self, weights: Mapping[str, Tensor], tensors: Mapping[str, Tensor], numbers: Mapping[str, float]
-    ) -> None:
-        """Restore what `state` returned; `weights` are those that `save` wrote."""
+    def restore(self, state: LearnerState) -> None:
+        """Continue from a state, in memory or read from files."""
+        weights, tensors, numbers = state.weights, state.tensors, state.numbers
         if self._adapter is None:
             load_weights(self.model, weights)
         else:

@@ -15,11 +15,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from mage.engines.local.adapters import LowRank
 from mage.errors import ConfigError
 from mage.extras import require
 from mage.learners.load_weights import LearnError
 from mage.seeds import stream
+from mage.weights import LowRank, PolicyWeights
 
 ADAPTER_FILE = "adapter_model.safetensors"
 ALL_LINEAR = "all-linear"
@@ -57,15 +57,14 @@ class Adapter:
             for layer in self._layers.values():
                 layer.enable_adapters(True)
 
-    def factors(self, tensors: Mapping[str, Tensor] | None = None) -> dict[str, LowRank]:
-        """The adapter's matrices by the names of their modules, or those of `tensors`, another `state`."""
-        own = self.state() if tensors is None else tensors
+    def _factors(self, tensors: Mapping[str, Tensor]) -> dict[str, LowRank]:
+        """The matrices of a `state` by the names of their modules."""
         return {
-            name: LowRank(own[_file_name(name, "A")], own[_file_name(name, "B")], float(layer.scaling[_NAME]))
+            name: LowRank(tensors[_file_name(name, "A")], tensors[_file_name(name, "B")], float(layer.scaling[_NAME]))
             for name, layer in self._layers.items()
         }
 
-    def base(self) -> dict[str, Tensor]:
+    def _base(self) -> dict[str, Tensor]:
         """All weights of the model by their own names, without the adapter."""
         return {
             name.replace(".base_layer.", "."): tensor
@@ -73,15 +72,9 @@ class Adapter:
             if ".lora_" not in name
         }
 
-    @torch.no_grad()
-    def merged(self) -> dict[str, Tensor]:
-        """All weights of the model by their own names, with the adapter added to them."""
-        weights = self.base()
-        for name, (a_RI, b_OR, scaling) in self.factors().items():
-            weight_OI = weights[f"{name}.weight"]
-            added_OI = scaling * (b_OR.float() @ a_RI.float())
-            weights[f"{name}.weight"] = (weight_OI.float() + added_OI).to(weight_OI.dtype)
-        return weights
+    def weights(self, tensors: Mapping[str, Tensor] | None = None) -> PolicyWeights:
+        """The base and the adapter, or that of `tensors`, another `state`."""
+        return PolicyWeights(self._base(), self._factors(self.state() if tensors is None else tensors))
 
     def state(self) -> dict[str, Tensor]:
         """The adapter's tensors by the names of PEFT's files."""

@@ -7,34 +7,19 @@ compiled functions exist once for any number of learners.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from mage.errors import RecordError
 from mage.files import write_atomically
-from mage.learners.local import Learner
 from mage.learners.settings import LearnerSettings
+from mage.protocols import Learner
+from mage.weights import LearnerState
 
 OPTIMIZER, NUMBERS = "optimizer.safetensors", "numbers.json"
-
-
-@dataclass(frozen=True)
-class LearnerState:
-    """The state of a learner: weights, optimizer tensors and counters. Never changed in place."""
-
-    weights: Mapping[str, Tensor]
-    tensors: Mapping[str, Tensor]
-    numbers: Mapping[str, float]
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens that it was trained on."""
-        return int(self.numbers["num_tokens"])
 
 
 class SharedLearner:
@@ -46,7 +31,7 @@ class SharedLearner:
     def __init__(self, learner: Learner, settings: Mapping[str, LearnerSettings]) -> None:
         self.learner = learner
         self._settings = dict(settings)
-        initial = _state_of(learner)
+        initial = learner.state().copied()
         self._states = dict.fromkeys(settings, initial)
         self._active: str | None = None
 
@@ -56,7 +41,7 @@ class SharedLearner:
             self._deactivate()
             state = self._states[name]
             self.learner.set_settings(self._settings[name])
-            self.learner.restore(state.weights, state.tensors, state.numbers)
+            self.learner.restore(state)
             self._active = name
         return self.learner
 
@@ -83,33 +68,23 @@ class SharedLearner:
     def _deactivate(self) -> None:
         """Store the state of the active learner."""
         if self._active is not None:
-            self._states[self._active] = _state_of(self.learner)
+            self._states[self._active] = self.learner.state().copied()
             self._active = None
-
-
-def _state_of(learner: Learner) -> LearnerState:
-    tensors, numbers = learner.state()
-    return LearnerState(_copied(learner.trained()), _copied(tensors), dict(numbers))
-
-
-def _copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
 def save_state(folder: Path, learner: Learner, base: str) -> None:
     """Write a learner's state to a folder: the model or adapter in checkpoint format, the optimizer and counters."""
-    tensors, numbers = learner.state()
+    state = learner.state()
     folder.mkdir(parents=True, exist_ok=True)
     learner.save(folder, base)
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / OPTIMIZER)
-    write_atomically(folder / NUMBERS, msgspec.json.encode(numbers))
+    save_file({name: tensor.contiguous() for name, tensor in state.tensors.items()}, folder / OPTIMIZER)
+    write_atomically(folder / NUMBERS, msgspec.json.encode(state.numbers))
 
 
 def load_state(folder: Path, learner: Learner) -> LearnerState:
-    """Read a state that `save_state` wrote, for this learner's model."""
-    device = next(learner.model.parameters()).device
+    """Read a state that `save_state` wrote for a learner of this kind."""
     try:
-        weights = load_file(folder / learner.weights_file, device=str(device))
+        weights = load_file(folder / learner.weights_file)
         tensors = load_file(folder / OPTIMIZER)
         numbers = msgspec.json.decode((folder / NUMBERS).read_bytes(), type=dict[str, float])
     except (OSError, SafetensorError, msgspec.DecodeError) as error:

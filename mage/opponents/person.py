@@ -124,15 +124,11 @@ def parse_text(line: str) -> tuple[str | None, str]:
 def parse_choice(line: str, actions: Sequence[str], numbered: bool) -> tuple[str | None, str]:
     """The action a line names, by number if actions are numbered or by word; else None and the problem.
 
-    Where no actions are listed, any line is one.
-
     >>> parse_choice("2", ["pass", "bet"], True), parse_choice("BET", ["pass", "bet"], True)
     (('bet', ''), ('bet', ''))
     >>> parse_choice("3", ["pass", "bet"], True)[1]
     'There is no 3; choose 1 to 2, or a word.'
     """
-    if not actions:
-        return (line, "") if line else (None, "Type what you do.")
     if line in actions:
         return line, ""
     if numbered and line.isascii() and line.isdecimal():

@@ -10,9 +10,11 @@ from mage.agents.language import AgentSettings, LanguageAgent, Rewrite, as_writt
 from mage.agents.methods.registry import agent_class, check_method
 from mage.agents.tutor import check_tutor
 from mage.config.schema import AgentConfig, Config
+from mage.engines.registry import ENGINES
 from mage.engines.scripted import MODELS, ScriptedEngine
 from mage.errors import ConfigError, pick
 from mage.evaluation.splits import check_members, check_split, load_split, refuse_held_out, split_files
+from mage.learners.registry import LEARNERS
 from mage.models.address import PREFIX, refuse_remote
 from mage.protocols import Agent, AgentFactory, ChatFormat, Engine, World
 from mage.rollout.tasks import task_of
@@ -24,7 +26,7 @@ from mage.worlds.registry import load_world
 
 
 def check(config: Config) -> None:
-    """Raise a ConfigError for a world, seat, opponent, level or agent setting that cannot be used."""
+    """Raise a ConfigError for a world, seat, opponent, level, agent setting, engine or learner that cannot be used."""
     refuse_remote(config.agent.model)
     world = load_world(config.world)
     num_seats = world.info.num_seats
@@ -47,6 +49,8 @@ def check(config: Config) -> None:
         raise ConfigError("trial.seats = []: name at least one seat")
     check_agent(config.agent)
     check_reply(config.agent.reply, world)
+    pick("engine", ENGINES, config.engine)
+    pick("learner", LEARNERS, config.learner.kind)
 
 
 def check_agent(agent: AgentConfig) -> None:

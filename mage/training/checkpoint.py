@@ -26,10 +26,11 @@ from safetensors.torch import load_file, save_file
 from mage.credit.running_stats import Stats
 from mage.errors import RecordError
 from mage.files import write_atomically
-from mage.learners.local import Learner
 from mage.models.load import LoadedModel
+from mage.protocols import Learner
 from mage.training.alarms import AlarmState
 from mage.training.task_replay import PlayedTask
+from mage.weights import LearnerState
 
 _PREFIX = "step-"
 _WRITING, _DELETING = ".writing-", ".deleting-"
@@ -70,7 +71,7 @@ def save_checkpoint(
     scratch.mkdir(parents=True)
     learner.save(scratch, loaded.name)
     loaded.tokenizer.save_pretrained(scratch)
-    tensors, _ = learner.state()
+    tensors = learner.state().tensors
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, scratch / "optimizer.safetensors")
     (scratch / "README.md").write_text(card, encoding="utf-8")
     write_atomically(scratch / "state.json", msgspec.json.format(msgspec.json.encode(state), indent=1))
@@ -91,7 +92,7 @@ def load_checkpoint(path: Path, learner: Learner) -> TrainState:
         weights, tensors = load_file(path / learner.weights_file), load_file(path / "optimizer.safetensors")
     except (OSError, SafetensorError) as error:
         raise RecordError(f"{path} cannot be read: {error}") from None
-    learner.restore(weights, tensors, state.learner)
+    learner.restore(LearnerState(weights, tensors, state.learner))
     return state
 
 

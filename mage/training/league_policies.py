@@ -1,8 +1,4 @@
-"""The policies of a league, learners and snapshots, and the engines that serve them.
-
-Adapters on one base share an engine, which batches their calls together. Policies that are whole (small) models have
-one engine each; a single learner without snapshots uses the evaluation engine.
-"""
+"""The policies of a league, learners and snapshots: their states, and how they are published."""
 
 from __future__ import annotations
 
@@ -13,28 +9,22 @@ from pathlib import Path
 from mage.config.load import replaced
 from mage.config.schema import Config
 from mage.credit.steps import CreditGroup
-from mage.engines.local.engine import LocalEngine
 from mage.league.matches import PlayedMatch
 from mage.league.state import League
 from mage.learners.settings import LearnerSettings
-from mage.learners.shared import LearnerState, SharedLearner, load_state, save_state
-from mage.protocols import AgentFactory, Engine
+from mage.learners.shared import SharedLearner, load_state, save_state
+from mage.protocols import AgentFactory
 from mage.training.build import agent_settings, language_agent_factory
 from mage.training.parts import Parts, learner_settings
-
-_SLOTS = 256
-"""Slots of each engine of a whole model: there are many engines, and each serves a part of the trials."""
+from mage.weights import LearnerState
 
 
 class LeaguePolicies:
-    """Holds the weights of a league's policies and publishes them to engines."""
+    """Holds the states of a league's learners and publishes its policies to the server."""
 
     def __init__(self, config: Config, parts: Parts, names: Sequence[str]) -> None:
         self._config = config
         self._parts = parts
-        self._shared_engine = parts.engine if parts.engine.capacity is not None else None
-        self._engines: dict[str, LocalEngine] = {}
-        self._unused_engines = [parts.engine] if len(names) == 1 and not config.league.snapshot_every else []
         self.shared_learner = SharedLearner(parts.learner, dict.fromkeys(names, self._settings({})))
 
     def config_with(self, hyper: Mapping[str, float]) -> Config:
@@ -50,8 +40,7 @@ class LeaguePolicies:
         """Publish the current weights of all learners and reset prefix caches."""
         for learner in league.learners:
             await self._publish_state(learner.id, self.shared_learner[learner.id], step)
-        for engine in (*self._engines.values(), self._parts.engine):
-            engine.reset_cache()
+        self._parts.server.reset_cache()
 
     async def add_snapshot(self, snapshot: str, learner: str, folder: Path, step: int) -> None:
         """Write a learner's current state to a folder and publish it as a snapshot."""
@@ -68,17 +57,14 @@ class LeaguePolicies:
 
     def remove_snapshot(self, snapshot: str) -> None:
         """Stop serving a snapshot."""
-        if self._shared_engine is not None:
-            self._shared_engine.drop_adapter(snapshot)
-        else:
-            self._unused_engines.append(self._engines.pop(snapshot))
+        self._parts.server.drop(snapshot)
 
     def agent_factories(self, league: League, *, live_only: bool = False) -> dict[str, AgentFactory]:
         """Agent factories by member: learners with their own settings, snapshots with the run's, unless `live_only`."""
         found: dict[str, AgentFactory] = {}
         for member in league.learners if live_only else (*league.learners, *league.snapshots):
             how = agent_settings(self.config_with(league.hyper.get(member.id, {})).agent)
-            engine = self._engine(member.id)
+            engine = self._parts.server.policy(member.id)
             found[member.id] = language_agent_factory(self._parts.world, engine, self._parts.loaded.chat_format, how)
         return found
 
@@ -100,19 +86,6 @@ class LeaguePolicies:
         own = learner_settings(self.config_with(hyper))
         return replace(own, tokens=own.tokens // self._config.league.learners)
 
-    def _engine(self, name: str) -> Engine:
-        return self._engines[name] if self._shared_engine is None else self._shared_engine.adapter(name)
-
     async def _publish_state(self, name: str, state: LearnerState, step: int) -> None:
         """Publish the weights of a state; the learner need not be active."""
-        if self._shared_engine is not None:
-            await self._shared_engine.publish_adapter(name, self.shared_learner.learner.adapter(state.weights), step)
-            return
-        if name not in self._engines:
-            self._engines[name] = self._unused_engines.pop() if self._unused_engines else self._new_engine()
-        await self._engines[name].publish(state.weights, step)
-
-    def _new_engine(self) -> LocalEngine:
-        return LocalEngine(
-            self._parts.loaded, slots=self._config.agent.slots or _SLOTS, length=self._config.agent.context
-        )
+        await self._parts.server.publish(name, self.shared_learner.learner.weights(state.weights), step)

@@ -1,4 +1,4 @@
-"""The parts of a training run (world, model, engine, learner, estimator), built from its config."""
+"""The parts of a training run (world, model, policy server, learner, estimator), built from its config."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from mage.credit.estimators import Estimator, make_estimator
 from mage.credit.estimators.cloning import Cloning
 from mage.credit.returns import ReturnSpec
 from mage.credit.steps import CreditGroup, agent_turns, credit_group
-from mage.engines.local.engine import LocalEngine
 from mage.errors import ConfigError, PlayError
 from mage.evaluation.splits import Split, load_split
-from mage.learners.local import Learner, LearnerSettings
+from mage.learners.registry import make_learner
 from mage.learners.samples import to_samples
+from mage.learners.settings import LearnerSettings
 from mage.models.device import configure_torch, resolve_placement
 from mage.models.load import LoadedModel
 from mage.opponents.registry import family
-from mage.protocols import AgentFactory, Engine, World
+from mage.protocols import AgentFactory, Engine, Learner, PolicyServer, World
 from mage.rollout.group import play_groups
 from mage.training.build import agent_settings, check, check_splits, draw_tasks, language_agent_factory
-from mage.training.model_cache import ModelCache, model_and_engine
+from mage.training.model_cache import ModelCache, model_and_server
 from mage.training.step_resources import StepResources
 from mage.training.teacher import taught_agent_factory, teacher_of
 from mage.types import Group, Memory, Sample, Task, Trial
 from mage.worlds.registry import load_world
 
 LEARNER = "main"
-"""The name of the only learner of a run without a league, in keys of statistics."""
+"""The only learner of a run without a league, in keys of statistics; also the policy that is evaluated."""
 CONCURRENCY = 4096
 """Trials of a step in flight at once."""
 
@@ -44,7 +44,9 @@ class Parts:
     config: Config
     world: World
     loaded: LoadedModel
-    engine: LocalEngine
+    server: PolicyServer
+    policy: str
+    """The policy that is evaluated: the learner's weights, or those of the leader of a league."""
     learner: Learner
     estimator: Estimator
     make_agent: AgentFactory
@@ -58,15 +60,15 @@ class Parts:
     splits: tuple[Split, ...]
     resources: StepResources
 
+    @property
+    def engine(self) -> Engine:
+        """The engine of the policy that is evaluated."""
+        return self.server.policy(self.policy)
+
     async def publish(self, step: int) -> None:
-        """Publish the learner's weights to the engine and reset its prefix cache."""
-        if self.engine.capacity is not None:
-            # Merged into bfloat16 weights, an adapter would lose precision.
-            await self.engine.publish(self.learner.base(), step)
-            await self.engine.publish_adapter(LEARNER, self.learner.adapter(), step)
-        else:
-            await self.engine.publish(self.learner.weights(), step)
-        self.engine.reset_cache()
+        """Publish the learner's weights to the server and reset its prefix cache."""
+        await self.server.publish(self.policy, self.learner.weights(), step)
+        self.server.reset_cache()
 
     def tasks(self, num: int, *path: str | int) -> list[Task]:
         """The first `num` tasks of the random stream `path`."""
@@ -159,9 +161,19 @@ def return_spec_of(credit: CreditConfig) -> ReturnSpec:
     )
 
 
-def policy_engine(engine: LocalEngine) -> Engine:
-    """The engine that samples from the learner's policy: its adapter's where adapters are served separately."""
-    return engine.adapter(LEARNER) if engine.capacity is not None else engine
+def league_learners(config: Config) -> list[str]:
+    """The names of the learners of a league."""
+    return [f"learner-{number}" for number in range(config.league.learners)]
+
+
+def evaluated_policy(config: Config) -> str:
+    """The name of the policy that is evaluated.
+
+    It is served beside those of a league's learners. Only where a league has one learner that is a whole model, and no
+    snapshots, is the learner's own policy evaluated, which saves an engine.
+    """
+    is_alone = config.league.learners == 1 and not config.league.snapshot_every and not config.learner.lora_rank
+    return league_learners(config)[0] if is_alone else LEARNER
 
 
 def build_parts(
@@ -179,15 +191,20 @@ def build_parts(
     estimator = make_estimator(config.credit.estimator, config.credit.options)
     teacher = teacher_of(config, estimator.teacher) if isinstance(estimator, Cloning) else None
     splits = tuple(load_split(name) for name in config.evaluation.splits)
-    loaded, engine = model_and_engine(config) if model_cache is None else model_cache.get(config)
+    loaded, server = model_and_server(config) if model_cache is None else model_cache.get(config)
     needs_values = getattr(estimator, "needs_values", False)
-    learner = Learner(loaded.model, learning, with_values=needs_values, imitates=teacher is not None)
+    learner = make_learner(
+        config.learner.kind, loaded.model, learning, with_values=needs_values, imitates=teacher is not None
+    )
     world = load_world(config.world)
-    if config.agent.context > engine.length:
-        raise ConfigError(f"agent.context = {config.agent.context}: {loaded.name} has room for {engine.length} tokens")
+    length = server.limits.length
+    if config.agent.context > length:
+        raise ConfigError(f"agent.context = {config.agent.context}: {loaded.name} has room for {length} tokens")
+    policy = evaluated_policy(config)
+    engine = server.policy(policy)
     how = agent_settings(config.agent)
     without = agent_settings(config.agent.model_copy(update={"memory": Memory.NONE}))
-    make_agent = partial(language_agent_factory, world, policy_engine(engine), loaded.chat_format, how)
+    make_agent = partial(language_agent_factory, world, engine, loaded.chat_format, how)
     tutor = Tutor(config.agent.tutor, config.agent.tutor_steps, config.agent.tutor_fade)
     tutored = partial(tutor.make_agent, make_agent)
     taught = None if teacher is None else partial(taught_agent_factory, world, loaded.chat_format, how, teacher)
@@ -197,16 +214,17 @@ def build_parts(
         config=config,
         world=world,
         loaded=loaded,
-        engine=engine,
+        server=server,
+        policy=policy,
         learner=learner,
         estimator=estimator,
         make_agent=make_agent(),
-        make_control_agent=language_agent_factory(world, policy_engine(engine), loaded.chat_format, without),
+        make_control_agent=language_agent_factory(world, engine, loaded.chat_format, without),
         make_training_agent=taught or tutored,
         tutor=tutor,
         has_teacher=teacher is not None,
         splits=splits,
-        resources=StepResources(engine),
+        resources=StepResources(server),
     )
 
 

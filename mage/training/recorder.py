@@ -264,7 +264,7 @@ class RunRecorder:
         state = TrainState(
             step=self.step,
             stats=self.stats,
-            learner=self._parts.learner.state()[1],
+            learner=self._parts.learner.state().numbers,
             lines={name: count_lines(self._folder / name) for name in LOGS},
             best=self._best,
             healthy=self._healthy,

@@ -29,7 +29,7 @@ from mage.training.league_policies import LeaguePolicies
 from mage.training.league_recorder import LeagueRecorder
 from mage.training.loop import train
 from mage.training.model_cache import ModelCache
-from mage.training.parts import Parts, build_parts, learner_settings
+from mage.training.parts import Parts, build_parts, league_learners, learner_settings
 from mage.training.recorder import Display, RunRecorder
 from mage.training.resume_changes import changed_config, config_of, keep_splits, record_changes
 from mage.types import Thoughts
@@ -117,7 +117,7 @@ def _prepared(
     if not config.league.learners:
         single = RunRecorder(config, folder, parts, display, max_minutes)
         return single, partial(train, config, parts, single)
-    policies = LeaguePolicies(config, parts, [f"learner-{number}" for number in range(config.league.learners)])
+    policies = LeaguePolicies(config, parts, league_learners(config))
     recorder = LeagueRecorder(config, folder, parts, policies, display, max_minutes)
     return recorder, partial(train_league, config, parts, policies, sampler_of(config), recorder)
 

@@ -1,4 +1,4 @@
-"""Time and memory of a step: seconds of rollout and graph capture, memory of host and GPU."""
+"""Time and memory of a step: seconds of rollout, metrics of the policy server, memory of host and GPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from mage.engines.local.engine import LocalEngine
+from mage.protocols import PolicyServer
 
 _MEMORY = Path("/proc/self/status")
 
@@ -17,10 +17,10 @@ _MEMORY = Path("/proc/self/status")
 class StepResources:
     """Accumulates the resources of a step until `take` is called."""
 
-    def __init__(self, engine: LocalEngine) -> None:
-        self._engine = engine
+    def __init__(self, server: PolicyServer) -> None:
+        self._server = server
         self._rollout_s = 0.0
-        self._captured_s = engine.capture_s
+        self._taken = dict(server.metrics())
 
     @contextmanager
     def playing(self) -> Iterator[None]:
@@ -30,9 +30,11 @@ class StepResources:
         self._rollout_s += time.perf_counter() - begun
 
     def take(self) -> dict[str, float]:
-        """The times since the last call, and the memory in use now."""
-        found = {"rollout_s": self._rollout_s, "capture_s": self._engine.capture_s - self._captured_s}
-        self._rollout_s, self._captured_s = 0.0, self._engine.capture_s
+        """The times and the growth of the server's metrics since the last call, and the memory in use now."""
+        totals = dict(self._server.metrics())
+        grown = {name: total - self._taken.get(name, 0.0) for name, total in totals.items()}
+        found = {"rollout_s": self._rollout_s, **grown}
+        self._rollout_s, self._taken = 0.0, totals
         if _MEMORY.exists():
             lines = dict(line.split(":", 1) for line in _MEMORY.read_text().splitlines())
             found["host_gib"] = int(lines["VmRSS"].split()[0]) / 2**20

@@ -8,8 +8,8 @@ from pathlib import Path
 from mage.credit.group_baselines import TrialAdvantages
 from mage.credit.steps import CreditGroup, Step, agent_turns, credit_group, trained_advantages
 from mage.files import JsonLines, truncate_lines
-from mage.learners.local import Learner
 from mage.learners.samples import samples_by_stream
+from mage.protocols import Learner
 from mage.runs.credit import CREDIT, CallCredit, Credit, TurnCredit
 from mage.runs.store import RunWriter
 from mage.training.parts import LEARNER, Parts, opponent_name, return_spec_of

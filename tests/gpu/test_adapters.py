@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from mage.engines.local.adapters import AdapterCapacity, LowRank
+from mage.engines.local.adapters import AdapterCapacity
 from mage.engines.local.engine import LocalEngine
 from mage.errors import ConfigError, EngineError
 from mage.models.load import LoadedModel
 from mage.protocols import Sampling
 from mage.types import Completion
+from mage.weights import LowRank
 from tests.gpu.test_graph_executor import DEVICES, loaded, options_of, plain_logprobs, prompts
 
 PROJECTIONS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj",

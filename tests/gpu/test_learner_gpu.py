@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mage.learners.batch import iter_micro_batches, partition
-from mage.learners.local import Learner
+from mage.learners.local import LocalLearner
 from mage.types import Sample, Weight
+from mage.weights import LearnerState
 from tests.made import made_model, made_samples, made_settings
 
 if not torch.cuda.is_available():
@@ -31,11 +32,11 @@ SIZES: dict[str, Any] = {
 }
 
 
-def learner_of(*overrides: str, with_values: bool = False, **changes: Any) -> Learner:
+def learner_of(*overrides: str, with_values: bool = False, **changes: Any) -> LocalLearner:
     """A learner on the device, eager unless told otherwise."""
     model = made_model(torch.bfloat16, **{**SIZES, **changes}).to(DEVICE)
     settings = made_settings("learner.compile=false", "learner.lr=0.001", *overrides)
-    return Learner(model, settings, with_values=with_values)
+    return LocalLearner(model, settings, with_values=with_values)
 
 
 def samples_of(num: int = 24, length: int = 120, reply: int = 12) -> list[Sample]:
@@ -43,7 +44,7 @@ def samples_of(num: int = 24, length: int = 120, reply: int = 12) -> list[Sample
 
 
 @torch.no_grad()
-def logprobs(learner: Learner, samples: Sequence[Sample]) -> list[Tensor]:
+def logprobs(learner: LocalLearner, samples: Sequence[Sample]) -> list[Tensor]:
     """The learner's log-probabilities of each sample's trained tokens."""
     found: list[Tensor] = [torch.empty(0)] * len(samples)
     partitions = partition(samples, 4096, 16)
@@ -57,7 +58,7 @@ def logprobs(learner: Learner, samples: Sequence[Sample]) -> list[Tensor]:
     return found
 
 
-def as_sampled(learner: Learner, samples: Sequence[Sample], advantage: float) -> list[Sample]:
+def as_sampled(learner: LocalLearner, samples: Sequence[Sample], advantage: float) -> list[Sample]:
     """The samples as if the learner's own weights had sampled them."""
     return [
         msgspec.structs.replace(s, logprobs=tuple(row.tolist()), advantages=(advantage,) * len(row))
@@ -65,11 +66,11 @@ def as_sampled(learner: Learner, samples: Sequence[Sample], advantage: float) ->
     ]
 
 
-def master_weights(learner: Learner) -> dict[str, Tensor]:
-    return {name: t.clone() for name, t in learner.state()[0].items() if name.startswith("master/")}
+def master_weights(learner: LocalLearner) -> dict[str, Tensor]:
+    return {name: t.clone() for name, t in learner.state().tensors.items() if name.startswith("master/")}
 
 
-def moved(learner: Learner, before: dict[str, Tensor]) -> Tensor:
+def moved(learner: LocalLearner, before: dict[str, Tensor]) -> Tensor:
     return torch.cat([(tensor - before[name]).flatten() for name, tensor in sorted(master_weights(learner).items())])
 
 
@@ -155,7 +156,7 @@ def test_checkpointed_compiled_layers_keep_less_and_learn_the_same() -> None:
     torch._dynamo.reset()
 
 
-def peak(learner: Learner, samples: Sequence[Sample]) -> int:
+def peak(learner: LocalLearner, samples: Sequence[Sample]) -> int:
     """Bytes that an update takes beyond what was there before."""
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
@@ -200,22 +201,22 @@ def test_memory_stays_flat() -> None:
 
 def test_weights_stay_where_they_are_and_are_the_masters_rounded() -> None:
     learner = learner_of()
-    places = {name: tensor.data_ptr() for name, tensor in learner.weights().items()}
+    places = {name: tensor.data_ptr() for name, tensor in learner.weights().merged().items()}
     learner.update(samples_of())
-    assert {name: tensor.data_ptr() for name, tensor in learner.weights().items()} == places
+    assert {name: tensor.data_ptr() for name, tensor in learner.weights().merged().items()} == places
     for name, master in master_weights(learner).items():
-        assert torch.equal(learner.weights()[name.removeprefix("master/")], master.bfloat16())
+        assert torch.equal(learner.weights().merged()[name.removeprefix("master/")], master.bfloat16())
 
 
 def test_a_state_that_went_through_the_cpu_goes_on() -> None:
     learner, other = learner_of(with_values=True), learner_of(with_values=True)
     samples = samples_of()
     learner.update(samples)
-    tensors, numbers = learner.state()
-    weights = {name: tensor.cpu() for name, tensor in learner.weights().items()}
-    other.restore(weights, {name: tensor.cpu() for name, tensor in tensors.items()}, numbers)
-    for name, tensor in learner.state()[0].items():
-        assert torch.equal(tensor, other.state()[0][name]), name
+    state = learner.state()
+    weights, tensors = ({name: tensor.cpu() for name, tensor in x.items()} for x in (state.weights, state.tensors))
+    other.restore(LearnerState(weights, tensors, state.numbers))
+    for name, tensor in learner.state().tensors.items():
+        assert torch.equal(tensor, other.state().tensors[name]), name
     one, two = learner.update(samples), other.update(samples)
     assert one["learner/loss"] == pytest.approx(two["learner/loss"], abs=1e-3)
     assert one["learner/grad_norm"] == pytest.approx(two["learner/grad_norm"], rel=0.02)
@@ -234,7 +235,7 @@ def test_an_adapter_learns_and_its_merged_weights_play_alike() -> None:
     assert last["learner/kl"] > 1e-3
     assert last["learner/loss"] < first["learner/loss"]
     merged = learner_of()
-    merged.model.load_state_dict(learner.weights())
+    merged.model.load_state_dict(learner.weights().merged())
     gaps_N = torch.cat(logprobs(merged, samples)) - torch.cat(logprobs(learner, samples))
     assert gaps_N.abs().mean() < 0.03
     torch._dynamo.reset()

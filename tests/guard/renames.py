@@ -138,7 +138,10 @@ DROPPED: tuple[Left, ...] = (
 )
 """In the base alone. Files and keys by their old names."""
 
-ADDED: tuple[Left, ...] = ()
+ADDED: tuple[Left, ...] = (
+    Left("*", "engine", "a key with the default local, which is what served before"),
+    Left("*", "learner.kind", "a key with the default local, which is what trained before"),
+)
 """In the present tree alone. Files and keys by their new names."""
 
 MASKS: tuple[Text, ...] = (

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from mage.errors import EngineError
+from mage.weights import LowRank
 
 
 class AdapterCapacity(NamedTuple):
@@ -21,14 +22,6 @@ class AdapterCapacity(NamedTuple):
 
     places: int
     rank: int
-
-
-class LowRank(NamedTuple):
-    """An adapter's change to the weight of one module: scaling x b_OR x a_RI."""
-
-    a_RI: Tensor
-    b_OR: Tensor
-    scaling: float
 
 
 class StackedLowRank(NamedTuple):

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mage.engines.local.adapters import AdapterCapacity, LowRank
+from mage.engines.local.adapters import AdapterCapacity
 from mage.engines.local.executor import Executor, bytes_per_token, make_executor
 from mage.engines.local.graph_executor import GraphExecutor
 from mage.engines.local.jobs import GenerateJob, Job, ScoreJob, check_request
@@ -27,6 +28,7 @@ from mage.errors import ConfigError, EngineError, listing
 from mage.models.load import LoadedModel
 from mage.protocols import Sampling
 from mage.types import Completion
+from mage.weights import LowRank
 
 _QUIET_TICKS = 4
 """Turns of the event loop without a new call before a batch is formed: a trial's successor starts within three."""
@@ -76,6 +78,7 @@ class LocalEngine:
         if slots < 1:
             raise ConfigError(f"the engine needs one slot at least, not {slots}")
         self._executor: Executor = make_executor(loaded.model, slots, self.length, executor, adapters)
+        self._loaded = replace(loaded, model=None)
         self._end = loaded.chat_format.end
         self._cache = PrefixCache(slots, self._executor.share_tokens)
         self._scheduler = Scheduler(
@@ -93,6 +96,11 @@ class LocalEngine:
         self._pending_publishes: list[tuple[Callable[[], None], asyncio.Future[None]]] = []
         self._counts: Counter[str] = Counter()
         self._passes = Passes(self._executor, self._scheduler, self._counts)
+
+    @property
+    def served(self) -> LoadedModel:
+        """The copy of the model that is served, with the weights published last."""
+        return replace(self._loaded, model=self._executor.model)
 
     @property
     def capture_s(self) -> float:
@@ -163,6 +171,11 @@ class LocalEngine:
             raise EngineError(f"adapter {name!r} is played with now; it cannot be dropped")
         del self._adapter_slots[name]
         self._cache.clear(number)
+
+    def drop_adapters(self) -> None:
+        """Remove all adapters; for an engine that is not in use."""
+        self._adapter_slots.clear()
+        self._cache.clear()
 
     def adapter(self, name: str) -> AdapterEngine:
         """This engine with the adapter `name`, which must be published before the first call."""

@@ -37,6 +37,8 @@ any bug."""
 class Executor(Protocol):
     """A model with KV cache slots."""
 
+    model: Any
+    """The copy of the model that is served."""
     num_slots: int
     length: int
     """Most ids in a slot."""
@@ -74,7 +76,7 @@ class NaiveExecutor:
     share_tokens = 32
 
     def __init__(self, model: Any, num_slots: int, length: int) -> None:
-        self._model = model
+        self.model = model
         self._device = next(model.parameters()).device
         self.num_slots = num_slots
         self.length = length
@@ -86,7 +88,7 @@ class NaiveExecutor:
         ids_RN = torch.tensor([[*c.ids, *[0] * (width - len(c.ids))] for c in chunks], device=self._device)
         last = sorted({len(chunk.ids) - 1 for chunk in chunks})
         keep = torch.tensor(last, device=self._device)
-        logits_RKV = self._model(input_ids=ids_RN, use_cache=False, logits_to_keep=keep).logits
+        logits_RKV = self.model(input_ids=ids_RN, use_cache=False, logits_to_keep=keep).logits
         return logits_at(logits_RKV, [(row, last.index(len(chunk.ids) - 1)) for row, chunk in enumerate(chunks)])
 
     def copy(self, source: int, targets: Sequence[int], length: int) -> None:
@@ -96,7 +98,7 @@ class NaiveExecutor:
         pass
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
-        copy_weights(self._model, weights)
+        copy_weights(self.model, weights)
 
 
 def make_executor(

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mage.engines.local.adapters import AdapterCapacity, LowRank
+from mage.engines.local.adapters import AdapterCapacity
 from mage.engines.local.copy_weights import copy_weights
 from mage.engines.local.decoder import FusedModel
 from mage.engines.local.layout import (
@@ -32,6 +32,7 @@ from mage.engines.local.layout import (
 from mage.engines.local.sampling import sample_free
 from mage.engines.local.transfer import AsyncCopy, upload
 from mage.errors import EngineError
+from mage.weights import LowRank
 
 GRAPH_TOKENS = 16384
 """Passes of more tokens are not captured: their launch cost does not matter."""
@@ -71,7 +72,7 @@ class GraphExecutor:
     def __init__(
         self, model: Any, num_slots: int, length: int, capacity: AdapterCapacity | None = None, *, burst: int = 16
     ) -> None:
-        self._model = model
+        self.model = model
         self.num_slots = num_slots
         self.length = length
         self.burst = burst
@@ -150,7 +151,7 @@ class GraphExecutor:
         self._decoder.adapters.load(number, factors)
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
-        copy_weights(self._model, weights)
+        copy_weights(self.model, weights)
 
 
 class _CapturedPass:

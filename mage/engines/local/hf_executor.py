@@ -63,7 +63,7 @@ class HFExecutor:
     share_tokens = 32
 
     def __init__(self, model: Any, num_slots: int, length: int) -> None:
-        self._model = model
+        self.model = model
         self._device = next(model.parameters()).device
         self._dtype = next(model.parameters()).dtype
         self._cache = _SlotCache(num_slots, length)
@@ -81,7 +81,7 @@ class HFExecutor:
         places_RN = (start_R1 + steps_N).clamp_(max=self.length - 1)
         self._set_write_positions(rows, sizes, places_RN)
         last = sorted({len(chunk.ids) - chunk.start - 1 for chunk in chunks})
-        logits_RKV = self._model(
+        logits_RKV = self.model(
             input_ids=torch.tensor(padded, device=self._device),
             attention_mask=self._mask(places_RN),
             position_ids=places_RN,
@@ -121,7 +121,7 @@ class HFExecutor:
         self._cache.buffers.clear()
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
-        copy_weights(self._model, weights)
+        copy_weights(self.model, weights)
 
 
 def _with_idle_slots(chunks: Sequence[Chunk]) -> Sequence[Chunk]:

@@ -1,0 +1,46 @@
+"""Engines by name: factories of policy servers.
+
+`register_engine` and entry points of the group `mage.engines` add names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mage.engines.settings import EngineSettings
+from mage.errors import ConfigError, pick
+from mage.models.load import LoadedModel
+from mage.protocols import PolicyServer, ServerLimits
+from mage.registry import Registry
+
+EngineFactory = Callable[[LoadedModel, EngineSettings], PolicyServer]
+_MEMBERS = ("publish", "policy", "drop", "reset_cache", "clear", "metrics")
+
+
+def _local(loaded: LoadedModel, settings: EngineSettings) -> PolicyServer:
+    from mage.engines.local.server import LocalPolicyServer  # loads torch
+
+    return LocalPolicyServer(loaded, settings)
+
+
+def _factory(given: object) -> EngineFactory:
+    if not callable(given):
+        raise TypeError(f"an engine is registered by a function that makes its policy server, not by {given!r}")
+    return given
+
+
+ENGINES: Registry[EngineFactory] = Registry("engine", {"local": _local}, _factory, lambda _: False)
+
+
+def make_server(name: str, loaded: LoadedModel, settings: EngineSettings) -> PolicyServer:
+    """The policy server of an engine's name, for a loaded model."""
+    server: Any = pick("engine", ENGINES, name)(loaded, settings)
+    lacking = [member for member in _MEMBERS if not callable(getattr(server, member, None))]
+    if lacking or not isinstance(getattr(server, "limits", None), ServerLimits):
+        raise ConfigError(
+            f"the engine {name!r} lacks {', '.join(lacking) or 'limits, a mage.protocols.ServerLimits'}; "
+            "mage.protocols.PolicyServer has what a server is"
+        )
+    made: PolicyServer = server
+    return made

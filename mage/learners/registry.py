@@ -1,0 +1,45 @@
+"""Learners by name.
+
+`register_learner` and entry points of the group `mage.learners` add names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mage.errors import ConfigError, pick
+from mage.learners.settings import LearnerSettings
+from mage.protocols import Learner
+from mage.registry import Registry
+
+LearnerFactory = Callable[..., Learner]
+"""Called with (model, settings, with_values, imitates): a causal language model of transformers, `LearnerSettings`,
+whether values are needed, and whether a teacher chose the tokens, which are then to be imitated."""
+_MEMBERS = ("update", "evaluate_tokens", "values", "weights", "state", "restore", "save", "set_settings")
+
+
+def _local(model: Any, settings: LearnerSettings, with_values: bool, imitates: bool) -> Learner:
+    from mage.learners.local import LocalLearner  # loads torch
+
+    return LocalLearner(model, settings, with_values=with_values, imitates=imitates)
+
+
+def _factory(given: object) -> LearnerFactory:
+    if not callable(given):
+        raise TypeError(f"a learner is registered by a class or function that makes it, not by {given!r}")
+    return given
+
+
+LEARNERS: Registry[LearnerFactory] = Registry("learner", {"local": _local}, _factory, lambda _: False)
+
+
+def make_learner(name: str, model: Any, settings: LearnerSettings, *, with_values: bool, imitates: bool) -> Learner:
+    """The learner of a name, for a model that it may change in place."""
+    learner = pick("learner", LEARNERS, name)(model, settings, with_values, imitates)
+    lacking = [member for member in _MEMBERS if not callable(getattr(learner, member, None))]
+    if lacking:
+        raise ConfigError(f"the learner {name!r} lacks {', '.join(lacking)}; mage.protocols.Learner has what it is")
+    if with_values and not learner.has_values:
+        raise ConfigError(f"learner.kind = {name}: it has no values, which the estimator needs")
+    return learner

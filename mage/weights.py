@@ -1,0 +1,62 @@
+"""What learners hand to engines and to files: the weights of policies and the states of learners."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+Tensor: TypeAlias = Any
+"""A tensor of PyTorch, which is not imported here."""
+
+
+class LowRank(NamedTuple):
+    """An adapter's change to the weight of one module: scaling x b_OR x a_RI."""
+
+    a_RI: Tensor
+    b_OR: Tensor
+    scaling: float
+
+
+@dataclass(frozen=True)
+class PolicyWeights:
+    """The weights of a policy: a whole model, or an adapter (LoRA) on a base model.
+
+    Tensors may be those that the learner trains: a copy is needed to keep them.
+    """
+
+    model: Mapping[str, Tensor]
+    """All weights of the model without the adapter, by the names of its state dict; tied ones under each name."""
+    adapter: Mapping[str, LowRank] = field(default_factory=dict)
+    """The adapter's matrices by module; empty where the policy is a whole model."""
+
+    def merged(self) -> Mapping[str, Tensor]:
+        """All weights, with the adapter added to them in float32."""
+        weights = dict(self.model)
+        for name, (a_RI, b_OR, scaling) in self.adapter.items():
+            weight_OI = weights[f"{name}.weight"]
+            added_OI = scaling * (b_OR.float() @ a_RI.float())
+            weights[f"{name}.weight"] = (weight_OI.float() + added_OI.to(weight_OI.device)).to(weight_OI.dtype)
+        return weights
+
+
+@dataclass(frozen=True)
+class LearnerState:
+    """The state of a learner for an exact continuation. Its tensors may be those that are trained; see `copied`."""
+
+    weights: Mapping[str, Tensor]
+    """The trained weights, by the names of the file in which `save` writes them."""
+    tensors: Mapping[str, Tensor]
+    """All other tensors, such as the optimizer's."""
+    numbers: Mapping[str, float]
+    """Counters; `num_tokens` is one."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens that it was trained on."""
+        return int(self.numbers.get("num_tokens", 0))
+
+    def copied(self) -> LearnerState:
+        """The same state with tensors of its own, which later updates leave alone."""
+        weights, tensors = ({n: t.detach().clone() for n, t in x.items()} for x in (self.weights, self.tensors))
+        return LearnerState(weights, tensors, dict(self.numbers))
