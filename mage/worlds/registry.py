@@ -58,5 +58,5 @@ def _check_known(name: str) -> None:
         registered = f"registered: {', '.join(WORLDS)}; " if WORLDS else ""
         raise ConfigError(
             f"unknown world {name!r}; {registered}with words: {', '.join(WORDED)}; "
-            "`mage list worlds --all` names OpenSpiel's"
+            "`mage list worlds --all` names OpenSpiel's; --import FILE adds your own"
         )
