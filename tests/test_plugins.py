@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -82,11 +83,13 @@ RECIPE = f'plugins = ["number.py"]\n{PLAIN}'
 
 
 @pytest.fixture(autouse=True)
-def no_names_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_names_of_others(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test imports and registers is forgotten after it."""
     for table in (WORDED, OPPONENTS, ALL, WORLDS, MODELS, ALL_METHODS):
         monkeypatch.setattr(table, "_added", {})
     monkeypatch.setattr(plugins, "_known", {})
+    load_world.cache_clear()
+    yield
     load_world.cache_clear()
 
 
