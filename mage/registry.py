@@ -1,4 +1,4 @@
-"""Tables of names that scripts and installed packages can extend: worlds, opponents, models, methods and estimators.
+"""Tables of names that scripts and installed packages can extend: worlds, opponents, models, engines, …
 
 A script extends a table with `add`; a package by an entry point of the table's group, which is imported only when its
 name is used, so a broken package is an error only there. A name keeps its meaning as long as the process runs, because

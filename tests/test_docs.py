@@ -2,9 +2,9 @@
 
 The info string of a fenced block says how it is checked. `python run` is run, with fewer and smaller steps; `sh run`
 is run as it stands; `sh tiny` is run with smaller numbers; `sh parse` is parsed, and its recipes, worlds, opponents and
-settings are looked up; `sh number` is run by tests/test_docs_number.py; `sh make` has targets of the Makefile; a block with a file name is that file. `python then` is
-run after what comes before it on its page; `text shown` is what the command before it prints. Commands in sentences
-are parsed and looked up too, where they name something.
+settings are looked up; `sh number` is run by tests/test_docs_number.py; `sh make` has targets of the Makefile; a block
+with a file name is that file. `python then` is run after what comes before it on its page; `text shown` is what the
+command before it prints. Commands in sentences are parsed and looked up too, where they name something.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The world of docs/extending.md, in a file outside the package: checked, played, trained, killed, resumed, evaluated."""
+"""The world of docs/extending.md, in a file outside the package: checked, played, trained, resumed and evaluated."""
 
 from __future__ import annotations
 

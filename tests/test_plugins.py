@@ -130,7 +130,7 @@ def start_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
     load_world.cache_clear()
 
 
-def test_a_world_of_a_file_is_trained_resumed_and_shown_though_its_file_changed_or_is_gone(
+def test_a_world_of_a_file_is_trained_resumed_evaluated_and_shown_though_its_file_changed_or_is_gone(
     number: Path, tmp_path: Path
 ) -> None:
     run = mage.train(str(number.with_suffix(".toml")), folder=tmp_path / "run", max_minutes=0, quiet=True)
@@ -140,6 +140,9 @@ def test_a_world_of_a_file_is_trained_resumed_and_shown_though_its_file_changed_
     assert resumed.returncode == 0, resumed.stderr
     assert "step 3/3" in resumed.stdout
     assert f"run: {number} has changed; the run's copy of it is used" in resumed.stderr
+    evaluated = run_mage(tmp_path, "evaluate", "run", "--opponents", "0", "--trials", "2", "--out", "evaluated")
+    assert evaluated.returncode == 0, evaluated.stderr
+    assert read_info(tmp_path / "evaluated").plugins == read_info(tmp_path / "run").plugins
     number.unlink()
     shown = run_mage(tmp_path, "show", "run", "0")
     assert shown.returncode == 0, shown.stderr
@@ -147,12 +150,9 @@ def test_a_world_of_a_file_is_trained_resumed_and_shown_though_its_file_changed_
     assert f"{number} is gone; the run's copy of it is used" in shown.stderr
 
 
-def test_a_run_is_evaluated_in_another_process_without_being_told_of_its_plugins(number: Path, tmp_path: Path) -> None:
+def test_the_world_of_a_cross_play_may_come_from_the_plugins_of_an_agent(number: Path, tmp_path: Path) -> None:
     given = {"world": "short_rps", "population.members": ["uniform"], "steps": 1}
     mage.train(str(number.with_suffix(".toml")), given, folder=tmp_path / "run", quiet=True)
-    evaluated = run_mage(tmp_path, "evaluate", "run", "--opponents", "copy", "--trials", "2", "--out", "evaluated")
-    assert (evaluated.returncode, evaluated.stderr) == (0, "")
-    assert read_info(tmp_path / "evaluated").plugins == read_info(tmp_path / "run").plugins
     crossed = run_mage(tmp_path, "cross-play", "run", "uniform", "--world", "short_rps", "--trials", "2")
     assert (crossed.returncode, crossed.stderr) == (0, "")
 
@@ -160,7 +160,7 @@ def test_a_run_is_evaluated_in_another_process_without_being_told_of_its_plugins
 def test_the_option_stands_before_or_after_the_command_and_is_recorded(number: Path, tmp_path: Path) -> None:
     listed = run_mage(tmp_path, "list", "worlds", "--import", "mine/number.py")
     assert "hidden_number  largest=2" in listed.stdout
-    play = ("play", "hidden_number(largest=1)", "--seed", "1", "--episodes", "1", "--run", "run")
+    play = ("play", "hidden_number(largest=1)", "--episodes", "1", "--run", "run")
     played = run_mage(tmp_path, "--import", "mine/number.py", *play, stdin="0\n")
     assert (played.returncode, played.stderr) == (0, "")
     shown = run_mage(number.parent, "show", "../run", "0")

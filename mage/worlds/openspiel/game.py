@@ -244,7 +244,6 @@ def load_game(spec: str) -> Game:
     if not is_known(parsed.name):
         raise ConfigError(
             f"unknown game {parsed.name!r}; with words: {', '.join(WORDED)}; `mage list worlds --all` names OpenSpiel's"
-            "; --import FILE adds your own"
         )
     rules = load_rules(usual)
     return _checked_game(parsed, rules, GenericWords(rules), 1.0, opening)
