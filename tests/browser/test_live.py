@@ -123,7 +123,7 @@ def test_agents_can_be_watched(opened: Opened) -> None:
     opened.find("button:text-is('Start')").click()
     opened.wait(".picture .drawing .hand")
     opened.wait("h2:text-is('Episode 2 of 8: they play')")
-    opened.find("button:has-text('Get up')").click()
+    opened.find("button:has-text('Leave; finished')").click()
     opened.wait("h2:text-is('It is over')")
     assert opened.find("a:has-text('Look at the trial')").count() == 1
 
@@ -149,6 +149,6 @@ def test_somebody_gets_up_and_what_is_finished_is_kept(opened: Opened) -> None:
     assert settled(opened) == "move"
     opened.press("1")
     assert settled(opened) == "move"
-    opened.find("button:has-text('Get up')").click()
+    opened.find("button:has-text('Leave; finished')").click()
     assert settled(opened) == "over"
     assert opened.find(".filmstrip figure").count() == 1

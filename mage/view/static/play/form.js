@@ -55,7 +55,7 @@ export function playForm(choices, start) {
       ),
     ];
     const theLevel = [
-      row(inFull("level", levelText)),
+      h("label", { class: "field" }, h("span", { class: "label" }, "Level"), levelText),
       about("What is hidden in all episodes. Without a level it is drawn, and told when all episodes are over."),
     ];
     renew(

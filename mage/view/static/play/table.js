@@ -179,7 +179,7 @@ function leaving(does) {
   return h(
     "p",
     {},
-    h("button", { class: "quiet", type: "button", onclick: does.leave }, "Get up; finished episodes are kept"),
+    h("button", { class: "quiet", type: "button", onclick: does.leave }, "Leave; finished episodes are kept"),
   );
 }
 
