@@ -31,6 +31,7 @@ from mage.types import Completion, Memory, ReplyMode, Task
 from mage.worlds.registry import load_world
 
 PROMPT, NEW = 170, 64
+WORLD = "rps(rounds=3)"
 
 
 class Clock:
@@ -182,14 +183,14 @@ def floor(loaded: LoadedModel, prompts: Sequence[Sequence[int]]) -> dict[str, fl
 
 def rollout(loaded: LoadedModel, clock: Clock, num: int, reply: ReplyMode, with_loop: bool) -> dict[str, Any]:
     """Trials of three episodes of three rounds."""
-    world = load_world("rps(rounds=3)")
+    world = load_world(WORLD)
     how = AgentSettings(
         name="bench", memory=Memory.HISTORY, reply=reply, temperature=1.0, max_tokens=32, reflection_tokens=32,
         retries=0, context=1024,
     )  # fmt: skip
     size = 8
     chat_format = Obedient(loaded.chat_format) if reply is ReplyMode.TEXT else loaded.chat_format
-    tasks = [Task("rps(rounds=3)", ("copy",), 0, seed, 3, False, False, 1000) for seed in range(num // size)]
+    tasks = [Task(WORLD, ("copy",), 0, seed, 3, False, False, 1000) for seed in range(num // size)]
 
     async def play(engine: Engine) -> int:
         groups = await play_groups(
@@ -233,7 +234,7 @@ def main() -> None:
     parser.add_argument("--static", action="store_true", help="compiled static generate too; it compiles for 30 s")
     args = parser.parse_args()
     dtype = "bfloat16" if args.device == "cuda" else "float32"
-    loaded = load_model("nano" if args.tiny else args.model, dtype=dtype, device=args.device)
+    loaded = load_model("nano" if args.tiny else args.model, dtype=dtype, device=args.device, worlds=[WORLD])
     clock = Clock(args.device)
     num = 16 if args.tiny else 512
     args.out.mkdir(parents=True, exist_ok=True)

@@ -51,7 +51,7 @@ FAMILIES: dict[str, Any] = {
 @cache
 def nano() -> LoadedModel:
     """The embedded model, sharpened."""
-    return sharpened(load_model("nano(words=[20])", seed=7))
+    return sharpened(load_model("nano(words=[20])", seed=7, worlds=("rps", "kuhn_poker", "tic_tac_toe")))
 
 
 @cache

@@ -26,7 +26,7 @@ from tests.tree import ROOT
 
 @pytest.fixture(scope="module")
 def loaded() -> LoadedModel:
-    return load_model("nano")
+    return load_model("nano", worlds=["rps(rounds=2)"])
 
 
 @pytest.mark.parametrize("reply", ReplyMode)

@@ -220,8 +220,8 @@ def test_choices_are_refused_in_an_open_world_before_anything_is_loaded() -> Non
     with pytest.raises(ConfigError, match=why):
         evaluated.make_agent(load_world(SHOP))
     with pytest.raises(ConfigError, match=why):
-        evaluated.check(load_world(SHOP), (0,))
-    evaluated.check(load_world(NUMBER), (0,))
+        evaluated.check(SHOP, (0,))
+    evaluated.check(NUMBER, (0,))
     check_reply(ReplyMode.TEXT, load_world(SHOP))
 
 

@@ -218,14 +218,14 @@ def test_templates_that_cannot_be_cut_are_refused() -> None:
 
 
 def test_actions_that_cannot_be_written_are_refused() -> None:
-    chat_format = TemplateFormat(build_tokenizer())
+    chat_format = TemplateFormat(build_tokenizer(("kuhn_poker",)))
     with pytest.raises(ConfigError, match="no exact words for the action 'hawk'"):
         chat_format.choice("hawk")
     assert chat_format.decode(chat_format.choice("bet 2")) == "bet 2"
 
 
 def test_nano_speaks_in_as_few_tokens_as_possible() -> None:
-    chat_format = TemplateFormat(build_tokenizer())
+    chat_format = TemplateFormat(build_tokenizer(("rps",)))
     assert len(chat_format.user("Round 2 of 3. Last round: you rock, opponent paper.")) == 1 + 10 + 1
     assert len(chat_format.choice("scissors")) == 2
     assert chat_format.close == ()

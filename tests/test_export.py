@@ -59,7 +59,7 @@ def logprobs(model: Any) -> torch.Tensor:
 
 
 def expected(run: Path, step: int) -> torch.Tensor:
-    model = load_model(mage.open_run(run).config.agent.model, seed=99).model
+    model = load_model(mage.open_run(run).config.agent.model, seed=99, tokenizer=run / "tokenizer").model
     model.load_state_dict(weights(run, step))
     return logprobs(model)
 
@@ -100,7 +100,8 @@ def test_an_adapter_is_exported_as_peft_has_it_or_merged(adapted: Path, tmp_path
     from peft import AutoPeftModelForCausalLM
 
     wanted = expected(adapted, 3)
-    first = logprobs(load_model(mage.open_run(adapted).config.agent.model, seed=3).model)
+    name, tokenizer = mage.open_run(adapted).config.agent.model, adapted / "tokenizer"
+    first = logprobs(load_model(name, seed=3, tokenizer=tokenizer).model)
     assert (wanted - first).abs().max() > 1e-3, "the adapter has learned something"
     mage.export_model(adapted, tmp_path / "adapter")
     files = {path.name for path in (tmp_path / "adapter").iterdir()}
@@ -119,7 +120,7 @@ def test_an_adapter_of_a_directory_names_the_directory(tmp_path: Path) -> None:
     pytest.importorskip("peft", reason="the extra lora is not installed")
     from peft import AutoPeftModelForCausalLM
 
-    load_model("nano(hidden=16,layers=1,heads=2,context=512)", seed=8).save(tmp_path / "mine")
+    load_model("nano(hidden=16,layers=1,heads=2,context=512)", seed=8, worlds=["rps(rounds=2)"]).save(tmp_path / "mine")
     run = trained(tmp_path, *LORA, f"agent.model={tmp_path / 'mine'}")
     mage.export_model(run, tmp_path / "adapter")
     assert not (tmp_path / "adapter" / "base").exists()

@@ -40,7 +40,7 @@ def test_published_weights_are_used_and_the_cache_is_dropped() -> None:
 
 
 def test_the_engine_has_weights_of_its_own() -> None:
-    loaded = load_model("nano", seed=1)
+    loaded = load_model("nano", seed=1, worlds=["rps", "kuhn_poker"])
     engine = LocalEngine(loaded, slots=4)
     prompt = prompts(loaded, 1)[0]
     before = run(engine.action_logprobs(prompt, choices(loaded)))

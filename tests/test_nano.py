@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,12 +16,14 @@ from mage.agents.messages import episode_heading, outcome_message, reflect_messa
 from mage.checks.engines import LOOKALIKES
 from mage.errors import ConfigError
 from mage.models.load import MODELS, load_model
-from mage.models.nano import build_tokenizer
-from mage.models.vocabulary import vocabulary
+from mage.models.nano import WORLDS_KEY, build_tokenizer
+from mage.models.vocabulary import actions_of, vocabulary, words_of
 from mage.seeds import stream
 from mage.types import REFLECT_REQUEST, Memory, Observation, ReplyMode, Task
 from mage.worlds.openspiel.game import OpenSpielEnv, load_game
 from mage.worlds.openspiel.words.base import NEUTRAL
+from mage.worlds.registry import load_world
+from tests.solo_worlds import HiddenNumber, Shop
 
 GAMES = (
     "rps(rounds=7)",
@@ -55,7 +60,7 @@ def told(spec: str, play: int) -> list[tuple[str, tuple[str, ...]]]:
 
 @pytest.mark.parametrize("spec", GAMES)
 def test_nano_knows_every_word_of_the_games(spec: str) -> None:
-    tokenizer = build_tokenizer()
+    tokenizer = build_tokenizer((spec,))
     chat_format = TemplateFormat(tokenizer)
     for play in range(20):
         for text, actions in told(spec, play):
@@ -67,33 +72,61 @@ def test_nano_knows_every_word_of_the_games(spec: str) -> None:
 
 
 def test_the_vocabulary_is_sorted_and_the_same_every_time() -> None:
-    words = vocabulary()
+    words = vocabulary(("rps",))
     vocabulary.cache_clear()
-    assert vocabulary() == words == tuple(sorted(set(words)))
-    assert {*NEUTRAL, *"0123456789", "+", "-", "<action>", "</action>"} <= set(words)
-    assert len(words) < 400
+    assert vocabulary(("rps",)) == words == tuple(sorted(set(words)))
+    assert {*"0123456789", "+", "-", "<action>", "</action>", "rock", "Round"} <= set(words)
+    assert not {"bet", "king", "X", *NEUTRAL} & set(words)
+    assert len(words) < 200
+    assert {*words} < {*vocabulary(("kuhn_poker", "rps"))}
+
+
+def test_the_vocabulary_is_the_same_in_every_process() -> None:
+    code = """
+from mage.models.vocabulary import actions_of, vocabulary, words_of
+from tests.solo_worlds import HiddenNumber
+print(hash("a"))
+print(*vocabulary(("kuhn_poker", "rps(reworded=3)", "test-number", "test-shop")))
+"""
+    said = []
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+        said.append(done.stdout.splitlines())
+    assert said[0][0] != said[1][0], "texts are hashed otherwise"
+    assert said[0][1] == said[1][1]
+
+
+def test_a_world_of_any_kind_gives_its_words_and_its_own_sentences() -> None:
+    for spec, kind in (("test-number", HiddenNumber), ("test-shop", Shop)):
+        info = load_world(spec).info
+        known = set(vocabulary((spec,)))
+        assert {*words_of(info.trial.replace("{episodes}", "3")), *words_of(info.reflect)} <= known
+        assert {*words_of(kind().explain())} <= known
+    assert set(actions_of("test-number")) <= set(vocabulary(("test-number",)))
+    assert actions_of("test-shop") == []
 
 
 def test_numbers_are_one_token_where_games_say_them_and_digits_elsewhere() -> None:
-    chat_format = TemplateFormat(build_tokenizer())
+    chat_format = TemplateFormat(build_tokenizer(("rps",)))
     read = [chat_format.decode((token,)) for token in chat_format.user("+0.33 -1 +0.77 12 0.")[1:-1]]
     assert read == ["+0.33", "-1", "+", "0", ".", "7", "7", "1", "2", "0"]
 
 
 def test_marks_that_close_a_clause_cost_nothing_and_empty_cells_are_kept() -> None:
-    chat_format = TemplateFormat(build_tokenizer())
+    chat_format = TemplateFormat(build_tokenizer(("rps", "tic_tac_toe")))
     assert chat_format.user("You won: +1.\n\nRound 2, of 3.") == chat_format.user("You won +1 Round 2 of 3")
     board = chat_format.user("  a b c\n1 . X .\n2 . . .\n3 O . .")
     assert len(board) == 2 + 3 + 12
 
 
 def test_a_tagged_action_can_be_written() -> None:
-    chat_format = TemplateFormat(build_tokenizer())
+    chat_format = TemplateFormat(build_tokenizer(("rps",)))
     assert chat_format.decode(chat_format.user("Think. <action>rock</action>")) == "Think <action> rock </action>"
 
 
 def test_no_text_becomes_a_control_token_and_words_read_back() -> None:
-    tokenizer = build_tokenizer()
+    tokenizer = build_tokenizer(("rps", "kuhn_poker", "tic_tac_toe"))
     control = [i for i in tokenizer.added_tokens_decoder if i != tokenizer.unk_token_id]
     chat_format = TemplateFormat(tokenizer)
     for text in LOOKALIKES:
@@ -103,7 +136,7 @@ def test_no_text_becomes_a_control_token_and_words_read_back() -> None:
 
 
 def test_extra_words_can_be_given() -> None:
-    chat_format = load_model("nano(hidden=16,heads=2,words=[hawk,20])").chat_format
+    chat_format = load_model("nano(hidden=16,heads=2,words=[hawk,20])", worlds=["kuhn_poker"]).chat_format
     for action in ("hawk", "bet 20"):
         assert chat_format.decode(chat_format.choice(action)) == action
 
@@ -111,14 +144,15 @@ def test_extra_words_can_be_given() -> None:
 def test_the_seed_alone_fixes_the_weights() -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    one, two, other = (load_model("nano", seed=seed).model.state_dict() for seed in (1, 1, 2))
+    one, two, other = (load_model("nano", seed=seed, worlds=["rps"]).model.state_dict() for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), before), "the process's own generator was used"
     assert all(torch.equal(one[name], two[name]) for name in one)
     assert not torch.equal(one["model.embed_tokens.weight"], other["model.embed_tokens.weight"])
 
 
 def test_sizes_are_parameters() -> None:
-    default, small = load_model("nano"), load_model("nano(hidden=32,layers=1,heads=2,context=256)")
+    sizes = "nano(hidden=32,layers=1,heads=2,context=256)"
+    default, small = (load_model(name, worlds=["rps"]) for name in ("nano", sizes))
     assert 80_000 < default.model.num_parameters() < 130_000
     assert small.model.num_parameters() < 30_000
     assert small.model.config.max_position_embeddings == 256
@@ -126,7 +160,7 @@ def test_sizes_are_parameters() -> None:
 
 
 def test_the_first_policy_is_close_to_uniform() -> None:
-    loaded = load_model("nano", seed=3)
+    loaded = load_model("nano", seed=3, worlds=["rps"])
     ids = torch.tensor(
         [loaded.chat_format.opening("The game is rock-paper-scissors.") + loaded.chat_format.user("Round 1 of 3.")]
     )
@@ -136,7 +170,7 @@ def test_the_first_policy_is_close_to_uniform() -> None:
 
 
 def test_a_saved_model_comes_back_through_the_same_door(tmp_path: Path) -> None:
-    loaded = load_model("nano(hidden=32,heads=2)", seed=4)
+    loaded = load_model("nano(hidden=32,heads=2)", seed=4, worlds=["rps", "kuhn_poker"])
     loaded.save(tmp_path)
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= {path.name for path in tmp_path.iterdir()}
     again = load_model(str(tmp_path), seed=99)
@@ -145,6 +179,10 @@ def test_a_saved_model_comes_back_through_the_same_door(tmp_path: Path) -> None:
     text = "Round 2 of 3. Last round: you rock, opponent paper."
     assert again.chat_format.user(text) == loaded.chat_format.user(text)
     assert again.chat_format.opening("The game is Kuhn poker.") == loaded.chat_format.opening("The game is Kuhn poker.")
+    assert (again.tokenizer.get_vocab(), again.tokenizer.init_kwargs[WORLDS_KEY]) == (
+        loaded.tokenizer.get_vocab(),
+        ["kuhn_poker", "rps"],
+    )
     assert (again.chat_format.end, again.chat_format.close) == (loaded.chat_format.end, loaded.chat_format.close)
 
 

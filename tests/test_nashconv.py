@@ -144,7 +144,7 @@ def test_answers_that_give_up_are_reported() -> None:
 
 def test_a_real_model_is_read_as_it_plays() -> None:
     """Exact probabilities and those counted in many sampled choices give the same NashConv, but for noise."""
-    loaded = load_model("nano(hidden=16,layers=1,heads=2,context=512)", seed=3)
+    loaded = load_model("nano(hidden=16,layers=1,heads=2,context=512)", seed=3, worlds=["kuhn_poker"])
     engine = LocalEngine(loaded)
     how = make_settings(memory=Memory.HISTORY, context=512)
     exact = nash_conv(("nano", language_agent_factory(WORLD, engine, loaded.chat_format, how)))

@@ -336,7 +336,7 @@ def test_registered_methods_are_found_by_name() -> None:
 
 def small_nano(request: ModelRequest, hidden: int = 16) -> object:
     """A nano of mine."""
-    made = load_model(f"nano(hidden={hidden},layers=1,heads=2)", seed=request.seed)
+    made = load_model(f"nano(hidden={hidden},layers=1,heads=2)", seed=request.seed, worlds=request.worlds)
     return made if hidden == 8 else (made.model, made.tokenizer) if hidden == 16 else None
 
 

@@ -271,7 +271,7 @@ def test_agents_of_every_method_keep_the_contract(method: str, reply: ReplyMode)
 
 
 def test_a_real_model_keeps_the_contract() -> None:
-    loaded = load_model("nano(hidden=16,layers=1,heads=2,context=512)", seed=3)
+    loaded = load_model("nano(hidden=16,layers=1,heads=2,context=512)", seed=3, worlds=["kuhn_poker"])
     engine = LocalEngine(loaded)
     how = make_settings(memory=Memory.HISTORY, context=512, temperature=0.7)
     task = make_task("kuhn_poker")

@@ -15,6 +15,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from mage.evaluation.exact import BayesAgentFactory, MemorylessAgentFactory, Pla
 from mage.evaluation.splits import Split, load_split, pool_of
 from mage.extras import require
 from mage.models.address import PREFIX, read_address
-from mage.models.load import MODELS
+from mage.models.load import MODELS, check_words
 from mage.opponents.agent_seat import check_seat_agent, seat_agent
 from mage.opponents.registry import MODEL_OPPONENTS, OPPONENTS
 from mage.opponents.remote import CONTEXT, MAX_TOKENS, REFLECTION_TOKENS
@@ -58,6 +59,10 @@ async def _no_reset() -> None:
     """For agents without state between evaluations."""
 
 
+def _knows_all_words(world: str) -> None:
+    """For models that can write anything."""
+
+
 @dataclass(frozen=True)
 class EvalAgent(ABC):
     """An agent that can be evaluated."""
@@ -79,6 +84,8 @@ class EvalAgent(ABC):
     """Number of updates its weights have had."""
     save_tokenizer: Callable[[Path], object] | None = None
     """Saves the tokenizer to a new directory; None where tokens can be decoded without one."""
+    check_words: Callable[[str], None] = _knows_all_words
+    """Raises a ConfigError where a model has no words for the actions of a world."""
 
     @property
     def file_name(self) -> str:
@@ -103,10 +110,11 @@ class EvalAgent(ABC):
         """The same agent with the split's pool as prior; only players that plan against a known pool differ."""
         return self
 
-    def check(self, world: World, seats: Sequence[int]) -> None:
+    def check(self, world: str, seats: Sequence[int]) -> None:
         """Raise a ConfigError where it cannot play a world from these seats."""
         if self.is_model:
-            check_reply(self.config.agent.reply, world)
+            check_reply(self.config.agent.reply, load_world(world))
+            self.check_words(world)
 
     def describe(self) -> Mapping[str, Any]:
         """Name, kind and settings, for reports."""
@@ -142,9 +150,9 @@ class OpponentEvalAgent(EvalAgent):
 
         return policy_agent
 
-    def check(self, world: World, seats: Sequence[int]) -> None:
+    def check(self, world: str, seats: Sequence[int]) -> None:
         for seat in seats:
-            check_seat_agent(world, self.name, seat)
+            check_seat_agent(load_world(world), self.name, seat)
 
 
 @dataclass(frozen=True)
@@ -179,10 +187,13 @@ def load_eval_agent(
     *,
     patience: RetryPolicy | None = None,
     concurrency: int = CONCURRENCY,
+    worlds: Sequence[str] = (),
+    tokenizer: Path | None = None,
 ) -> EvalAgent:
     """Load the agent that `text` names, with settings replaced by dotted key, such as agent.memory or trial.episodes.
 
     `patience` and `concurrency` are for remote models: retries and waiting times, and the number of parallel requests.
+    `worlds`, or the directory of a stored `tokenizer`, are for a model by name whose words come from its worlds.
     """
     given = dict(overrides or {})
     path, word = Path(text), re.split(r"[(:]", text.strip(), maxsplit=1)[0]
@@ -196,7 +207,7 @@ def load_eval_agent(
     if text.startswith(PREFIX) or word in MODEL_OPPONENTS:
         return _from_remote(text, given, patience, concurrency)
     if (path / "config.json").is_file() or word in MODELS or _is_on_hub(text):
-        return _from_model(text, given)
+        return _from_model(text, given, worlds, tokenizer)
     if word == BAYES or word in OPPONENTS:
         return _from_player(text, given)
     if (path / "adapter_config.json").is_file():
@@ -222,15 +233,16 @@ def _from_run(folder: Path, checkpoint: Path | None, given: Mapping[str, object]
     pinned = str(checkpoint_path(folder / "checkpoints", step))
     name = folder.resolve().name if checkpoint is None else f"{folder.resolve().name}/{checkpoint.resolve().name}"
     keep, chat_format = parts.loaded.tokenizer.save_pretrained, parts.loaded.chat_format
-    return ModelEvalAgent(name, pinned, config, "run", parts.engine, chat_format, publish, folder, step, keep)
+    knows = partial(check_words, parts.loaded)
+    return ModelEvalAgent(name, pinned, config, "run", parts.engine, chat_format, publish, folder, step, keep, knows)
 
 
-def _from_model(text: str, given: Mapping[str, object]) -> EvalAgent:
+def _from_model(text: str, given: Mapping[str, object], worlds: Sequence[str], tokenizer: Path | None) -> EvalAgent:
     require("train", f"{text!r} needs")
     from mage.training.model_cache import model_and_inference_server
 
     config = _config(text, given)
-    loaded, server = model_and_inference_server(config)
+    loaded, server = model_and_inference_server(config, worlds, tokenizer)
     length = server.limits.length
     if config.agent.context > length:
         if "agent.context" in given:
@@ -242,7 +254,10 @@ def _from_model(text: str, given: Mapping[str, object]) -> EvalAgent:
 
     run_sync(server.publish(text, PolicyWeights(loaded.model.state_dict()), 0))
     engine, keep = server.policy(text), loaded.tokenizer.save_pretrained
-    return ModelEvalAgent(text, text, config, "model", engine, loaded.chat_format, reset, save_tokenizer=keep)
+    knows = partial(check_words, loaded)
+    return ModelEvalAgent(
+        text, text, config, "model", engine, loaded.chat_format, reset, save_tokenizer=keep, check_words=knows
+    )
 
 
 def _from_remote(text: str, given: Mapping[str, object], patience: RetryPolicy | None, concurrency: int) -> EvalAgent:

@@ -70,7 +70,7 @@ def run_cross_play(
     _import_plugins_of(plan.agents)
     world, spec = load_world(plan.world), str(parse_spec(plan.world))
     check_two_seats(world, spec)
-    eval_agents = _eval_agents_of(plan.agents, plan.values, world, limits)
+    eval_agents = _eval_agents_of(plan.agents, plan.values, spec, limits)
     agents = _named(plan.agents, eval_agents, world)
     check_cross_play(world, spec, [name for name, _ in agents])
     pinned = msgspec.structs.replace(plan, agents=tuple(eval_agent.agent for eval_agent in eval_agents))
@@ -111,7 +111,7 @@ def run_nash_conv(
     world = load_world(plan.world)
     if not isinstance(world, OpenSpielWorld):
         raise ConfigError(f"nashconv reads information states, which only OpenSpiel's games have; {plan.world} is none")
-    eval_agents = _eval_agents_of(texts, plan.values, world, limits)
+    eval_agents = _eval_agents_of(texts, plan.values, plan.world, limits)
     agent, *others = _named(texts, eval_agents, world)
 
     async def find() -> NashConvReport | LowerBound:
@@ -132,15 +132,15 @@ def run_nash_conv(
 
 
 def _eval_agents_of(
-    agents: Sequence[str], values: Mapping[str, object], world: World, limits: ResourceLimits
+    agents: Sequence[str], values: Mapping[str, object], world: str, limits: ResourceLimits
 ) -> list[EvalAgent]:
     """Load the named agents and check them against the world; settings of models do not go to other players."""
     say_where_the_key_goes(agents)
     eval_agents = []
     for agent in agents:
         own = {key: v for key, v in values.items() if not (_is_player(agent) and key.startswith("agent."))}
-        eval_agent = limits.eval_agent(agent, own)
-        eval_agent.check(world, range(world.info.num_seats))
+        eval_agent = limits.eval_agent(agent, own, [world])
+        eval_agent.check(world, range(load_world(world).info.num_seats))
         eval_agents.append(eval_agent)
     return eval_agents
 

@@ -54,6 +54,12 @@ class EvaluationRequest(msgspec.Struct, frozen=True):
     reflections: bool = False
     """Evaluate what reflections do instead."""
 
+    @property
+    def worlds(self) -> tuple[str, ...]:
+        """The worlds that it names, itself or by a split."""
+        named = [load_split(name).world for name in self.opponents if is_path(name) or name in split_names()]
+        return (*named, *filter(None, (self.world,)))
+
 
 class EvaluationPlan(msgspec.Struct, frozen=True):
     """Everything an evaluation depends on."""
@@ -131,7 +137,7 @@ def make_plan(eval_agent: EvalAgent, request: EvaluationRequest) -> EvaluationPl
         if not plan.seats(eval_agent, split):
             raise ConfigError(f"{SEATS} = []: name at least one seat")
         check_split(split, plan.seats(eval_agent, split))
-        eval_agent.check(load_world(split.world), plan.seats(eval_agent, split))
+        eval_agent.check(split.world, plan.seats(eval_agent, split))
         if request.reflections:
             check_swaps(plan.tasks(eval_agent, split))
     return plan

@@ -39,10 +39,22 @@ class ResourceLimits:
     timeout_s: float | None = None
     """Of one remote call."""
 
-    def eval_agent(self, agent: str, values: Mapping[str, object]) -> EvalAgent:
-        """Load the agent; a remote model gets as many requests at once as trials are under way."""
+    def eval_agent(
+        self, agent: str, values: Mapping[str, object], worlds: Sequence[str], tokenizer: Path | None = None
+    ) -> EvalAgent:
+        """Load the agent; a remote model gets as many requests at once as trials are under way.
+
+        `worlds` are those that it will play, `tokenizer` the directory of one that was made for them.
+        """
         patience = RetryPolicy() if self.timeout_s is None else RetryPolicy(timeout_s=self.timeout_s)
-        return load_eval_agent(agent, values, patience=patience, concurrency=self.concurrency or REMOTE_CONCURRENCY)
+        return load_eval_agent(
+            agent,
+            values,
+            patience=patience,
+            concurrency=self.concurrency or REMOTE_CONCURRENCY,
+            worlds=worlds,
+            tokenizer=tokenizer,
+        )
 
     def spending(self) -> AbstractContextManager[None]:
         """A context in which remote models are asked at most this often."""

@@ -97,7 +97,7 @@ class Evaluation:
 
 def begin_evaluation(request: EvaluationRequest, out: Path | None, limits: ResourceLimits) -> Evaluation:
     """A new evaluation in `out`, or in the run that the agent comes from, or under runs/."""
-    agent = limits.eval_agent(request.agent, request.values)
+    agent = limits.eval_agent(request.agent, request.values, request.worlds)
     plan = make_plan(agent, request)
     say_where_the_key_goes(_everyone(plan))
     return Evaluation(agent, plan, _new_log(agent, plan, out), limits)
@@ -108,7 +108,9 @@ def resume_evaluation(folder: Path, limits: ResourceLimits, *, retry_failed: boo
     import_plugins_of(folder)
     plan = read_plan(folder)
     config = validated(plan.config, str(folder))
-    agent = replace(limits.eval_agent(plan.agent, plan.values), config=config, name=plan.name)
+    stored = folder / TOKENIZER if (folder / TOKENIZER).is_dir() else None
+    loaded = limits.eval_agent(plan.agent, plan.values, [split.world for split in plan.splits], stored)
+    agent = replace(loaded, config=config, name=plan.name)
     say_where_the_key_goes(_everyone(plan))
     return Evaluation(agent, plan, TrialLog.reopen(folder, forget_failures=retry_failed), limits)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -11,10 +11,11 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from mage.agents.chat_format import TemplateFormat
-from mage.errors import ConfigError, listing
+from mage.errors import ConfigError, RecordError, listing
 from mage.extras import require
 from mage.models import SMOLLM2
 from mage.models.address import refuse_remote
+from mage.models.vocabulary import actions_of
 from mage.registry import Registry
 from mage.spec import call_with, parse_spec, whole
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 DTYPES = ("float32", "bfloat16", "float16")
 _HUB_NAME = re.compile(r"[\w.-]+(?:/[\w.-]+)?\Z")
 _HUB_TIMEOUT_S = 10.0
+_SHOWN = 4
+"""Unknown words that an error names."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,10 @@ class ModelRequest(NamedTuple):
     """For models with random weights."""
     dtype: str = "float32"
     device: str = "cpu"
+    worlds: tuple[str, ...] = ()
+    """Specs of the worlds that will be played, for models whose vocabulary is made from their words."""
+    tokenizer: Path | None = None
+    """The directory of a tokenizer to use in place of a new one: that of a run that goes on."""
 
 
 def nano(
@@ -63,7 +70,7 @@ def nano(
     words: tuple[object, ...] = (),
     rope: int = 10000,
 ) -> Built:
-    """A tiny Llama (0.1M parameters) that knows the words of the games; random weights fixed by the seed."""
+    """A tiny Llama (0.1M parameters) that knows the words of the run's worlds; random weights fixed by the seed."""
     from mage.models.nano import build_model, build_tokenizer
 
     if not isinstance(words, tuple):
@@ -76,7 +83,8 @@ def nano(
         "context": whole("context", context, 16, 65536),
         "rope": whole("rope", rope, 2, 1_000_000),
     }
-    tokenizer = build_tokenizer(tuple(map(str, words)))
+    stored = request.tokenizer
+    tokenizer = build_tokenizer(request.worlds, tuple(map(str, words))) if stored is None else _read_tokenizer(stored)
     return build_model(tokenizer, seed=request.seed, **sizes), tokenizer
 
 
@@ -101,8 +109,20 @@ MODELS: Registry[Loader] = Registry("model", {"nano": nano, "smollm2": smollm2},
 """Loaders of models by name, plugins included."""
 
 
-def load_model(name: str, *, seed: int = 0, dtype: str = "float32", device: str = "cpu") -> LoadedModel:
-    """Load a model by name, in evaluation mode. `seed` is for models with random weights."""
+def load_model(
+    name: str,
+    *,
+    seed: int = 0,
+    dtype: str = "float32",
+    device: str = "cpu",
+    worlds: Sequence[str] = (),
+    tokenizer: Path | None = None,
+) -> LoadedModel:
+    """Load a model by name, in evaluation mode.
+
+    `seed` is for models with random weights. `worlds` are those that will be played: the vocabulary of `nano` has their
+    words, unless a stored `tokenizer` is given.
+    """
     refuse_remote(name)
     require("train", f"the model {name!r} needs")
     if dtype not in DTYPES:
@@ -111,12 +131,44 @@ def load_model(name: str, *, seed: int = 0, dtype: str = "float32", device: str 
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    built = _built(name, ModelRequest(seed, dtype, device))
+    built = _built(name, ModelRequest(seed, dtype, device, canonical_worlds(worlds), tokenizer))
     if not isinstance(built, LoadedModel):
-        model, tokenizer = built
-        built = LoadedModel(name, model, tokenizer, TemplateFormat(tokenizer))
+        model, own = built
+        built = LoadedModel(name, model, own, TemplateFormat(own))
     placed = built.model.to(dtype=getattr(torch, dtype), device=torch.device(device)).eval()
     return replace(built, name=name, model=placed)
+
+
+def canonical_worlds(worlds: Iterable[str]) -> tuple[str, ...]:
+    """World specs as they are compared: in canonical form, sorted and each once.
+
+    >>> canonical_worlds(["rps( rounds=3 )", "pd", "pd"])
+    ('pd', 'rps(rounds=3)')
+    """
+    return tuple(sorted({str(parse_spec(world)) for world in worlds}))
+
+
+def check_words(loaded: LoadedModel, world: str) -> None:
+    """Raise a ConfigError where a model whose words were taken from other worlds cannot name the actions of a world.
+
+    Other words that it does not know are read as unknown.
+    """
+    from mage.models.nano import WORLDS_KEY
+
+    known = loaded.tokenizer.init_kwargs.get(WORLDS_KEY)
+    if known is None or str(parse_spec(world)) in known:
+        return
+    unknown = [
+        action
+        for action in actions_of(world)
+        if loaded.tokenizer.unk_token_id in loaded.tokenizer.encode(action, add_special_tokens=False)
+    ]
+    if unknown:
+        shown = ", ".join(map(repr, unknown[:_SHOWN])) + (", …" if len(unknown) > _SHOWN else "")
+        raise ConfigError(
+            f"{loaded.name} has no words for {shown}, which are actions of {world}: it was made for "
+            f"{', '.join(known) or 'no world'}; train it with {world} as world or in a split, or with words=[…]"
+        )
 
 
 def describe_model(name: str) -> str:
@@ -190,6 +242,17 @@ def _read(name: str) -> Built:
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ConfigError(f"the model {name!r} has no fast tokenizer (tokenizer.json), which mage needs")
     return model, tokenizer
+
+
+def _read_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise RecordError(f"cannot read the tokenizer in {folder}: {_first_line(error)}") from None
+    assert isinstance(tokenizer, PreTrainedTokenizerFast)
+    return tokenizer
 
 
 def _hub_answers() -> bool:

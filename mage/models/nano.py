@@ -16,6 +16,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from mage.errors import ConfigError
 from mage.models.vocabulary import DROPPED, piece_pattern, vocabulary
 
+WORLDS_KEY = "mage_worlds"
+"""The key of a tokenizer's settings that has the worlds whose words it knows; saved with it."""
 PAD, UNKNOWN, END = "<pad>", "<unk>", "<|end|>"
 ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
 CHAT_TEMPLATE = (
@@ -29,9 +31,9 @@ _EMBEDDING_STD = 0.02
 """Small, and tied to the head: the first policy is close to uniform."""
 
 
-def build_tokenizer(extra: tuple[str, ...] = ()) -> PreTrainedTokenizerFast:
-    """A word-level tokenizer. Its ids depend on the words of the games and on `extra` words."""
-    words = vocabulary(extra)
+def build_tokenizer(worlds: tuple[str, ...] = (), extra: tuple[str, ...] = ()) -> PreTrainedTokenizerFast:
+    """A word-level tokenizer. Its ids depend on the words of the worlds and on `extra` words."""
+    words = vocabulary(worlds, extra)
     ids = {word: number for number, word in enumerate((PAD, UNKNOWN, END, *ROLES, *words))}
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token=UNKNOWN))
     tokenizer.normalizer = normalizers.Replace(Regex(DROPPED), "")
@@ -44,6 +46,7 @@ def build_tokenizer(extra: tuple[str, ...] = ()) -> PreTrainedTokenizerFast:
         extra_special_tokens=list(ROLES),
         chat_template=CHAT_TEMPLATE,
         clean_up_tokenization_spaces=False,
+        **{WORLDS_KEY: list(worlds)},
     )
 
 

@@ -1,17 +1,19 @@
-"""The vocabulary of `nano`: all words of the games and prompts.
+"""The vocabulary of `nano`: the words of the worlds that it is made for, and of their prompts.
 
-Games with their own words are played at random, in original and in neutral words, and all resulting prompts are split
-into words. To save tokens, white space and closing punctuation are dropped, and a score such as `+0.33` is one token.
-Other numbers are split into digits.
+Each world is played at random with several seeds, and all that an agent may be told there, in every memory and reply
+mode, is split into words. To save tokens, white space and closing punctuation are dropped, and a score such as `+0.33`
+is one token. Other numbers are split into digits. An action that its words would not spell, such as `turn_left`, is one
+token too.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 
-from mage.agents.briefing import Briefing
+from mage.agents.briefing import Briefing, briefing_of
 from mage.agents.messages import (
     episode_heading,
     notes_message,
@@ -21,80 +23,123 @@ from mage.agents.messages import (
     system_message,
     turn_message,
 )
-from mage.agents.parsing import parse_action
+from mage.agents.parsing import parse_action, parse_open_action
+from mage.protocols import World
 from mage.seeds import stream
-from mage.types import REFLECT_REQUEST, Memory, Observation, ReplyMode, Task
-from mage.worlds.openspiel.game import OpenSpielEnv, load_game
-from mage.worlds.openspiel.words.base import NEUTRAL
+from mage.types import Memory, Observation, ReplyMode, Task
+from mage.worlds.registry import load_world
 
-GAMES = (
-    *("rps", "pennies", "pd", "kuhn_poker", "kuhn_poker(players=3)", "tic_tac_toe"),
-    *("rps(reworded=0)", "pennies(reworded=0)", "pd(reworded=0)", "kuhn_poker(reworded=0)", "tic_tac_toe(reworded=0)"),
-    *("rps(rounds=1)", "matrix([[1,0],[0,1]])", "matrix([[1,0],[0,1]],columns=[[1,0],[0,2]])"),
-)
-"""Games played to collect all words; reworded games share the neutral names, which are all in the vocabulary."""
-_PLAYS = 24
+_PLAYS = 100
+_MOST_OBSERVATIONS = 4000
+"""Fewer plays are made of worlds whose episodes are long."""
+_OPEN_TURNS = 20
+"""Turns of an episode in which random words are played, because any text is an action."""
 _SIGNS = ("+", "-", ".", *"0123456789")
 
 DROPPED = r"(?<=[\w>])[.,:;?!](?=\s|\Z)"
 """Closing punctuation. A single point is an empty cell of a board and is kept."""
 _NUMBER = r"(?<![\w.])(?:{})(?!\w|\.\d)"
 _PIECE = r"[A-Za-z]+(?:['-][A-Za-z]+)*\d*|</?[a-z]+>|\d|\S"
+_WORD = re.compile(f"{_NUMBER.format(r'[+-][0-9]+(?:[.][0-9]+)?')}|{_PIECE}")
 
 
 @lru_cache(maxsize=8)
-def vocabulary(extra: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """All words in alphabetical order, `extra` words included.
+def vocabulary(worlds: tuple[str, ...], extra: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """All words of the worlds and of the prompts in alphabetical order, `extra` words included.
 
-    >>> {"rock", "bet", "b2", "+0.33", "<action>", "opponent", "7"} <= set(vocabulary())
+    >>> {"rock", "+0.33", "<action>", "opponent", "7"} <= set(vocabulary(("rps(rounds=3)",)))
     True
     """
-    pattern = re.compile(f"{_NUMBER.format(r'[+-][0-9]+(?:[.][0-9]+)?')}|{_PIECE}")
-    words = {*_SIGNS, *NEUTRAL, *(word for text in extra for word in text.split())}
-    for text in {text for game in GAMES for text in _texts_of(game)}:
-        words.update(pattern.findall(re.sub(DROPPED, "", text)))
-    return tuple(sorted(word for word in words if word.isascii()))
+    words = {*_SIGNS, *(word for text in extra for word in text.split())}
+    texts = {*_prompts(Briefing(""), _NOTHING)}
+    for world in worlds:
+        seen = tuple(_observations(world, load_world(world)))
+        texts.update(_texts_of(world, seen))
+        words.update(filter(_needs_token, {action for observation in seen for action in observation.actions}))
+    words.update(word for text in texts for word in words_of(text))
+    return tuple(sorted(words))
+
+
+def words_of(text: str) -> list[str]:
+    """A text as words.
+
+    >>> words_of("Round 2 of 12: you won, +0.33.")
+    ['Round', '2', 'of', '1', '2', 'you', 'won', '+0.33']
+    """
+    return _WORD.findall(re.sub(DROPPED, "", text))
+
+
+def _needs_token(action: str) -> bool:
+    """Whether an action's words do not spell it, so that it needs a token of its own; closing punctuation has none.
+
+    >>> list(map(_needs_token, ["bet 2", "turn_left", "wait!"]))
+    [False, True, False]
+    """
+    return " ".join(words_of(action)) != action == re.sub(DROPPED, "", action)
+
+
+def actions_of(spec: str) -> list[str]:
+    """The actions that random play of a world comes across, sorted; none where any text is an action."""
+    return sorted({action for observation in _observations(spec, load_world(spec)) for action in observation.actions})
 
 
 def piece_pattern(words: Iterable[str]) -> str:
-    """The regular expression that splits a text into words; known numbers are one word.
+    """The regular expression that splits a text into words; known numbers and actions are one word.
 
-    >>> re.findall(piece_pattern(["+0.33"]), "rock-paper a1 +0.33 +0.5")
-    ['rock-paper', 'a1', '+0.33', '+', '0', '.', '5']
+    >>> re.findall(piece_pattern(["+0.33", "turn_left"]), "rock-paper a1 +0.33 +0.5 turn_left turn_right")
+    ['rock-paper', 'a1', '+0.33', '+', '0', '.', '5', 'turn_left', 'turn', '_', 'right']
     """
-    numbers = [word for word in words if len(word) > 1 and re.fullmatch(r"[+-]?\d+(?:\.\d+)?", word)]
-    known = "|".join(map(re.escape, sorted(numbers, key=lambda word: (-len(word), word))))
-    return f"{_NUMBER.format(known)}|{_PIECE}" if known else _PIECE
+    longest_first = sorted((word for word in words if not re.fullmatch(_PIECE, word)), key=lambda w: (-len(w), w))
+    numbers = [re.escape(word) for word in longest_first if re.fullmatch(r"[+-]?\d+(?:\.\d+)?", word)]
+    others = [re.escape(word) for word in longest_first if not re.fullmatch(r"[+-]?\d+(?:\.\d+)?", word)]
+    patterns = {rf"(?<!\w)(?:{'|'.join(others)})(?!\w)": others, _NUMBER.format("|".join(numbers)): numbers}
+    return "|".join([*(pattern for pattern, known in patterns.items() if known), _PIECE])
 
 
-def _texts_of(spec: str) -> Iterator[str]:
-    """All prompts about a game, in every memory and reply mode."""
-    game = load_game(spec)
-    for seat in range(game.num_seats):
-        briefing = Briefing(game.rules_for(seat))
-        yield from (system_message(briefing, episodes, m, r) for episodes in (1, 2) for m in Memory for r in ReplyMode)
-    seen: dict[str, Observation] = {}
-    for play in range(_PLAYS):
-        for observation in _random_episode(spec, play):
-            seen.setdefault(observation.text + ",".join(observation.actions), observation)
-    for observation in seen.values():
+_NOTHING = Observation(0, 0, 0, "", (), (), "", {})
+
+
+def _texts_of(spec: str, seen: Sequence[Observation]) -> Iterator[str]:
+    """All prompts about a world, in every memory and reply mode."""
+    world = load_world(spec)
+    for observation in seen:
         yield turn_message(observation, ())
         yield outcome_message(observation)
-    some = next(iter(seen.values()))
-    yield episode_heading(0, 2, Memory.BOTH) + reflect_message(some, REFLECT_REQUEST) + notes_message([(0, "a note")])
-    for answer in ("", "<action>", "<action>NAME</action>"):
-        yield retry_message(parse_action(answer, some.actions).problem or "", some)
+    for seat in range(world.info.num_seats):
+        yield from _prompts(briefing_of(world, _task(spec, world, seat, 0)), seen[0])
 
 
-def _random_episode(spec: str, play: int) -> Iterator[Observation]:
-    """All observations of one episode of random moves; a few episodes are truncated or forfeited."""
-    game = load_game(spec)
-    max_turns = 1 if play == 0 else 1000
-    task = Task(spec, ("uniform",) * (game.num_seats - 1), 0, play, 1, False, False, max_turns)
-    env, rng = OpenSpielEnv(game, task, 0), stream(play, "vocabulary", spec)
+def _prompts(briefing: Briefing, some: Observation) -> Iterator[str]:
+    """The prompts around the observations."""
+    yield from (system_message(briefing, episodes, m, r) for episodes in (1, 2) for m in Memory for r in ReplyMode)
+    yield episode_heading(0, 2, Memory.BOTH)
+    yield reflect_message(some, briefing.reflect) + notes_message([(0, "a note")])
+    for answer in ("", "<action>", "<action></action>", "<action>NAME</action>"):
+        parsed = parse_open_action(answer) if briefing.has_open_actions else parse_action(answer, some.actions)
+        yield retry_message(parsed.problem or "", some)
+
+
+def _observations(spec: str, world: World) -> Iterator[Observation]:
+    """What is observed in episodes of random play, and how these end."""
+    return islice(
+        (observation for play in range(_PLAYS) for observation in _random_episode(spec, world, play)),
+        _MOST_OBSERVATIONS,
+    )
+
+
+def _random_episode(spec: str, world: World, play: int) -> Iterator[Observation]:
+    """All observations of one episode of random moves; the first episode is truncated, the second forfeited."""
+    env = world.new_env(_task(spec, world, 0, play), 0)
+    rng = stream(play, "vocabulary", spec)
     while (seat := env.to_move()) is not None:
         observation = env.observe(seat)
         yield observation
-        env.step(None if play == 1 else rng.choice(observation.actions))
+        choices = observation.actions or words_of(observation.text) or ("nothing",)
+        env.step(None if play == 1 else rng.choice(choices))
     for seat, outcome in enumerate(env.result().outcomes):
         yield Observation(seat, 0, 0, outcome, (), (), "", {})
+
+
+def _task(spec: str, world: World, seat: int, play: int) -> Task:
+    max_turns = 1 if play == 0 else _OPEN_TURNS if world.info.has_open_actions else 1000
+    return Task(spec, ("uniform",) * (world.info.num_seats - 1), seat, play, 1, False, False, max_turns)

@@ -102,6 +102,11 @@ def split_names_of(config: Config) -> tuple[str, ...]:
     return (*config.evaluation.splits, *filter(None, (config.population.split,)))
 
 
+def worlds_of(config: Config) -> tuple[str, ...]:
+    """The worlds of a config: that of training and those of its splits."""
+    return (config.world, *(load_split(name).world for name in split_names_of(config)))
+
+
 def check_splits(config: Config) -> None:
     """Raise a ConfigError for a split that cannot be evaluated on, and for training on held-out members."""
     evaluated = [load_split(name) for name in config.evaluation.splits]

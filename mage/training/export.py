@@ -101,18 +101,18 @@ def _write(config: Config, checkpoint: Path, scratch: Path, folder: Path, merge:
             shutil.copyfile(path, scratch / path.name)
     if not (checkpoint / ADAPTER_CONFIG).is_file():
         return _LOAD_WHOLE
-    base = _base(config, scratch, folder)
+    base = _base(config, checkpoint, scratch, folder)
     settings: dict[str, Any] = msgspec.json.decode((scratch / ADAPTER_CONFIG).read_bytes())
     settings["base_model_name_or_path"] = base
     (scratch / ADAPTER_CONFIG).write_bytes(msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n")
     return _LOAD_ADAPTER.format(base=f"{describe_model(config.agent.model)}, expected in `{base}`")
 
 
-def _base(config: Config, scratch: Path, folder: Path) -> str:
+def _base(config: Config, checkpoint: Path, scratch: Path, folder: Path) -> str:
     """The directory of an adapter's base model; randomly initialised weights are written next to the adapter."""
     found = base_directory(config.agent.model)
     if found is None:
-        load_model(config.agent.model, seed=config.seed).save(scratch / "base")
+        load_model(config.agent.model, seed=config.seed, tokenizer=checkpoint).save(scratch / "base")
         found = str(folder.resolve() / "base")
     return found
 
@@ -123,7 +123,8 @@ def _write_merged(config: Config, checkpoint: Path, scratch: Path) -> None:
     from peft import PeftModel
 
     dtype = next(iter(load_file(checkpoint / ADAPTER).values())).dtype
-    loaded = load_model(config.agent.model, seed=config.seed, dtype=str(dtype).removeprefix("torch."))
+    kind = str(dtype).removeprefix("torch.")
+    loaded = load_model(config.agent.model, seed=config.seed, dtype=kind, tokenizer=checkpoint)
     adapted: Any = PeftModel.from_pretrained(loaded.model.float(), checkpoint)
     adapted.merge_and_unload().to(dtype).save_pretrained(scratch)
     loaded.tokenizer.save_pretrained(scratch)

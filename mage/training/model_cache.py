@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import copy
 import gc
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from mage.config.schema import Config
 from mage.engines.registry import ENGINES, make_server
 from mage.engines.settings import EngineSettings
 from mage.errors import pick
 from mage.models.device import Placement, configure_torch, resolve_placement
-from mage.models.load import LoadedModel, is_random, load_model
+from mage.models.load import LoadedModel, canonical_worlds, is_random, load_model
 from mage.protocols import PolicyServer
+from mage.training.build import worlds_of
 
 
 @dataclass(frozen=True)
@@ -37,36 +40,48 @@ class ModelCache:
     def __init__(self) -> None:
         self._entry: _CacheEntry | None = None
 
-    def get(self, config: Config) -> tuple[LoadedModel, PolicyServer]:
-        """A copy of the config's model to train, and a server for it."""
+    def get(self, config: Config, tokenizer: Path | None = None) -> tuple[LoadedModel, PolicyServer]:
+        """A copy of the config's model to train, and a server for it; `tokenizer` is that of a run that goes on."""
         gc.unfreeze()  # building the parts of a run froze them
         gc.collect()
         placement = resolve_placement(config.device, config.dtype)
         entry, self._entry = self._entry, None
-        key = (config.agent.model, placement, config.engine, engine_settings(config))
+        key = (config.agent.model, placement, config.engine, engine_settings(config), _words(config, tokenizer))
         if entry is None or entry.key != key:
             del entry  # free its memory before the next is loaded
-            entry = _CacheEntry(key, config.seed, *model_and_server(config))
+            entry = _CacheEntry(key, config.seed, *model_and_server(config, tokenizer))
         elif entry.seed != config.seed and is_random(config.agent.model):
-            entry = replace(entry, seed=config.seed, loaded=_load(config, placement))
+            entry = replace(entry, seed=config.seed, loaded=_load(config, placement, tokenizer))
         entry.server.clear()
         entry.loaded.model.to("cpu")  # GPU memory is for the learner's copy
         self._entry = entry
         return replace(entry.loaded, model=copy.deepcopy(entry.loaded.model).to(placement.device)), entry.server
 
 
-def model_and_server(config: Config) -> tuple[LoadedModel, PolicyServer]:
+def model_and_server(config: Config, tokenizer: Path | None = None) -> tuple[LoadedModel, PolicyServer]:
     """A config's model and a policy server for it. They depend on the settings in a `ModelCache`'s key alone."""
-    loaded = _load(config, resolve_placement(config.device, config.dtype))
+    loaded = _load(config, resolve_placement(config.device, config.dtype), tokenizer)
     return loaded, make_server(config.engine, loaded, engine_settings(config))
 
 
-def model_and_inference_server(config: Config) -> tuple[LoadedModel, PolicyServer]:
-    """A config's model and a policy server for inference only, which need not leave memory for a learner."""
+def model_and_inference_server(
+    config: Config, worlds: Sequence[str], tokenizer: Path | None = None
+) -> tuple[LoadedModel, PolicyServer]:
+    """A config's model and a policy server for inference only, which need not leave memory for a learner.
+
+    `worlds` are those that will be played.
+    """
     pick("engine", ENGINES, config.engine)
     placement = resolve_placement(config.device, config.dtype)
     configure_torch(placement, config.threads)
-    loaded = _load(config, placement)
+    loaded = load_model(
+        config.agent.model,
+        seed=config.seed,
+        dtype=placement.dtype,
+        device=placement.device,
+        worlds=worlds,
+        tokenizer=tokenizer,
+    )
     settings = EngineSettings(config.agent.context, config.agent.slots, is_trained=False)
     return loaded, make_server(config.engine, loaded, settings)
 
@@ -83,5 +98,19 @@ def engine_settings(config: Config) -> EngineSettings:
     return EngineSettings(config.agent.context, config.agent.slots, num, config.learner.lora_rank)
 
 
-def _load(config: Config, placement: Placement) -> LoadedModel:
-    return load_model(config.agent.model, seed=config.seed, dtype=placement.dtype, device=placement.device)
+def _load(config: Config, placement: Placement, tokenizer: Path | None) -> LoadedModel:
+    return load_model(
+        config.agent.model,
+        seed=config.seed,
+        dtype=placement.dtype,
+        device=placement.device,
+        worlds=worlds_of(config),
+        tokenizer=tokenizer,
+    )
+
+
+def _words(config: Config, tokenizer: Path | None) -> object:
+    """What the vocabulary of a model depends on that is made in each process; None for other models."""
+    if not is_random(config.agent.model):
+        return None
+    return canonical_worlds(worlds_of(config)) if tokenizer is None else (tokenizer / "tokenizer.json").read_bytes()

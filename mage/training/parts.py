@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from pathlib import Path
 
 from mage.agents.tutor import Tutor
 from mage.config.schema import Config, CreditConfig
@@ -20,11 +21,11 @@ from mage.learners.registry import make_learner
 from mage.learners.samples import to_samples
 from mage.learners.settings import LearnerSettings
 from mage.models.device import configure_torch, resolve_placement
-from mage.models.load import LoadedModel
+from mage.models.load import LoadedModel, check_words
 from mage.opponents.registry import family
 from mage.protocols import AgentFactory, Engine, Learner, PolicyServer, World
 from mage.rollout.group import play_groups
-from mage.training.build import agent_settings, check, check_splits, draw_tasks, language_agent_factory
+from mage.training.build import agent_settings, check, check_splits, draw_tasks, language_agent_factory, worlds_of
 from mage.training.model_cache import ModelCache, model_and_server
 from mage.training.step_resources import StepResources
 from mage.training.teacher import taught_agent_factory, teacher_of
@@ -175,12 +176,15 @@ def evaluated_policy(config: Config) -> str:
 
 
 def build_parts(
-    config: Config, model_cache: ModelCache | None = None, learning: LearnerSettings | None = None
+    config: Config,
+    model_cache: ModelCache | None = None,
+    learning: LearnerSettings | None = None,
+    tokenizer: Path | None = None,
 ) -> Parts:
     """Load the model, or take it from a cache, and build all parts.
 
     `learning` overrides the learner's settings, for weights that are only played with: the config may then have values
-    that cannot train, such as a temperature of 0.
+    that cannot train, such as a temperature of 0. `tokenizer` is the directory of the tokenizer of a run that goes on.
     """
     check(config)
     check_splits(config)
@@ -189,7 +193,9 @@ def build_parts(
     estimator = make_estimator(config.credit.estimator, config.credit.options)
     teacher = teacher_of(config, estimator.teacher) if isinstance(estimator, Cloning) else None
     splits = tuple(load_split(name) for name in config.evaluation.splits)
-    loaded, server = model_and_server(config) if model_cache is None else model_cache.get(config)
+    loaded, server = (model_cache.get if model_cache is not None else model_and_server)(config, tokenizer)
+    for spec in worlds_of(config):
+        check_words(loaded, spec)
     needs_values = getattr(estimator, "needs_values", False)
     learner = make_learner(
         config.learner.kind, loaded.model, learning, with_values=needs_values, imitates=teacher is not None

@@ -89,7 +89,9 @@ def train_run(
     if changes:
         check_start(config)
         refuse_explored(config, [change.key for change in changes])
-    parts = build_parts(config) if parts is None else replace(parts, config=config)
+    parts = build_parts(config, tokenizer=stored_tokenizer(folder)) if parts is None else replace(parts, config=config)
+    if stored_tokenizer(folder) is None:
+        parts.loaded.tokenizer.save_pretrained(folder / TOKENIZER)
     display = (LiveDisplay if console.is_terminal else PlainDisplay)(console, config.steps)
     try:
         setup = set_up(parts, folder)
@@ -120,8 +122,17 @@ def load_run(
     saved = checkpoints(folder / "checkpoints")
     if not saved:
         raise RecordError(f"{folder} has no checkpoint yet")
-    parts = build_parts(config, learning=learner_settings(own))
+    parts = build_parts(config, learning=learner_settings(own), tokenizer=stored_tokenizer(folder))
     return config, parts, load_checkpoint(checkpoint or saved[-1], parts.learner).step
+
+
+def stored_tokenizer(folder: Path) -> Path | None:
+    """The directory of the tokenizer that a run was made with; None where no model was loaded for it yet.
+
+    A run keeps its tokenizer: one that is made again has other ids where the words of a world have changed.
+    """
+    found = (folder / TOKENIZER, *reversed(checkpoints(folder / "checkpoints")))
+    return next((path for path in found if (path / "tokenizer.json").is_file()), None)
 
 
 @contextmanager

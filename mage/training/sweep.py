@@ -38,7 +38,7 @@ from mage.training.loop import evaluate
 from mage.training.model_cache import ModelCache
 from mage.training.parts import Parts, build_parts
 from mage.training.resume_changes import config_of
-from mage.training.run import check_start, create_run, train_run
+from mage.training.run import check_start, create_run, stored_tokenizer, train_run
 from mage.training.sweep_summary import (
     RunEnd,
     RunState,
@@ -179,7 +179,7 @@ def _parts(path: Path, planned: PlannedRun, model_cache: ModelCache) -> tuple[Co
     """The config and parts of a run, which is created where it does not exist."""
     if (path / RUN).exists():
         config = config_of(path)
-        return config, build_parts(config, model_cache)
+        return config, build_parts(config, model_cache, tokenizer=stored_tokenizer(path))
     if path.exists():  # killed while it was created
         shutil.rmtree(path)
     config = validated(planned.config, planned.name)

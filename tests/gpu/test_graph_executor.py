@@ -51,7 +51,7 @@ FAMILIES: dict[str, Any] = {
 def loaded(name: str, device: str, dtype: torch.dtype = torch.float32) -> LoadedModel:
     """A small random model with weights large enough that a mistake shows."""
     make_config, make_model, more = FAMILIES[name]
-    base = load_model("nano(words=[20])", seed=7)
+    base = load_model("nano(words=[20])", seed=7, worlds=("rps", "kuhn_poker", "tic_tac_toe"))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
         model = make_model(make_config(vocab_size=len(base.tokenizer), **{**SIZES, **more})).eval()
