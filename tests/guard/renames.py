@@ -86,47 +86,17 @@ class Rules:
     ignored: tuple[Left, ...] = ()
 
 
-_METHODS = ("cloning", "gigpo", "grpo", "lamer", "mage", "ppo", "rloo")
-COMMANDS: Mapping[str, str] = {
-    **{f"rps-{method}": f"rps-base+{method}" for method in _METHODS},
-    "--game": "--world",
-    "batch.revisit": "batch.replay",
-    "credit.cut_penalty": "credit.truncated_penalty",
-    "league.options.share": "population.options.share",
-}
+COMMANDS: Mapping[str, str] = {}
 """Parts of commands, old to new, such as "game=": "world=" or "train rps-notes": "train rps-reflections"."""
 
-KEYS: tuple[Key, ...] = (
-    Key("*", "*", file="*tokenizer.json"),  # tokens keep their names: the first rule that fits is the one
-    Key("game", "world"),
-    Key("sampled", "completion"),
-    Key("cut", "truncated"),
-    Key("subject", "eval_agent"),
-    Key("subjects", "eval_agents"),
-    Key("cut_penalty", "truncated_penalty"),
-    Key("revisit", "replay"),
-    Key("play/cut_share", "play/truncated_share"),
-    Key("groups/revisited", "groups/replayed"),
-    Key("judging_s", "evaluation_s", file="*timings.jsonl"),
-)
+KEYS: tuple[Key, ...] = ()
 
-VALUES: tuple[Value, ...] = (
-    Value("schema", 1, 2),
-    Value("estimator", "agent", "agent-specific"),
-    Value("options.scale", "agent", "opponent"),
-    Value("population.sampler", "anchored", "auto"),  # moved, see below; no scenario names it
-)
+VALUES: tuple[Value, ...] = ()
 
-MOVED: tuple[Moved, ...] = (
-    Moved("league.sampler", "population.sampler"),
-    Moved("league.options", "population.options"),
-    Moved("league.half_life", "population.half_life"),
-)
+MOVED: tuple[Moved, ...] = ()
 """Such as Moved("batch.revisit", "population.revisit")."""
 
-MERGED: tuple[Merged, ...] = (
-    Merged(("replacements", "least"), "dead", {(1, 0.0): "resample", (0, 0.0): "drop", (0, 1.0): "keep"}),
-)
+MERGED: tuple[Merged, ...] = ()
 
 FILES: Mapping[str, str] = {}
 """Names of files or folders, or several parts of a path, such as "league.json": "population.json".
@@ -135,19 +105,10 @@ Where a file's name is also a key, as in `lines` of state.json, KEYS needs it to
 TEXT: tuple[Text, ...] = ()
 """Renamed words in model cards and in tables. Applied to the base alone."""
 
-DROPPED: tuple[Left, ...] = (
-    Left("*", "trial.openings", "deleted; no recipe set it"),
-    Left("*", "league.alone", "deleted; no recipe set it"),
-    Left("*", "league.lead", "deleted; no recipe set it"),
-    Left("*", "batch.concurrency", "deleted; no recipe set it"),
-    Left("*", "learner.entropy_rate", "deleted; no recipe set it"),
-)
+DROPPED: tuple[Left, ...] = ()
 """In the base alone. Files and keys by their old names."""
 
-ADDED: tuple[Left, ...] = (
-    Left("*", "engine", "a key with the default local, which is what served before"),
-    Left("*", "learner.kind", "a key with the default local, which is what trained before"),
-)
+ADDED: tuple[Left, ...] = ()
 """In the present tree alone. Files and keys by their new names."""
 
 MASKS: tuple[Text, ...] = (

@@ -22,6 +22,7 @@ _TERMS = (
     "learner.epochs=2 learner.minibatches=2 learner.decay=true learner.divergence=k3 learner.divergence_weight=0.1"
     " learner.weight=token learner.entropy_floor=0.9999 learner.warmup=2"
 )
+_GROUPS = ("grpo", "gigpo", "rloo", "lamer", "mage")
 _PROMPTING = (("react", "both"), ("reflexion", "reflections"), ("linked-notes", "reflections"), ("cases", "history"))
 
 
@@ -53,7 +54,7 @@ SCENARIOS = (
         "rps",
         (
             f"train rps {_TINY} {_SEVEN} evaluation.every=2",
-            "evaluate run --opponents rps-seven --trials 2 --out judged",
+            "evaluate run --opponents rps-seven --trials 2 --out evaluated",
             "show run",
         ),
     ),
@@ -61,7 +62,7 @@ SCENARIOS = (
         "kuhn",
         (
             f"train kuhn {_TINY}",
-            "nashconv run --game kuhn_poker --after aggressive --episodes 2 --trials 2 --out nashconv",
+            "nashconv run --world kuhn_poker --after aggressive --episodes 2 --trials 2 --out nashconv",
         ),
     ),
     Scenario(
@@ -76,16 +77,24 @@ SCENARIOS = (
         "league-exploit",
         (
             f"train rps-league {_TINY} {_SEVEN} {_ROCKS} batch.groups=6 steps=4 seed=2"
-            " league.learners=2 league.exploit_every=2 league.options.share=0.9 league.snapshot_every=3"
+            " league.learners=2 league.exploit_every=2 population.options.share=0.9 league.snapshot_every=3"
             " league.factor=30 learner.lr=0.01",
             "league run",
         ),
     ),
     Scenario(
+        "league-replay",
+        (
+            f"train rps-league {_TINY} {_SEVEN} {_TWO} batch.groups=8 steps=6 league.learners=2 league.snapshot_every=3"
+            " batch.replay=0.25 batch.dead=resample",
+        ),
+    ),
+    Scenario("rps-hard", (f"train rps+hard {_TINY} {_SEVEN} {_TWO} batch.groups=4",)),
+    Scenario(
         "rps-notes",
         (
             f"train rps-notes {_TINY} batch.groups=4 steps=5 agent.tutor_steps=2 agent.tutor_fade=2",
-            "evaluate run --reflections --trials 2 --out judged",
+            "evaluate run --reflections --trials 2 --out evaluated",
         ),
     ),
     Scenario(
@@ -100,7 +109,8 @@ SCENARIOS = (
         "rps-text",
         (
             f"train rps {_TINY} {_SEVEN} agent.reply=text agent.memory=both agent.prefill='<action>' agent.max_tokens=8"
-            " agent.reflection_tokens=4 credit.invalid_penalty=0.1 credit.cut_penalty=0.05 credit.length_penalty=0.01",
+            " agent.reflection_tokens=4 credit.invalid_penalty=0.1 credit.truncated_penalty=0.05"
+            " credit.length_penalty=0.01",
         ),
     ),
     Scenario("lora", (f"train rps {_TINY} {_SEVEN} learner.lora_rank=2", "export-model run --out model")),
@@ -108,12 +118,12 @@ SCENARIOS = (
         "kuhn-selfplay",
         (
             f"train kuhn-selfplay {_TINY} batch.groups=4 league.nashconv_every=1",
-            "nashconv run --game kuhn_poker --trials 2 --out nashconv",
+            "nashconv run --world kuhn_poker --trials 2 --out nashconv",
         ),
     ),
-    Scenario("rps-cloning", (f"train rps-cloning {_TINY} {_SEVEN}",)),
-    Scenario("rps-ppo", (f"train rps-ppo {_TINY} {_SEVEN} learner.epochs=2 learner.minibatches=2",)),
-    Scenario("rps-revisit", (f"train rps {_TINY} {_SEVEN} {_TWO} batch.groups=4 batch.revisit=0.25 steps=5",)),
+    Scenario("rps-cloning", (f"train rps-base+cloning {_TINY} {_SEVEN}",)),
+    Scenario("rps-ppo", (f"train rps-base+ppo {_TINY} {_SEVEN} learner.epochs=2 learner.minibatches=2",)),
+    Scenario("rps-replay", (f"train rps {_TINY} {_SEVEN} {_TWO} batch.groups=4 batch.replay=0.25 steps=5",)),
     Scenario(
         "tictactoe-even",
         (
@@ -132,20 +142,23 @@ SCENARIOS = (
     Scenario(
         "methods",
         (
-            *(f"train rps-{name} {_TINY} {_SEVEN} --run {name}" for name in ("grpo", "gigpo", "rloo", "lamer", "mage")),
+            *(
+                f"train rps-base+{name} {_TINY} {_SEVEN} --run {name}"
+                for name in ("grpo", "gigpo", "rloo", "lamer", "mage")
+            ),
             f"train rps {_TINY} {_SEVEN} --run reinforce credit.estimator=reinforce credit.options={{}}",
             "compare grpo gigpo rloo lamer mage reinforce --out compared --no-plots",
-            "cross-play grpo mage uniform copy --game rps(rounds=3) --trials 2 --episodes 2 --out crossplay",
+            "cross-play grpo mage uniform copy --world rps(rounds=3) --trials 2 --episodes 2 --out crossplay",
         ),
     ),
     Scenario("sweep", (f"sweep rps rps-wide {_TINY} {_SEVEN} --seeds 2", "compare run --out compared --no-plots")),
     Scenario(
         "players",
         (
-            "duel minimax mcts:20 --game tic_tac_toe --trials 4 --run search",
-            "duel cfr best-response:conservative --game kuhn_poker --trials 8 --episodes 2 --run solvers",
-            "evaluate bayes-optimal --game kuhn_poker --opponents kuhn-scripts --trials 4 --out bayes",
-            "cross-play cfr uniform aggressive --game kuhn_poker --trials 4 --out crossplay",
+            "duel minimax mcts:20 --world tic_tac_toe --trials 4 --run search",
+            "duel cfr best-response:conservative --world kuhn_poker --trials 8 --episodes 2 --run solvers",
+            "evaluate bayes-optimal --world kuhn_poker --opponents kuhn-scripts --trials 4 --out bayes",
+            "cross-play cfr uniform aggressive --world kuhn_poker --trials 4 --out crossplay",
             *(
                 f"evaluate scripted:counter --method {method} --memory {memory} --opponents rps-seven --trials 2"
                 f" --out {method}"
