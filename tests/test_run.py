@@ -92,6 +92,7 @@ def test_without_a_healthy_checkpoint_a_rollback_stops(tmp_path: Path) -> None:
 def test_rollbacks_take_the_weights_from_before_the_trouble_and_are_bounded(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     collapse = (
+        "seed=2",
         "learner.lr=0.1",
         "credit.options={}",
         "alarms.entropy=0.8",

@@ -11,7 +11,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from mage.agents.chat_format import TemplateFormat
-from mage.errors import ConfigError, RecordError, listing
+from mage.errors import ConfigError, listing
 from mage.extras import require
 from mage.models import SMOLLM2
 from mage.models.address import refuse_remote
@@ -71,7 +71,7 @@ def nano(
     rope: int = 10000,
 ) -> Built:
     """A tiny Llama (0.1M parameters) that knows the words of the run's worlds; random weights fixed by the seed."""
-    from mage.models.nano import build_model, build_tokenizer
+    from mage.models.nano import build_model, build_tokenizer, read_tokenizer
 
     if not isinstance(words, tuple):
         raise ConfigError(f"words of nano must be a list, such as [hawk,dove], not {words}")
@@ -84,7 +84,7 @@ def nano(
         "rope": whole("rope", rope, 2, 1_000_000),
     }
     stored = request.tokenizer
-    tokenizer = build_tokenizer(request.worlds, tuple(map(str, words))) if stored is None else _read_tokenizer(stored)
+    tokenizer = build_tokenizer(request.worlds, tuple(map(str, words))) if stored is None else read_tokenizer(stored)
     return build_model(tokenizer, seed=request.seed, **sizes), tokenizer
 
 
@@ -242,17 +242,6 @@ def _read(name: str) -> Built:
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ConfigError(f"the model {name!r} has no fast tokenizer (tokenizer.json), which mage needs")
     return model, tokenizer
-
-
-def _read_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
-
-    try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError) as error:
-        raise RecordError(f"cannot read the tokenizer in {folder}: {_first_line(error)}") from None
-    assert isinstance(tokenizer, PreTrainedTokenizerFast)
-    return tokenizer
 
 
 def _hub_answers() -> bool:

@@ -6,14 +6,17 @@ token before a message and one before an answer.
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from mage.errors import ConfigError
+from mage.errors import ConfigError, RecordError
 from mage.models.vocabulary import DROPPED, piece_pattern, vocabulary
 
 WORLDS_KEY = "mage_worlds"
@@ -38,6 +41,20 @@ def build_tokenizer(worlds: tuple[str, ...] = (), extra: tuple[str, ...] = ()) -
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token=UNKNOWN))
     tokenizer.normalizer = normalizers.Replace(Regex(DROPPED), "")
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(piece_pattern(words)), "removed", invert=True)
+    return _wrapped(tokenizer, worlds)
+
+
+def read_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
+    """A tokenizer of `build_tokenizer` from the directory it was saved to; saved again, it gives the same files."""
+    try:
+        settings = json.loads((folder / "tokenizer_config.json").read_bytes())
+        tokenizer = Tokenizer.from_str((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RecordError(f"the tokenizer in {folder} cannot be read: {error}") from None
+    return _wrapped(tokenizer, settings.get(WORLDS_KEY, ()))
+
+
+def _wrapped(tokenizer: Tokenizer, worlds: Sequence[str]) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         pad_token=PAD,
