@@ -84,7 +84,7 @@ def test_a_league_replays_each_learner_s_tasks_with_continued_siblings(tmp_path:
 
 @pytest.mark.parametrize("rule", DeadGroups)
 def test_a_league_resamples_the_dead_groups_of_each_learner_where_asked_for(rule: DeadGroups, tmp_path: Path) -> None:
-    setup = setup_of(tmp_path, *LEAGUE, "batch.size=2", "batch.groups=12", f"batch.dead={rule}", "credit.options={}")
+    setup = setup_of(tmp_path, *LEAGUE, "batch.size=2", "batch.groups=48", f"batch.dead={rule}", "credit.options={}")
     found = collected(setup, 0)
     origins = [one.origin for one in found.played]
     first = origins.index(TaskOrigin.REPLACEMENT) if TaskOrigin.REPLACEMENT in origins else len(origins)
@@ -93,7 +93,7 @@ def test_a_league_resamples_the_dead_groups_of_each_learner_where_asked_for(rule
     more = Counter(one.learner for one in found.played[first:] if one.is_drawn)
     assert dead.total() > 0
     assert more == (dead if rule is DeadGroups.RESAMPLE else Counter())
-    assert len({one.group.task.seed for one in found.played if one.is_drawn}) == 12 + more.total()
+    assert len({one.group.task.seed for one in found.played if one.is_drawn}) == 48 + more.total()
     for name in setup.learners.names:
         metrics = loop.metrics_of(setup.parts, found.of(name).played)
         assert metrics["groups/replacements"] == more[name]

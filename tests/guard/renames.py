@@ -105,10 +105,7 @@ Where a file's name is also a key, as in `lines` of state.json, KEYS needs it to
 TEXT: tuple[Text, ...] = ()
 """Renamed words in model cards and in tables. Applied to the base alone."""
 
-DROPPED: tuple[Left, ...] = (
-    Left("*tokenizer_config.json", "is_local", "written where transformers had read the tokenizer of a resumed run"),
-    Left("*tokenizer_config.json", "local_files_only", "the same"),
-)
+DROPPED: tuple[Left, ...] = ()
 """In the base alone. Files and keys by their old names."""
 
 ADDED: tuple[Left, ...] = ()
