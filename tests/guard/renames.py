@@ -115,7 +115,7 @@ MASKS: tuple[Text, ...] = (
     Text(r"tokens/s +\d+ +left [\d:]+", "tokens/s …", "the clock"),
     Text(r"^created \S+ with .*", "created …", "the clock and versions"),
     Text(r"^seconds .*", "seconds …", "the clock"),
-    Text(r"(?<=[\dkMG], )[\d.e-]+k?( (±|\$\\pm\$)[\d.e-]+k?)? s\b", "… s", "the clock: seconds in tables of mage compare"),
+    Text(r"(?<=[\dkMG], )[\d.e-]+k?( (±|\$\\pm\$)[\d.e-]+k?)? s\b", "… s", "the clock: seconds in mage compare"),
     Text(r"(?<=,training_seconds,).*", "…", "the clock"),
     Text(r"(?<=\d of \d) +\d+\.\d\b", " …", "the clock: minutes in tables of mage sweep"),
     Text(r"^(- |% )?(mage (compare|evaluate|train) |.*, mage [0-9a-f]+\+?: ).*", "…", "commands, versions and commits"),
