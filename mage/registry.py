@@ -8,7 +8,7 @@ objects made by name are cached.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -137,6 +137,13 @@ def _definition(entry: object) -> tuple[str, str, bytes] | None:
     if module is None or file is None or name is None or not Path(file).is_file():
         return None
     return module.__name__, name, Path(file).read_bytes()
+
+
+def require_methods(kind: str, name: str, made: object, methods: Iterable[str], protocol: str) -> None:
+    """Raise a ConfigError where what a plugin made lacks methods of its protocol."""
+    lacking = [method for method in methods if not callable(getattr(made, method, None))]
+    if lacking:
+        raise ConfigError(f"the {kind} {name!r} lacks {', '.join(lacking)}; {protocol} has what it needs")
 
 
 def _spec_name(text: str) -> str | None:

@@ -18,7 +18,8 @@ from mage.evaluation.splits import Split, check_split, load_split, make_split, r
 from mage.evaluation.suite.evaluate import SplitReport, evaluate_split, evaluation_tasks
 from mage.evaluation.suite.reflections import swap_partners
 from mage.evaluation.suite.report_tables import evaluation_table
-from mage.opponents.agent_seat import PlayerAgent, check_seat_agent, seat_agent
+from mage.opponents.agent_seat import check_seat_agent, seat_agent
+from mage.opponents.policy import PlayerAgent
 from mage.protocols import Agent, AgentFactory
 from mage.rollout.trial import play_trial
 from mage.runs.console import as_text

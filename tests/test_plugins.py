@@ -13,15 +13,14 @@ import pytest
 
 import mage
 from mage import plugins
-from mage.agents.language import LanguageAgent
-from mage.agents.methods.registry import ALL_METHODS, agent_class
+from mage.agents.methods.registry import ALL_METHODS
 from mage.api import config_with
 from mage.config.compose import resolved
 from mage.config.load import load_config
 from mage.config.schema import Config
 from mage.credit.estimators import ALL
 from mage.errors import ConfigError, RecordError
-from mage.models.load import MODELS, LoadedModel, ModelRequest, is_ours, is_random, load_model
+from mage.models.load import MODELS
 from mage.opponents.registry import OPPONENTS
 from mage.plugins import Plugin, import_plugins, import_recorded
 from mage.runs.run_plugins import check_plugins_of, import_plugins_of
@@ -317,66 +316,6 @@ def test_readers_of_a_folder_execute_no_code_of_its_runs(
     with pytest.raises(ConfigError, match=f"start again with --import {number}$"):
         check_plugins_of(run)
     assert "hidden_number" not in WORLDS
-
-
-class Shouting(LanguageAgent):
-    """Speaks loudly."""
-
-    method = "shouting"
-
-
-def test_registered_methods_are_found_by_name() -> None:
-    mage.register_method("shouting", Shouting)
-    assert agent_class("shouting") is Shouting
-    with pytest.raises(ConfigError, match="its class Shouting has method = 'shouting'; both must agree"):
-        mage.register_method("loud", Shouting)
-    with pytest.raises(ConfigError, match=r"a method is a subclass of mage.agents.language.LanguageAgent"):
-        mage.register_method("number", int)
-
-
-def small_nano(request: ModelRequest, hidden: int = 16) -> object:
-    """A nano of mine."""
-    made = load_model(f"nano(hidden={hidden},layers=1,heads=2)", seed=request.seed, worlds=request.worlds)
-    return made if hidden == 8 else (made.model, made.tokenizer) if hidden == 16 else None
-
-
-def test_registered_models_are_loaded_by_spec() -> None:
-    mage.register_model("small", small_nano)
-    assert is_ours("small(hidden=8)")
-    assert is_random("small")
-    for name in ("small", "small(hidden=8)"):
-        loaded = load_model(name, seed=3, dtype="bfloat16")
-        assert isinstance(loaded, LoadedModel)
-        assert (loaded.name, str(loaded.model.dtype)) == (name, "torch.bfloat16")
-    with pytest.raises(ConfigError, match="the loader of the model 'small' must return"):
-        load_model("small(hidden=32)")
-    with pytest.raises(ConfigError, match=r"unknown parameter 'layers' in .*; model 'small' takes hidden=16"):
-        load_model("small(layers=1)")
-
-
-def test_a_package_adds_worlds_methods_and_models(tmp_path: Path) -> None:
-    info = tmp_path / "foreign-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: foreign\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[mage.worlds]\nelsewhere = foreign:World\n"
-        "[mage.methods]\nloud = foreign:Loud\n[mage.models]\nbig = foreign:big\n"
-    )
-    (tmp_path / "foreign.py").write_text(
-        NUMBER.partition("mage.register")[0].replace("class HiddenNumber", "class World")
-        + "from mage.agents.language import LanguageAgent\n"
-        'class Loud(LanguageAgent):\n    "Loud."\n    method = "loud"\n'
-        'def big(request, size=1):\n    "A big one."\n'
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))}
-    for kind, line in {
-        "worlds": "elsewhere  largest=2",
-        "methods": "loud  memory both",
-        "models": "big  size=1",
-    }.items():
-        command = [sys.executable, "-c", "from mage.cli import main; main()", "list", kind]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-        assert (done.returncode, line in done.stdout) == (0, True), done.stdout + done.stderr
 
 
 def test_the_viewer_plays_no_checkpoint_whose_plugins_it_was_not_given(

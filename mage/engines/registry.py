@@ -12,10 +12,10 @@ from mage.engines.settings import EngineSettings
 from mage.errors import ConfigError, pick
 from mage.models.load import LoadedModel
 from mage.protocols import PolicyServer, ServerLimits
-from mage.registry import Registry
+from mage.registry import Registry, require_methods
 
 EngineFactory = Callable[[LoadedModel, EngineSettings], PolicyServer]
-_MEMBERS = ("publish", "policy", "drop", "reset_cache", "clear", "metrics")
+_METHODS = ("publish", "policy", "drop", "reset_cache", "clear", "metrics")
 
 
 def _local(loaded: LoadedModel, settings: EngineSettings) -> PolicyServer:
@@ -36,11 +36,8 @@ ENGINES: Registry[EngineFactory] = Registry("engine", {"local": _local}, _factor
 def make_server(name: str, loaded: LoadedModel, settings: EngineSettings) -> PolicyServer:
     """The policy server of an engine's name, for a loaded model."""
     server: Any = pick("engine", ENGINES, name)(loaded, settings)
-    lacking = [member for member in _MEMBERS if not callable(getattr(server, member, None))]
-    if lacking or not isinstance(getattr(server, "limits", None), ServerLimits):
-        raise ConfigError(
-            f"the engine {name!r} lacks {', '.join(lacking) or 'limits, a mage.protocols.ServerLimits'}; "
-            "mage.protocols.PolicyServer has what a server is"
-        )
+    require_methods("engine", name, server, _METHODS, "mage.protocols.PolicyServer")
+    if not isinstance(getattr(server, "limits", None), ServerLimits):
+        raise ConfigError(f"the engine {name!r} lacks limits, a mage.protocols.ServerLimits")
     made: PolicyServer = server
     return made

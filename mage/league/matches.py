@@ -10,13 +10,14 @@ from typing import NamedTuple
 from mage.config.schema import Config
 from mage.league.members import SPEC_PREFIX, Member, MemberKind
 from mage.league.samplers import draw_member
-from mage.protocols import AgentFactory, Env, Player, World
+from mage.protocols import AgentFactory, Player, World
 from mage.rollout.group import outcomes_of
 from mage.rollout.tasks import task_of
 from mage.rollout.trial import play_seats, seen_from
 from mage.seeds import derive, uniform
-from mage.types import Ending, Failure, Group, Task, Trial, WorldInfo
+from mage.types import Ending, Failure, Group, Task, Trial
 from mage.worlds.registry import load_world
+from mage.worlds.wrapped import WrappedWorld
 
 Outcome = tuple[Trial, ...] | Failure
 """The trials of one match, one for each seat that learns."""
@@ -64,36 +65,23 @@ class PlayedMatch(NamedTuple):
         return sum(scores) / len(scores) if scores else None
 
 
-class LeagueWorld:
+class LeagueWorld(WrappedWorld):
     """Wraps a world: opponents can be members with weights, played as the given sibling."""
 
     def __init__(self, world: World, agent_factories: Mapping[str, AgentFactory], sibling: int, name: str) -> None:
-        self._world = world
+        super().__init__(world)
         self._agent_factories = agent_factories
         self._sibling = sibling
         self._name = name
 
-    @property
-    def info(self) -> WorldInfo:
-        return self._world.info
-
-    def rules(self, task: Task) -> str:
-        return self._world.rules(task)
-
-    def new_env(self, task: Task, episode: int) -> Env:
-        return self._world.new_env(task, episode)
-
     def opponent(self, spec: str, task: Task, seat: int) -> Player:
         if not spec.startswith(SPEC_PREFIX):
-            return self._world.opponent(spec, task, seat)
+            return super().opponent(spec, task, seat)
         return self._agent_factories[spec.removeprefix(SPEC_PREFIX)](seen_from(task, seat, self._name), self._sibling)
 
     def check_opponent(self, spec: str, seat: int) -> None:
         if not spec.startswith(SPEC_PREFIX):
-            self._world.check_opponent(spec, seat)
-
-    def check_level(self, level: str) -> None:
-        self._world.check_level(level)
+            super().check_opponent(spec, seat)
 
 
 def draw_matches(

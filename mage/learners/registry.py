@@ -11,12 +11,12 @@ from typing import Any
 from mage.errors import ConfigError, pick
 from mage.learners.settings import LearnerSettings
 from mage.protocols import Learner
-from mage.registry import Registry
+from mage.registry import Registry, require_methods
 
 LearnerFactory = Callable[..., Learner]
 """Called with (model, settings, with_values, imitates): a causal language model of transformers, `LearnerSettings`,
 whether values are needed, and whether a teacher chose the tokens, which are then to be imitated."""
-_MEMBERS = ("update", "evaluate_tokens", "values", "weights", "state", "restore", "save", "set_settings")
+_METHODS = ("update", "evaluate_tokens", "values", "weights", "state", "restore", "save", "set_settings")
 
 
 def _local(model: Any, settings: LearnerSettings, with_values: bool, imitates: bool) -> Learner:
@@ -37,9 +37,7 @@ LEARNERS: Registry[LearnerFactory] = Registry("learner", {"local": _local}, _fac
 def make_learner(name: str, model: Any, settings: LearnerSettings, *, with_values: bool, imitates: bool) -> Learner:
     """The learner of a name, for a model that it may change in place."""
     learner = pick("learner", LEARNERS, name)(model, settings, with_values, imitates)
-    lacking = [member for member in _MEMBERS if not callable(getattr(learner, member, None))]
-    if lacking:
-        raise ConfigError(f"the learner {name!r} lacks {', '.join(lacking)}; mage.protocols.Learner has what it is")
+    require_methods("learner", name, learner, _METHODS, "mage.protocols.Learner")
     if with_values and not learner.has_values:
         raise ConfigError(f"learner.kind = {name}: it has no values, which the estimator needs")
     return learner

@@ -5,30 +5,13 @@ from __future__ import annotations
 from typing import cast
 
 from mage.errors import ConfigError
-from mage.opponents.policy import PolicyAgent, PolicyPlayer, evenly
+from mage.opponents.policy import PlayerAgent, PolicyAgent, PolicyPlayer, evenly
 from mage.protocols import Agent, Player, World
 from mage.seeds import derive
 from mage.spec import parse_spec
-from mage.types import AgentInfo, Observation, Reply, Task
+from mage.types import Task
 
 UNIFORM = "uniform"
-
-
-class PlayerAgent:
-    """Any player in the agent's seat, without reflections and token streams."""
-
-    def __init__(self, player: Player, name: str) -> None:
-        self._player = player
-        self.info = AgentInfo(name, None, None)
-
-    async def act(self, observation: Observation) -> Reply:
-        return await self._player.act(observation)
-
-    async def reflect(self, outcome: Observation) -> Reply | None:
-        return None
-
-    def memory(self) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
-        return (), ()
 
 
 def check_seat_agent(world: World, spec: str, seat: int) -> None:

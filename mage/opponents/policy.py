@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mage.errors import PlayError
+from mage.protocols import Player
 from mage.seeds import pick_index, uniform
 from mage.types import AgentInfo, Observation, Reply
 
@@ -37,10 +38,10 @@ class PolicyPlayer:
         return Reply(observation.actions[index], "", ())
 
 
-class PolicyAgent:
-    """A policy in the agent's seat, without reflections and token streams."""
+class PlayerAgent:
+    """Any player in the agent's seat, without reflections and token streams."""
 
-    def __init__(self, player: PolicyPlayer, name: str) -> None:
+    def __init__(self, player: Player, name: str) -> None:
         self._player = player
         self.info = AgentInfo(name, None, None)
 
@@ -53,13 +54,21 @@ class PolicyAgent:
     def memory(self) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
         return (), ()
 
+
+class PolicyAgent(PlayerAgent):
+    """A policy in the agent's seat; its probabilities can be read."""
+
+    def __init__(self, player: PolicyPlayer, name: str) -> None:
+        super().__init__(player, name)
+        self._policy_player = player
+
     def fork(self, number: int) -> PolicyAgent:
         """Itself: a policy is pure, so there is nothing to copy."""
         return self
 
     async def odds(self, observation: Observation) -> tuple[float, ...] | None:
         """The probability of each action."""
-        return tuple(self._player.odds(observation))
+        return tuple(self._policy_player.odds(observation))
 
     def force_action(self, observation: Observation, action: str) -> None:
         """Does nothing: there is no memory."""

@@ -17,6 +17,7 @@ from mage.credit.returns import ReturnSpec
 from mage.credit.steps import CreditGroup, agent_turns, credit_group
 from mage.errors import ConfigError, PlayError
 from mage.evaluation.splits import Split, load_split
+from mage.league.members import learner as learner_member
 from mage.learners.registry import make_learner
 from mage.learners.samples import to_samples
 from mage.learners.settings import LearnerSettings
@@ -160,11 +161,6 @@ def return_spec_of(credit: CreditConfig) -> ReturnSpec:
     )
 
 
-def league_learners(config: Config) -> list[str]:
-    """The names of the learners of a league."""
-    return [f"learner-{number}" for number in range(config.league.learners)]
-
-
 def evaluated_policy(config: Config) -> str:
     """The name of the policy that is evaluated.
 
@@ -172,7 +168,7 @@ def evaluated_policy(config: Config) -> str:
     snapshots, is the learner's own policy evaluated, which saves an engine.
     """
     is_alone = config.league.learners == 1 and not config.league.snapshot_every and not config.learner.lora_rank
-    return league_learners(config)[0] if is_alone else LEARNER
+    return learner_member(0).id if is_alone else LEARNER
 
 
 def build_parts(

@@ -15,6 +15,7 @@ import msgspec
 from mage.config.schema import Config
 from mage.league.matches import Match, PlayedMatch, TaskOrigin, draw_matches, learning_seats
 from mage.league.members import SPEC_PREFIX, Member, MemberKind, anchor
+from mage.league.members import learner as learner_member
 from mage.league.payoffs import EMPTY, MatchScore, Payoffs
 from mage.league.samplers import MemberProbs
 from mage.league.state import League
@@ -183,7 +184,7 @@ class PrioritisedTasks(LeagueTasks):
 
     def __init__(self, config: Config, learner: str) -> None:
         self._table = _Table(config, learner)
-        super().__init__(config, self._table, {learner: "learner-0"})
+        super().__init__(config, self._table, {learner: learner_member(0).id})
 
     def state(self) -> SourceState:
         return SourceState(payoffs=self._table.league.payoffs)

@@ -11,14 +11,14 @@ from typing import Any
 
 from mage.errors import ConfigError
 from mage.protocols import World
-from mage.registry import Registry
+from mage.registry import Registry, require_methods
 from mage.spec import call_with, parse_spec
 from mage.types import WorldInfo
 from mage.worlds.openspiel.game import WORDED
 from mage.worlds.openspiel.rules import is_known
 from mage.worlds.openspiel.world import OpenSpielWorld
 
-_MEMBERS = ("rules", "new_env", "opponent", "check_opponent", "check_level")
+_METHODS = ("rules", "new_env", "opponent", "check_opponent", "check_level")
 
 
 def _factory(given: object) -> Callable[..., Any]:
@@ -43,12 +43,9 @@ def load_world(spec: str) -> World:
         _check_known(parsed.name)
         return OpenSpielWorld(spec)
     world = call_with("world", parsed, WORLDS[parsed.name])
-    lacking = [name for name in _MEMBERS if not callable(getattr(world, name, None))]
-    if lacking or not isinstance(getattr(world, "info", None), WorldInfo):
-        raise ConfigError(
-            f"the world {parsed.name!r} lacks {', '.join(lacking) or 'info, a mage.types.WorldInfo'}; "
-            "mage.protocols.World has what a world is"
-        )
+    require_methods("world", parsed.name, world, _METHODS, "mage.protocols.World")
+    if not isinstance(getattr(world, "info", None), WorldInfo):
+        raise ConfigError(f"the world {parsed.name!r} lacks info, a mage.types.WorldInfo")
     found: World = world
     return found
 

@@ -43,7 +43,10 @@ class SoloWorld(ABC, Generic[H, P]):
 
     @abstractmethod
     def hidden(self) -> Mapping[H, float]:
-        """What may be hidden in a trial, with weights. A world with too many to list overrides `draw` instead."""
+        """What may be hidden in a trial, with weights.
+
+        A world with too many to list returns none here and writes `draw` and `check_level`; it is not planned exactly.
+        """
 
     def start(self, hidden: H) -> P:
         """The position in which every episode begins. By default positions are tuples of the actions so far."""

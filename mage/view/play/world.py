@@ -8,40 +8,28 @@ from collections.abc import Mapping
 import msgspec
 
 from mage.protocols import Agent, AgentFactory, Env, Player, World
-from mage.types import AgentInfo, Memory, Observation, Phase, Reply, Result, Task, Trial, Turn, WorldInfo
+from mage.types import AgentInfo, Memory, Observation, Phase, Reply, Result, Task, Trial, Turn
 from mage.view.play.seats import SeatChoice
 from mage.view.play.session import PlaySession, SessionState
+from mage.worlds.wrapped import WrappedWorld
 
 
-class SessionWorld:
+class SessionWorld(WrappedWorld):
     """A `World` around another one, with the players of a session."""
 
     def __init__(self, world: World, session: PlaySession, agent_factories: Mapping[int, AgentFactory]) -> None:
-        self._world = world
+        super().__init__(world)
         self._session = session
         self._factories = agent_factories
         """By seat; the person's is not among them."""
         self.agents: dict[int, Agent] = {}
 
-    @property
-    def info(self) -> WorldInfo:
-        return self._world.info
-
     def new_env(self, task: Task, episode: int) -> Env:
         self._session.on_episode_begin(episode)
-        return _ReportingEnv(self._world.new_env(task, episode), self._session)
-
-    def rules(self, task: Task) -> str:
-        return self._world.rules(task)
+        return _ReportingEnv(super().new_env(task, episode), self._session)
 
     def opponent(self, spec: str, task: Task, seat: int) -> Player:
         return self._make_agent(task, seat)
-
-    def check_opponent(self, spec: str, seat: int) -> None:
-        self._world.check_opponent(spec, seat)
-
-    def check_level(self, level: str) -> None:
-        self._world.check_level(level)
 
     def make_agent(self, task: Task, sibling: int) -> Agent:
         """The `AgentFactory` of the task's own seat."""
