@@ -5,7 +5,7 @@ Any implementation of one can be used in its place; `mage.checks` has checks tha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -121,6 +121,17 @@ class ExactWorld(World, Protocol):
 
     def guaranteed_score(self, seat: int) -> float:
         """The highest expected score of an episode that a seat can guarantee, whatever the opponents do."""
+
+
+@runtime_checkable
+class ComparesOpponents(World, Protocol):
+    """A world that can tell which opponents behave alike, whatever their specs say."""
+
+    def behaviours(self, spec: str, seat: int) -> Collection[Hashable]:
+        """What an opponent may do in a trial: one for each of its random draws; alike where two are equal."""
+
+    def drawn_behaviour(self, spec: str, task: Task, seat: int) -> Hashable:
+        """What the opponent of one task does, as one of `behaviours`; None where it cannot be compared."""
 
 
 class AgentFactory(Protocol):

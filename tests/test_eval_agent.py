@@ -171,7 +171,7 @@ def test_a_player_has_no_settings_of_a_model() -> None:
         load_eval_agent("copy").make_agent(WORLD, rewrite=drop_reflection)
 
 
-def test_bayes_optimal_play_expects_the_pool_of_the_split() -> None:
+def test_bayes_optimal_play_expects_the_members_of_the_split() -> None:
     eval_agent = load_eval_agent("bayes-optimal(objective=sum)")
     assert isinstance(eval_agent, BayesEvalAgent)
     assert (eval_agent.objective, eval_agent.pool, eval_agent.members) == (PlanObjective.SUM, "", None)
@@ -179,7 +179,7 @@ def test_bayes_optimal_play_expects_the_pool_of_the_split() -> None:
         eval_agent.make_agent(WORLD)
     told = eval_agent.for_split(load_split("rps-held-out"))
     assert isinstance(told, BayesEvalAgent)
-    assert told.members == load_split("rps-memory-one").members
+    assert told.members == load_split("rps-held-out").members
     knows = load_eval_agent("bayes-optimal(pool=rps-seven)")
     assert knows.for_split(load_split("rps-held-out")) is knows
     assert {t.scores[2] for t in played(knows)} == {1.0}

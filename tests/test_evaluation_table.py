@@ -51,7 +51,7 @@ def test_references_stand_beside_the_scores() -> None:
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
     bounds = [line.split()[2:] for line in lines if line.startswith("best memoryless")]
-    assert [word for words in bounds for word in words if "/" in word] == ["22/63", "23/105", "23/105", "1/9"]
+    assert [word for words in bounds for word in words if "/" in word] == ["22/63", "2/7", "2/5", "1/9"]
     limits = " ".join(line for line in lines if line.startswith("limit"))
     assert "157/648" in limits
     assert all(f"{report.split}" in text for report in reports)
@@ -105,7 +105,7 @@ def test_results_second_chances_cost_and_health_are_shown() -> None:
 
 def test_what_a_switch_costs_is_shown() -> None:
     split = load_split("rps-switching")
-    some = msgspec.structs.replace(split, members=split.members[:4], pool=split.name)
+    some = msgspec.structs.replace(split, members=split.members[:4])
     tasks = evaluation_tasks(some, episodes=6, seats=(0,), trials=1, seed=7)
     report = asyncio.run(evaluate_split(WORLD, scripted(Memory.BOTH), scripted(Memory.NONE), some, tasks))
     found = report.agent.recovery

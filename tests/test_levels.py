@@ -13,8 +13,9 @@ from rich.console import Console
 
 from mage.errors import ConfigError
 from mage.evaluation.exact import BayesAgentFactory, PlanObjective
+from mage.evaluation.held_out import refuse_held_out
 from mage.evaluation.plan import split_of_opponents
-from mage.evaluation.splits import Split, check_split, load_split, make_split, refuse_held_out, write_split
+from mage.evaluation.splits import Split, load_split, make_split, write_split
 from mage.evaluation.suite.evaluate import SplitReport, evaluate_split, evaluation_tasks
 from mage.evaluation.suite.reflections import swap_partners
 from mage.evaluation.suite.report_tables import evaluation_table
@@ -123,24 +124,13 @@ def test_a_split_of_levels_is_written_and_read_as_it_is(tmp_path: Path) -> None:
         (["9"], {}, "unknown level '9'"),
         (["1", "1"], {}, "each of them once"),
         ([], {"held_out": True}, "has no members, so that it can hold out none"),
-        (["4"], {"pool": "few"}, "lacks some members"),
-        ([], {"pool": "few"}, "lacks some members"),
     ],
 )
 def test_splits_of_levels_that_make_no_sense_are_refused(
     members: list[str], more: dict[str, str], reason: str, tmp_path: Path
 ) -> None:
-    write_split(tmp_path / "few.json", NAME, ["1", "2"])
     with pytest.raises(ConfigError, match=reason):
         write_split(tmp_path / "mine.json", NAME, members, **more)  # type: ignore[arg-type]
-
-
-def test_a_pool_without_members_has_every_level(tmp_path: Path) -> None:
-    write_split(tmp_path / "all.json", NAME, [])
-    write_split(tmp_path / "some.json", NAME, ["4"], pool="all")
-    split = load_split(str(tmp_path / "some.json"))
-    check_split(split, (0,))
-    assert evaluated(split, uniform).references[0][1].memoryless == pytest.approx(7 / 8)
 
 
 def test_held_out_levels_are_refused_in_training(tmp_path: Path) -> None:

@@ -41,9 +41,7 @@ from tests.seated import WORLD, GluedCodec, make_settings, make_task, play_all, 
 from tests.tiny import tiny_config
 
 RPS = "rps(rounds=3)"
-CONSTANT = make_split(
-    "constant", "", RPS, ("always:rock", "always:paper", "always:scissors"), held_out=False, pool="rps-seven"
-)
+CONSTANT = make_split("constant", "", RPS, ("always:rock", "always:paper", "always:scissors"), held_out=False)
 NOTES = [Memory.REFLECTIONS, Memory.BOTH]
 
 
@@ -306,7 +304,7 @@ def test_the_report_reads_back_and_its_table_fits_a_terminal() -> None:
     assert max(map(len, lines)) <= 80
     rows = {line[:26].strip(): line[26:].strip() for line in lines}
     assert rows["last score, own notes"] == "+1.000 ±0.000"
-    assert rows["best memoryless"] == "22/63 = 0.349"
+    assert rows["best memoryless"] == "2/3 = 0.667"
     assert rows["limit"] == "1"
     assert rows["own over removed"].startswith(f"{report.over_removed[2].value:+.3f}")
     assert rows["history instead"] == "+1.000 ±0.000"

@@ -30,7 +30,7 @@ from mage.config.schema import Config
 from mage.engines.remote import CONCURRENCY, RemoteEngine, RetryPolicy
 from mage.errors import ConfigError
 from mage.evaluation.exact import BayesAgentFactory, MemorylessAgentFactory, PlanObjective
-from mage.evaluation.splits import Split, load_split, pool_of
+from mage.evaluation.splits import Split, load_split
 from mage.extras import require
 from mage.models.address import PREFIX, read_address
 from mage.models.load import MODELS, check_words
@@ -175,7 +175,7 @@ class BayesEvalAgent(EvalAgent):
         )
 
     def for_split(self, split: Split) -> EvalAgent:
-        return self if self.pool else replace(self, members=pool_of(split).members)
+        return self if self.pool else replace(self, members=split.members)
 
     def describe(self) -> Mapping[str, Any]:
         return {**super().describe(), "objective": self.objective.value, "pool": self.pool}

@@ -205,7 +205,7 @@ def split_of_opponents(game: str, members: Sequence[str]) -> Split:
     """A split of opponents or levels without a file, named by its hash."""
     split = make_split(GIVEN, "members that were given", game, tuple(members), held_out=False)
     name = f"{GIVEN}-{split.sha256[:8]}"
-    return msgspec.structs.replace(split, name=name, pool=name)
+    return msgspec.structs.replace(split, name=name)
 
 
 def _has_own_names(world: str | None) -> bool:

@@ -14,18 +14,14 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from functools import cache
 from importlib import resources
-from inspect import signature
 from pathlib import Path
 
 import msgspec
 
 from mage.errors import ConfigError, RecordError, listing
 from mage.files import write_atomically
-from mage.opponents.scripts import MixtureScope
 from mage.protocols import World
-from mage.spec import Spec, parse_spec, whole
-from mage.worlds.openspiel.game_builders import GAMES
-from mage.worlds.openspiel.openings import without_opening
+from mage.spec import parse_spec, whole
 from mage.worlds.registry import load_world
 
 _ENDING = ".json"
@@ -60,12 +56,12 @@ class Split(msgspec.Struct, frozen=True):
     """Opponent specs, or levels; empty where the seeds of the tasks draw what is hidden."""
     held_out: bool
     """Whether training on its members is refused."""
-    pool: str
-    """The split whose members are the prior of exact references; usually its own name."""
     sha256: str
     kind: SplitKind = SplitKind.SEEN
     episodes: int | None = None
     """Episodes per trial; None leaves it to the evaluation."""
+    is_test: bool = False
+    """Kept for published figures: training does not evaluate on it, so that no setting is chosen by it."""
 
 
 def fingerprint(game: str, members: tuple[str, ...], episodes: int | None = None) -> str:
@@ -90,9 +86,9 @@ def make_split(
     members: tuple[str, ...],
     *,
     held_out: bool,
-    pool: str = "",
     kind: SplitKind | None = None,
     episodes: int | None = None,
+    is_test: bool = False,
 ) -> Split:
     """A split with canonical specs and its hash; the kind of a held-out split is FAMILIES by default."""
     world = str(parse_spec(world))
@@ -103,10 +99,10 @@ def make_split(
         world=world,
         members=canonical,
         held_out=held_out,
-        pool=pool or name,
         sha256=fingerprint(world, canonical, episodes),
         kind=kind or (SplitKind.FAMILIES if held_out else SplitKind.SEEN),
         episodes=episodes,
+        is_test=is_test,
     )
 
 
@@ -134,11 +130,6 @@ def shipped_split(name: str) -> Split:
     return _decode((resources.files("mage") / "splits" / f"{name}{_ENDING}").read_bytes(), name)
 
 
-def pool_of(split: Split) -> Split:
-    """The split that `split.pool` names."""
-    return split if split.pool == split.name else load_split(split.pool)
-
-
 def write_split(
     path: str | Path,
     world: str,
@@ -146,16 +137,15 @@ def write_split(
     *,
     description: str = "",
     held_out: bool = False,
-    pool: str = "",
     kind: str = "",
     episodes: int | None = None,
+    is_test: bool = False,
 ) -> Split:
     """Write opponents, or levels of a world of one seat, to evaluate on to `path`, a `.json` file for recipes.
 
-    With `held_out` training on them is refused. `pool` is the split whose members a player may expect: a shipped
-    one or one beside the file; by default the new one itself. `kind` says what it asks of an agent (seen, unseen
-    parameters, unseen families, harder, reworded or switching), `episodes` how many a trial on it has. A file that
-    holds another split already is left alone.
+    With `held_out` training on them is refused; with `is_test` evaluating on them during training too. `kind` says what
+    it asks of an agent (seen, unseen parameters, unseen families, harder, reworded or switching), `episodes` how many
+    a trial on it has. A file that holds another split already is left alone.
     """
     path = Path(path)
     _check_name(path)
@@ -164,12 +154,12 @@ def write_split(
         description,
         world,
         tuple(members),
-        held_out=held_out,
-        pool=pool,
+        held_out=held_out or is_test,
         kind=_kind(kind) if kind else None,
         episodes=None if episodes is None else whole("episodes", episodes, 1),
+        is_test=is_test,
     )
-    check_split(_with_pool_path(split, path), range(load_world(split.world).info.num_seats))
+    check_split(split, range(load_world(split.world).info.num_seats))
     content = to_json(split)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -187,27 +177,23 @@ def to_json(split: Split) -> bytes:
 
 
 def split_files(names: Iterable[str]) -> dict[str, bytes]:
-    """By file name, the contents of the split files among `names`, and of the files of their pools."""
+    """By file name, the contents of the split files among `names`."""
     found: dict[str, bytes] = {}
-    for name in filter(is_path, names):
-        for path in filter(is_path, (name, load_split(name).pool)):
-            content = Path(path).read_bytes()
-            if found.setdefault(Path(path).name, content) != content:
-                raise ConfigError(f"there are two splits called {Path(path).stem!r}; give one of them another name")
+    for path in filter(is_path, names):
+        content = Path(path).read_bytes()
+        if found.setdefault(Path(path).name, content) != content:
+            raise ConfigError(f"there are two splits called {Path(path).stem!r}; give one of them another name")
     return found
 
 
 def check_split(split: Split, seats: Sequence[int]) -> None:
     """Raise `ConfigError` on a split that cannot be played from the given seats."""
-    world, pool = load_world(split.world), pool_of(split)
+    world = load_world(split.world)
     num_seats = world.info.num_seats
     if len(set(split.members)) < len(split.members) or not (split.members or num_seats == 1):
         raise ConfigError(f"the split {split.name!r} needs at least one member, and each of them once")
     if split.held_out and not split.members:
         raise ConfigError(f"the split {split.name!r} has no members, so that it can hold out none")
-    is_in_pool = set(split.members) <= set(pool.members) and bool(split.members)
-    if pool.world != split.world or not (is_in_pool or not pool.members):
-        raise ConfigError(f"the split {split.name!r}: its pool {pool.name!r} has another world or lacks some members")
     for seat in seats:
         if seat >= num_seats:
             raise ConfigError(f"the split {split.name!r}: {split.world} has seats 0 to {num_seats - 1}, not {seat}")
@@ -226,55 +212,6 @@ def check_members(world: World, members: Sequence[str], seats: Sequence[int]) ->
                 world.check_opponent(member, other)
 
 
-def refuse_held_out(game: str, members: tuple[str, ...], named: Sequence[Split] = ()) -> None:
-    """Raise `ConfigError` when a training member in `game`, whatever its parameters, or its wording is held out.
-
-    Checked are the shipped splits and those in `named`; other split files are not known.
-    """
-    is_solo = has_levels(game)
-    training = set(members) if is_solo else _with_inner_members(members)
-    for split in (*map(load_split, split_names()), *named):
-        if not split.held_out or parse_spec(split.world).name != parse_spec(game).name:
-            continue
-        if split.kind is SplitKind.REWORDED:  # its wording is held out, its players are not
-            if _wording(split.world) == _wording(game):
-                raise ConfigError(
-                    f"world = {game}: its wording is held out by the split {split.name!r}; train with another"
-                )
-            continue
-        if is_solo and not members:
-            raise ConfigError(
-                f"population.members = []: every level may be drawn, and the split {split.name!r} holds out "
-                f"{listing(split.members)}; name the levels to train on"
-            )
-        held_out = split.members if is_solo else [str(parse_spec(member)) for member in split.members]
-        caught = sorted(training & set(held_out))
-        if caught:
-            raise ConfigError(
-                f"population.members: {caught[0]!r} is held out by the split {split.name!r}; train without it"
-            )
-
-
-def _with_inner_members(members: Iterable[str]) -> set[str]:
-    """Canonical specs of opponents and of those they play for whole episodes."""
-    return {str(spec) for member in members for spec in _with_inner_specs(parse_spec(member))}
-
-
-def _with_inner_specs(spec: Spec) -> list[Spec]:
-    """The spec and the specs it plays for whole episodes: those of a switch, and of a mixture not drawn per move."""
-    is_whole = spec.name == "mixture" and str(spec.named.get("each", MixtureScope.MOVE)) != MixtureScope.MOVE
-    inner = spec.args if spec.name == "switch" or is_whole else ()
-    return [spec, *(other for member in inner if isinstance(member, Spec) for other in _with_inner_specs(member))]
-
-
-def _wording(game: str) -> object:
-    """The seed of a game's rewording; None for the usual words."""
-    spec = without_opening(parse_spec(game))
-    if spec.name not in GAMES:
-        return spec.named.get("reworded")
-    return signature(GAMES[spec.name]).bind(*spec.args, **spec.named).arguments.get("reworded")
-
-
 def _kind(word: str) -> SplitKind:
     if word not in list(SplitKind):
         raise ConfigError(f"unknown kind of split {word!r}; known: {listing(list(SplitKind))}")
@@ -290,14 +227,7 @@ def _load_file(path: Path) -> Split:
         raise ConfigError(f"the split {str(path)!r} cannot be read: {error.strerror or error}") from None
     if split.name != path.stem:
         raise ConfigError(f"the split in {path} is called {split.name!r}; file and split must have one name")
-    return _with_pool_path(split, path)
-
-
-def _with_pool_path(split: Split, path: Path) -> Split:
-    """The split with its pool as a path where the pool's file lies beside it."""
-    beside = path.with_name(f"{split.pool}{_ENDING}")
-    is_beside = split.pool != split.name and beside.is_file()
-    return msgspec.structs.replace(split, pool=str(beside)) if is_beside else split
+    return split
 
 
 def _check_name(path: Path) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from mage.config.schema import Config
+from mage.evaluation.held_out import avoid_held_out
 from mage.league.members import SPEC_PREFIX, Member, MemberKind
 from mage.league.samplers import draw_member
 from mage.protocols import AgentFactory, Player, World
@@ -94,7 +95,7 @@ def draw_matches(
     for index in range(num):
         seed = derive(config.seed, *path, index)
         drawn = [known[draw_member(odds, uniform(seed, "member", 1 + other))] for other in range(num_others)]
-        task = task_of(config, tuple(member.spec for member in drawn), index, seed)
+        task = avoid_held_out(config, task_of(config, tuple(member.spec for member in drawn), index, seed))
         yield Match(learner, task, learning_seats(task, live))
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 
 from mage.evaluation.splits import Split, SplitKind, make_split, to_json
-from mage.opponents.matrix_games import distinct_members
+from mage.opponents.behaviours import Behaviour, behaviours
+from mage.opponents.matrix_games import memory_one_members
 from mage.opponents.tictactoe_scripts import ORDERS
 from mage.seeds import stream
-from mage.spec import make_spec
+from mage.spec import make_spec, parse_spec
+from mage.worlds.openspiel.game import load_game
 
 _RPS, _KUHN, _TICTACTOE = "rps(rounds=3)", "kuhn_poker", "tic_tac_toe"
 _WORDING = 2603
 """The seed of the rewording."""
 _SWITCHING_EPISODES = 6
+_SEVEN = ("always:rock", "always:paper", "always:scissors", "cycle(step=1)", "cycle(step=2)", "copy", "beat-last")
 
 
 def definitions() -> list[Split]:
@@ -23,23 +27,21 @@ def definitions() -> list[Split]:
 
 
 def _rps() -> list[Split]:
-    members, trained = _memory_one()
-    seven = ("always:rock", "always:paper", "always:scissors", "cycle(step=1)", "cycle(step=2)", "copy", "beat-last")
-    held_out = tuple(m for m in members if m not in trained)
-    everyone = "rps-memory-one"
+    trained, held_out, test = _memory_one()
+    others = "memory-one players that behave like none trained with"
     return [
-        _seen("rps-constants", "the same move always", _RPS, seven[:3]),
-        _seen(everyone, "all 105 distinct memory-one players", _RPS, members),
-        _seen("rps-seven", "constants, cycles, copying and beating the last move", _RPS, seven),
-        _seen("rps-trained", "80 of the 105 distinct memory-one players", _RPS, trained, pool=everyone),
-        _new(SplitKind.PARAMETERS, "rps-held-out", "the other 25 memory-one players", _RPS, held_out, pool=everyone),
+        _seen("rps-constants", "the same move always", _RPS, _SEVEN[:3]),
+        _seen("rps-seven", "constants, cycles, copying and beating the last move", _RPS, _SEVEN),
+        _seen("rps-trained", "63 of the 93 memory-one players, all scripts with a name among them", _RPS, trained),
+        _new(SplitKind.PARAMETERS, "rps-held-out", f"15 {others}", _RPS, held_out),
+        _new(SplitKind.PARAMETERS, "rps-test", f"15 more {others}, for published figures", _RPS, test, is_test=True),
     ]
 
 
 def _rps_unseen() -> list[Split]:
     """Held-out splits of opponents other than memory-one players."""
-    _, trained = _memory_one()
-    automata = tuple(f"automaton(states=3,noise=0.1,seed={seed})" for seed in range(900, 916))
+    trained, _, _ = _memory_one()
+    automata = _distinct(f"automaton(states=3,noise=0.1,seed={seed})" for seed in range(900, 930))[:16]
     constants = ("always:rock", "always:paper", "always:scissors")
     families = (
         *(f"behaviour(concentration=0.3,seed={seed})" for seed in range(900, 908)),
@@ -47,7 +49,7 @@ def _rps_unseen() -> list[Split]:
     )
     harder = (
         *(f"mixture({member},uniform,weights=[0.75,0.25])" for member in trained[3::10]),
-        *(f"automaton(states=6,noise=0.2,seed={seed})" for seed in range(930, 938)),
+        *_distinct(f"automaton(states=6,noise=0.2,seed={seed})" for seed in range(930, 950))[:8],
     )
     other_words = make_spec("rps", rounds=3, reworded=_WORDING)
     about = "memory-one players trained with"
@@ -60,16 +62,40 @@ def _rps_unseen() -> list[Split]:
     ]
 
 
-def _memory_one() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """All distinct memory-one players, and those that are not held out."""
-    members = tuple(str(spec) for spec in distinct_members(3))
-    held_out = set(stream(2603, "rps-memory-one", "held out").sample(members, 25))
-    return members, tuple(m for m in members if m not in held_out)
+@cache
+def _memory_one() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Memory-one players that differ over three rounds: those to train with, those held out, and those for figures.
+
+    All that the scripts with a name may play is in the first; in the others every first move is as frequent.
+    """
+    members = _distinct(map(str, memory_one_members(3)))
+    named = frozenset[Behaviour]().union(*map(_behaviours, (*_SEVEN, "lose-to-last")))
+    unknown = [member for member in members if not _behaviours(member) & named]
+    by_first = [[member for member in unknown if parse_spec(member).named["first"] == first] for first in range(3)]
+    drawn = [stream(2603, "rps-memory-one", first).sample(part, 10) for first, part in enumerate(by_first)]
+    held_out = tuple(member for part in drawn for member in sorted(part[:5]))
+    test = tuple(member for part in drawn for member in sorted(part[5:]))
+    return tuple(member for member in members if member not in (*held_out, *test)), held_out, test
+
+
+def _distinct(members: Iterable[str]) -> tuple[str, ...]:
+    """The members of rock-paper-scissors without those that behave like an earlier one."""
+    found: dict[frozenset[Behaviour], str] = {}
+    for member in members:
+        found.setdefault(_behaviours(member), member)
+    return tuple(found.values())
+
+
+@cache
+def _behaviours(member: str) -> frozenset[Behaviour]:
+    return behaviours(member, load_game(_RPS), seat=1)
 
 
 def _kuhn() -> list[Split]:
     scripts = ("conservative", "aggressive", "intermediate")
-    others = ("always:bet", "always:pass", "cfr", "mixture(always:bet,always:pass,weights=[0.25,0.75])")
+    # No always:bet: as the first player it does what aggressive does.
+    mixtures = tuple(f"mixture(always:bet,always:pass,weights={odds})" for odds in ("[0.25,0.75]", "[0.75,0.25]"))
+    others = ("always:pass", "cfr", *mixtures)
     strategies = tuple(f"behaviour(concentration=0.3,seed={seed})" for seed in range(900, 912))
     harder = ("cfr", *(f"mixture(cfr,{script},weights=[0.8,0.2])" for script in scripts))
     other_words = make_spec(_KUHN, reworded=_WORDING)
@@ -104,12 +130,14 @@ def _tictactoe() -> list[Split]:
     ]
 
 
-def _seen(name: str, description: str, game: str, members: Sequence[str], *, pool: str = "") -> Split:
-    return make_split(name, description, game, tuple(members), held_out=False, pool=pool, kind=SplitKind.SEEN)
+def _seen(name: str, description: str, game: str, members: Sequence[str]) -> Split:
+    return make_split(name, description, game, tuple(members), held_out=False, kind=SplitKind.SEEN)
 
 
-def _new(kind: SplitKind, name: str, description: str, game: str, members: Sequence[str], *, pool: str = "") -> Split:
-    return make_split(name, description, game, tuple(members), held_out=True, pool=pool, kind=kind)
+def _new(
+    kind: SplitKind, name: str, description: str, game: str, members: Sequence[str], *, is_test: bool = False
+) -> Split:
+    return make_split(name, description, game, tuple(members), held_out=True, kind=kind, is_test=is_test)
 
 
 def _switching(name: str, description: str, game: str, pairs: Iterable[tuple[str, str]]) -> Split:

@@ -13,7 +13,8 @@ from mage.config.schema import AgentConfig, Config
 from mage.engines.registry import ENGINES
 from mage.engines.scripted import MODELS, ScriptedEngine
 from mage.errors import ConfigError, pick
-from mage.evaluation.splits import check_members, check_split, load_split, refuse_held_out, split_files
+from mage.evaluation.held_out import avoid_held_out, refuse_held_out, split_names_of
+from mage.evaluation.splits import check_members, check_split, load_split, split_files
 from mage.learners.registry import LEARNERS
 from mage.models.address import PREFIX, refuse_remote
 from mage.protocols import Agent, AgentFactory, ChatFormat, Engine, World
@@ -97,11 +98,6 @@ def members_of(config: Config) -> tuple[str, ...]:
     return (*split.members, *population.members)
 
 
-def split_names_of(config: Config) -> tuple[str, ...]:
-    """The names of the evaluation splits and of the population's split."""
-    return (*config.evaluation.splits, *filter(None, (config.population.split,)))
-
-
 def worlds_of(config: Config) -> tuple[str, ...]:
     """The worlds of a config: that of training and those of its splits."""
     return (config.world, *(load_split(name).world for name in split_names_of(config)))
@@ -113,6 +109,11 @@ def check_splits(config: Config) -> None:
     if len({split.name for split in evaluated}) < len(evaluated):
         raise ConfigError(f"evaluation.splits = {list(config.evaluation.splits)}: name each split once")
     for split in evaluated:
+        if split.is_test:
+            raise ConfigError(
+                f"evaluation.splits: {split.name!r} is kept for published figures, so that no setting is chosen by it; "
+                f"evaluate on it once, after training: mage evaluate RUN --opponents {split.name}"
+            )
         check_split(split, config.trial.seats)
     split_files(split_names_of(config))
     named = [load_split(name) for name in split_names_of(config)]
@@ -133,7 +134,7 @@ def draw_tasks(config: Config, *path: str | int) -> Iterator[Task]:
         seed = derive(config.seed, *path, index)
         drawn = tuple(members[pick_index(weights, uniform(seed, "member", number))] for number in range(num_drawn))
         opponents, level = (drawn, "") if num_seats > 1 else ((), "".join(drawn))
-        yield task_of(config, opponents, index, seed, level)
+        yield avoid_held_out(config, task_of(config, opponents, index, seed, level))
         index += 1
 
 

@@ -16,11 +16,11 @@ import msgspec
 from mage.config.load import replaced, validated
 from mage.config.schema import Config
 from mage.errors import ConfigError, RecordError
+from mage.evaluation.held_out import split_names_of
 from mage.evaluation.splits import is_path, split_files
 from mage.files import write_atomically
 from mage.runs.run_plugins import import_plugins_of
 from mage.runs.store import Change, read_info, write_info
-from mage.training.build import split_names_of
 from mage.training.checkpoint import checkpoints, read_state
 
 MAY_CHANGE = (

@@ -9,7 +9,7 @@ import msgspec
 
 from mage.errors import PlayError
 from mage.evaluation.exact import References, references
-from mage.evaluation.splits import Split, SplitKind, has_levels, pool_of
+from mage.evaluation.splits import Split, SplitKind, has_levels
 from mage.evaluation.suite.metrics import TrialMetrics, mean_scores, score_gain, trial_metrics
 from mage.evaluation.suite.regret import exploitation, regret
 from mage.protocols import AgentFactory, World
@@ -164,7 +164,6 @@ def trials_against(member: str, trials: Sequence[Trial]) -> list[Trial]:
 
 
 def split_references(split: Split, seats: Sequence[int], episodes: int) -> tuple[tuple[int, References], ...]:
-    """The exact references of each seat for the split's pool, which may have no members in a world of one seat."""
-    members = pool_of(split).members
-    pool = [(member, 1.0 / len(members)) for member in members]
+    """The exact references of each seat for the split's own members, which may be none in a world of one seat."""
+    pool = [(member, 1.0 / len(split.members)) for member in split.members]
     return tuple((seat, references(split.world, pool, seat, episodes)) for seat in seats)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Hashable, Sequence
 
-from mage.errors import ConfigError
+from mage.errors import ConfigError, InexactError
+from mage.opponents.behaviours import behaviours, canonical, drawn_behaviour
 from mage.opponents.policy import PolicyPlayer
 from mage.opponents.registry import MODEL_OPPONENTS, check_opponent, make_player, make_policy
 from mage.opponents.remote import RemotePolicy
@@ -59,6 +60,22 @@ class OpenSpielWorld:
 
     def check_opponent(self, spec: str, seat: int) -> None:
         check_opponent(spec, self.game, seat)
+
+    def behaviours(self, spec: str, seat: int) -> Collection[Hashable]:
+        """What the opponent does, one for each of its draws; its canonical spec where they cannot be listed."""
+        try:
+            return behaviours(spec, self.game, seat)
+        except InexactError:
+            return (str(canonical(parse_spec(spec), self.game, seat)),)
+
+    def drawn_behaviour(self, spec: str, task: Task, seat: int) -> Hashable:
+        """What the opponent of a task does; None where that is too much to compare."""
+        try:
+            return drawn_behaviour(
+                spec, self.player(spec, seat, derive(task.seed, "opponent", seat)).odds, self.game, seat
+            )
+        except InexactError:
+            return None
 
     def check_level(self, level: str) -> None:
         raise ConfigError(f"{self.game.spec} has no level {level!r}: games have opponents instead")
