@@ -117,11 +117,12 @@ function sentence(found, last) {
 
 // The last score by where it comes from, and what memory and exploration are worth here.
 function parts({ memoryless, memory, exploration }, worth) {
-  const sum = `${plain(memoryless)} needs no memory, ${plain(memory)} comes from memory and ${plain(exploration)} from exploration`;
+  const sum = `${plain(memoryless)} needs no memory and ${plain(memory)} is within what memory alone can add`;
+  const above = exploration ? `; ${plain(exploration)} lies above that: exploration, or luck` : "";
   const most = worth?.exploration ?? null;
   const exploring = most === null ? "how much exploration is worth is not known" : `exploration ${plain(most, 3)}`;
   const value = worth ? ` On these tasks memory is worth ${plain(worth.memory, 3)} and ${exploring}.` : "";
-  return `Of the last score ${sum}.${value}`;
+  return `Of the last score ${sum}${above}.${value}`;
 }
 
 function results(found) {
