@@ -26,8 +26,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 GREY, LIGHT = "#555555", "#CFCFCF"
 _SMALL_HEIGHT = 1.1
 _DASHES = (0, (4, 2))
-BOUND, LIMIT = "best memoryless", "limit"
-_BOUNDS = {BOUND: (":", "dotted"), LIMIT: ("-", "grey line")}
+BOUND, MYOPIC, LIMIT = "best memoryless", "myopic Bayes", "limit"
+_BOUNDS = {BOUND: (":", "dotted"), MYOPIC: ("-.", "dash-dotted"), LIMIT: ("-", "grey line")}
 """Line style, and its name for the title."""
 _STYLE: Mapping[str, Any] = {
     "font.size": 8,
@@ -165,9 +165,11 @@ def _draw_bounds(panel: Axes, bounds: Mapping[str, float]) -> None:
 
 
 def _name_bounds(panel: Axes, bounds: Mapping[str, float]) -> None:
-    """Names beside the panel; the lower one is below its line, the upper one above."""
+    """Names beside the panel: the lowest below its line, the highest above, one between them away from the nearer."""
+    low, high = min(bounds.values(), default=0.0), max(bounds.values(), default=0.0)
     for name, value in bounds.items():
-        where = "center" if len(bounds) < 2 else "top" if name == BOUND else "bottom"
+        is_below = name == BOUND or (name == MYOPIC and high - value < value - low)
+        where = "center" if len(bounds) < 2 else "top" if is_below else "bottom"
         panel.annotate(
             name.replace(" ", "\n"),
             (1.0, value),

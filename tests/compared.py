@@ -15,7 +15,7 @@ from mage.evaluation.compare.comparison import Comparison, compare
 from mage.evaluation.compare.markup import latex, markdown, terminal_tables
 from mage.evaluation.compare.sources import read_inputs
 from mage.evaluation.compare.tables import all_tables, as_csv, notes
-from mage.evaluation.exact import References
+from mage.evaluation.exact import MyopicScores, References
 from mage.evaluation.splits import SplitKind
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.metrics import TrialMetrics
@@ -59,13 +59,14 @@ def made_split(
     sha256: str = "a" * 64,
     limit: float | None = 1.0,
     memoryless: float | None = 0.25,
+    myopic: MyopicScores | None = None,
     exploitation: Mapping[str, float | None] | None = None,
     seats: tuple[int, ...] = (0,),
 ) -> SplitReport:
     """An agent judged on a split; without memory it scores nothing unless told."""
     controls = [[0.0] * len(trial) for trial in scores] if controls is None else controls
     pairs = list(zip(scores, controls, strict=True))
-    references = References({}, 0.0, memoryless, limit, None, None, tuple((m, 0.5) for m in MEMBERS), {})
+    references = References({}, 0.0, memoryless, limit, None, None, tuple((m, 0.5) for m in MEMBERS), {}, myopic)
     found = exploitation if exploitation is not None else dict.fromkeys(MEMBERS)
     return SplitReport(
         split=split,

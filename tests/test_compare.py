@@ -17,6 +17,7 @@ from mage.evaluation.compare.columns import printed_episodes
 from mage.evaluation.compare.markup import escape_latex
 from mage.evaluation.compare.significance import Mark, Pairing
 from mage.evaluation.compare.tables import all_tables, as_csv, notes
+from mage.evaluation.exact import MyopicScores
 from mage.evaluation.suite.report import to_json
 from mage.files import read_lines
 from mage.stats import Estimate, student_mean
@@ -118,6 +119,25 @@ def test_long_trials_have_a_column_for_some_episodes_and_a_line_for_all(tmp_path
     lines = list(csv.DictReader(as_csv(comparison, ()).splitlines()))
     assert sum(line["figure"].startswith("score_") for line in lines) == 32, "30 episodes, the bound and the limit"
     assert printed_episodes(6) == {1, 2, 3, 4, 5, 6}
+
+
+def test_myopic_bayes_stands_between_the_bound_and_the_limit(tmp_path: Path) -> None:
+    split = made_split([[0.1, 0.2]] * 2, myopic=MyopicScores(0.5, 0.625, 0.75))
+    old = written(tmp_path / "a.json", made_split([[0.1, 0.3]] * 2), name="older")
+    comparison = compared(old, written(tmp_path / "b.json", split, name="copy"))
+    (sheet,) = all_tables(comparison, ())
+    rows = {row[0].text: [cell.text for cell in row if cell.text] for row in sheet.rows[-sheet.num_references :]}
+    assert rows == {
+        "best memoryless": ["best memoryless", "1/4 = 0.250", "3/4 = 0.750"],
+        "myopic Bayes": ["myopic Bayes", "0.500 to 0.750", "0.250 to 0.500"],
+        "limit": ["limit", "1", "0"],
+    }
+    lines = list(csv.DictReader(as_csv(comparison, ()).splitlines()))
+    (line,) = [line for line in lines if line["method"] == "myopic Bayes"]
+    assert (line["figure"], line["value"], line["low"], line["high"], line["interval"]) == (
+        *("score_2", "0.625", "0.5", "0.75"),
+        "ties",
+    )
 
 
 def test_the_files_state_what_they_are_made_of(everything: list[str]) -> None:

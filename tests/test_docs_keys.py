@@ -12,11 +12,12 @@ from typer.testing import CliRunner
 
 import mage
 from mage.cli import app
-from mage.evaluation.exact import References
+from mage.evaluation.exact import MyopicScores, References
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.metrics import OutcomeRates, PassAtK, TrialMetrics
 from mage.evaluation.suite.opponent_naming import Naming
 from mage.evaluation.suite.reflections import ReflectionReport
+from mage.evaluation.suite.regret import ScoreParts, TaskValue
 from mage.evaluation.suite.report import EvaluationReport
 from mage.evaluation.suite.switch_recovery import Recovery
 from mage.files import read_lines
@@ -126,6 +127,9 @@ def test_the_keys_of_evaluations_are_documented(runs: list[Path]) -> None:
         Naming,
         Estimate,
         References,
+        MyopicScores,
+        ScoreParts,
+        TaskValue,
     )
     assert set(documented("evaluations")) == {field.name for kind in kinds for field in msgspec.structs.fields(kind)}
 

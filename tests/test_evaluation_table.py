@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
 from mage.config.load import load_config
@@ -15,7 +17,7 @@ from mage.errors import RecordError
 from mage.evaluation.exact import References
 from mage.evaluation.splits import load_split, make_split, split_names
 from mage.evaluation.suite.evaluate import SplitReport, evaluate_split, evaluation_tasks, split_references
-from mage.evaluation.suite.regret import mean_over_seats
+from mage.evaluation.suite.regret import mean_over_seats, score_parts, task_value
 from mage.evaluation.suite.report import evaluation_report, read_report, to_json
 from mage.evaluation.suite.report_tables import Seconds, evaluation_table, exact, interval, percent, summary_table
 from mage.stats import Estimate, proportion
@@ -54,6 +56,10 @@ def test_references_stand_beside_the_scores() -> None:
     assert [word for words in bounds for word in words if "/" in word] == ["22/63", "2/7", "2/5", "1/9"]
     limits = " ".join(line for line in lines if line.startswith("limit"))
     assert "157/648" in limits
+    between = [lines[k - 1] for k, line in enumerate(lines) if line.startswith("limit")]
+    assert [line.split()[:2] for line in between] == [["myopic", "Bayes"]] * 2
+    assert between[0].split()[2] == "1"
+    assert between[1].split()[-3:] == ["0.231", "to", "0.241"]
     assert all(f"{report.split}" in text for report in reports)
     assert text.count("score, episode 3") == 2, "four splits do not fit beside each other"
     assert text.count("Fixed tasks") == 1
@@ -101,6 +107,30 @@ def test_results_second_chances_cost_and_health_are_shown() -> None:
     assert cells["failed trials"] == "0"
     assert "recovery" not in cells
     assert dict(rows_of(report))["seconds"] == "–"
+
+
+def test_the_last_score_is_split_into_what_memory_and_exploration_gave() -> None:
+    report = evaluated(scripted(Memory.BOTH), scripted(Memory.NONE), SEVEN, 4)
+    last, cells = report.agent.scores[-1].value, dict(rows_of(report))
+    assert report.parts is not None
+    assert msgspec.structs.astuple(report.parts) == pytest.approx((22 / 63, last - 22 / 63, 0.0))
+    assert cells["memoryless+memory+explore"] == f"0.35+{last - 22 / 63:.2f}+0.00"
+    assert cells["value of memory/explore"] == "0.651/0.000"
+    unlimited = [(seat, msgspec.structs.replace(found, bayes_last=None)) for seat, found in report.references]
+    found = task_value(unlimited)
+    assert found is not None
+    assert found.memory == pytest.approx(1 - 22 / 63)
+    assert found.exploration is None
+    before = msgspec.structs.replace(report, parts=None, task_value=None)
+    assert {"memoryless+memory+explore", "value of memory/explore"}.isdisjoint(dict(rows_of(before)))
+
+
+@given(st.floats(-2, 3), st.floats(-1, 1), st.floats(0, 1))
+def test_the_parts_of_a_score_sum_to_it(score: float, memoryless: float, gap: float) -> None:
+    parts = score_parts(score, memoryless, memoryless + gap)
+    assert parts.memoryless + parts.memory + parts.exploration == pytest.approx(score, abs=1e-9)
+    assert min(parts.memory, parts.exploration) >= 0
+    assert parts.memory <= gap + 1e-9
 
 
 def test_what_a_switch_costs_is_shown() -> None:

@@ -150,14 +150,15 @@ def test_a_continuous_family_leaves_its_fields_empty_with_a_reason() -> None:
     assert (found.memoryless, found.bayes_last, found.bayes_sum, found.bayes_sum_split) == (None,) * 4
     assert found.best_response_mean is None
     assert found.equilibrium == near("-1/18")
-    assert set(found.missing) == {"best_response(behaviour)", "memoryless", "bayes_last", "bayes_sum"}
+    assert set(found.missing) == {"best_response(behaviour)", "memoryless", "myopic", "bayes_last", "bayes_sum"}
     assert all("'behaviour'" in reason for reason in found.missing.values())
 
 
 @pytest.mark.parametrize(("game", "opponent"), [("kuhn_poker(players=3)", "uniform"), ("chess", "uniform")])
 def test_games_that_are_too_large_say_so(game: str, opponent: str) -> None:
     found = references(game, [(opponent, 1.0)], 0, 3)
-    assert set(found.missing) == {f"best_response({opponent})", "equilibrium", "memoryless", "bayes_last", "bayes_sum"}
+    values = {"memoryless", "myopic", "bayes_last", "bayes_sum"}
+    assert set(found.missing) == {f"best_response({opponent})", "equilibrium", *values}
 
 
 def test_a_trial_too_long_to_plan_says_so() -> None:

@@ -22,6 +22,7 @@ from mage.evaluation.compare.plots import (
     payoff_figure,
 )
 from mage.evaluation.crossplay import CrossPlayReport, PairResult
+from mage.evaluation.exact import MyopicScores
 from mage.evaluation.suite.report import to_json, world_report
 from mage.plot_style import MOST_TOGETHER, Line, line_figure
 from mage.stats import Estimate
@@ -61,6 +62,25 @@ def test_bounds_that_are_not_known_are_not_drawn(tmp_path: Path) -> None:
     (panel,) = episodes_figure(table_of(tmp_path, 1, limit=None, memoryless=None)).axes
     assert len(panel.lines) == 2
     assert not panel.texts
+
+
+@pytest.mark.parametrize(
+    ("high", "names"),
+    [
+        (0.25, ["best\nmemoryless", "limit"]),
+        (1.0, ["best\nmemoryless", "limit"]),
+        (0.9, ["best\nmemoryless", "limit", "myopic\nBayes"]),
+    ],
+)
+def test_myopic_bayes_is_a_line_only_where_it_differs_from_bound_and_limit(
+    tmp_path: Path, high: float, names: list[str]
+) -> None:
+    (panel,) = episodes_figure(table_of(tmp_path, 1, myopic=MyopicScores(0.25, 0.25, high))).axes
+    assert [text.get_text() for text in panel.texts] == names
+    assert len(panel.lines) == 2 + len(names)
+    if len(names) == 3:
+        assert panel.lines[-1].get_ydata() == [high, high]
+        assert panel.texts[-1].get_verticalalignment() == "top", "below its line, since the limit is near above it"
 
 
 def test_many_methods_get_a_panel_each(tmp_path: Path) -> None:

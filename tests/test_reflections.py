@@ -305,6 +305,7 @@ def test_the_report_reads_back_and_its_table_fits_a_terminal() -> None:
     rows = {line[:26].strip(): line[26:].strip() for line in lines}
     assert rows["last score, own notes"] == "+1.000 ±0.000"
     assert rows["best memoryless"] == "2/3 = 0.667"
+    assert rows["myopic Bayes"] == "1"
     assert rows["limit"] == "1"
     assert rows["own over removed"].startswith(f"{report.over_removed[2].value:+.3f}")
     assert rows["history instead"] == "+1.000 ±0.000"

@@ -137,7 +137,11 @@ def test_a_run_tells_its_config_events_evaluations_checkpoints_and_bounds(tmp_pa
     write_checkpoint(path, 2)
     write_checkpoint(path, 4)
     write_lines(path / "events.jsonl", [{"step": 1, "warning": "slow"}])
-    seats = [[0, {"memoryless": 0.1, "bayes_last": 0.5}], [1, {"memoryless": 0.3, "bayes_last": None}]]
+    ties = [{"low": 0.2, "even": 0.3, "high": 0.4}, {"low": 0.3, "even": 0.3, "high": 0.3}]
+    seats = [
+        [0, {"memoryless": 0.1, "bayes_last": 0.5, "myopic": ties[0]}],
+        [1, {"memoryless": 0.3, "bayes_last": None, "myopic": ties[1]}],
+    ]
     report = {"reports": [{"split": "kuhn-scripts", "references": seats}], "command": "x"}
     (path / "evaluations").mkdir()
     (path / "evaluations" / "final.json").write_text(json.dumps(report))
@@ -148,7 +152,8 @@ def test_a_run_tells_its_config_events_evaluations_checkpoints_and_bounds(tmp_pa
     assert found["events"] == [{"step": 1, "warning": "slow"}]
     assert found["evaluations"] == ["final", "step-000002"]
     assert found["checkpoints"] == [2, 4]
-    assert found["bounds"] == {"kuhn-scripts": {"memoryless": pytest.approx(0.2), "limit": None, "equilibrium": None}}
+    bounds = {"memoryless": pytest.approx(0.2), "myopic": pytest.approx(0.35), "limit": None, "equilibrium": None}
+    assert found["bounds"] == {"kuhn-scripts": bounds}
     assert found["keys"] == ["score/episode_1", "score/episode_2"]
     answer = viewer.client.get(f"/api/runs/{viewer.id('run')}/evaluations/final")
     assert answer.content == (path / "evaluations" / "final.json").read_bytes()
@@ -165,6 +170,7 @@ def test_a_run_that_was_not_judged_gets_its_bounds_all_the_same(tmp_path: Path) 
             time.sleep(0.1)
     assert set(found) == {"kuhn-scripts", "rps-constants"}
     assert found["kuhn-scripts"]["memoryless"] == pytest.approx(1 / 18)
+    assert found["kuhn-scripts"]["myopic"] == pytest.approx(19 / 81)
     assert found["rps-constants"]["limit"] == pytest.approx(1.0)
 
 

@@ -14,6 +14,7 @@ from mage.errors import ConfigError, RecordError
 from mage.evaluation.compare.columns import Column, columns
 from mage.evaluation.compare.cost import History, Level, Reached, cost_to_reach, levels
 from mage.evaluation.compare.significance import Mark, MetricSample, Rank, rank_metrics
+from mage.evaluation.exact import MyopicScores
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.regret import mean_over_seats
 from mage.stats import ROUNDING, Estimate, student_mean
@@ -97,6 +98,8 @@ class SplitTable(msgspec.Struct, frozen=True):
     episodes: int
     seats: tuple[int, ...]
     memoryless: float | None
+    myopic: MyopicScores | None
+    """Myopic Bayes: what memory can reach without exploring."""
     limit: float | None
     rows: tuple[MethodRow, ...]
     costs: tuple[Costs, ...]
@@ -151,7 +154,9 @@ def _table(setup: _Setup, found: Sequence[tuple[MethodRun, EvaluatedSplit]], set
     for entry, evaluated in found:
         _add(methods.setdefault(entry.method, []), entry, evaluated)
     report = found[0][1].report
-    memoryless, limit = (_shared_reference(name, found) for name in ("memoryless", "bayes_last"))
+    names = ("memoryless", "bayes_last", "myopic.low", "myopic.even", "myopic.high")
+    memoryless, limit, *ends = (_shared_reference(name, found) for name in names)
+    known = [end for end in ends if end is not None]
     rows = _ranked_rows([_row(name, runs) for name, runs in methods.items()], list(methods.values()), columns(episodes))
     costs = (_costs(name, runs, setup, levels(memoryless, limit)) for name, runs in methods.items())
     return SplitTable(
@@ -162,6 +167,7 @@ def _table(setup: _Setup, found: Sequence[tuple[MethodRun, EvaluatedSplit]], set
         episodes=episodes,
         seats=seats,
         memoryless=memoryless,
+        myopic=MyopicScores(*known) if len(known) == len(ends) else None,
         limit=limit,
         rows=tuple(rows),
         costs=tuple(cost for cost in costs if cost is not None),

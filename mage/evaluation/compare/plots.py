@@ -10,8 +10,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mage.evaluation.compare.comparison import Comparison, MethodRow, SplitTable
 from mage.evaluation.compare.cost import TRAINING, WINDOW, Point
-from mage.plot_style import BOUND, COLOURS, GREY, LIMIT, Line, check_matplotlib, line_figure, new_figure, style_context
-from mage.stats import Estimate
+from mage.plot_style import (
+    BOUND,
+    COLOURS,
+    GREY,
+    LIMIT,
+    MYOPIC,
+    Line,
+    check_matplotlib,
+    line_figure,
+    new_figure,
+    style_context,
+)
+from mage.stats import ROUNDING, Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -244,8 +255,13 @@ def _mean_lines(curves: Mapping[str, Sequence[Sequence[Point]]], axis: Axis) -> 
 
 
 def _bounds(table: SplitTable) -> dict[str, float]:
+    """The exact values to draw as lines; myopic Bayes only where it differs from the others."""
     found = {BOUND: table.memoryless, LIMIT: table.limit}
-    return {name: value for name, value in found.items() if value is not None}
+    bounds = {name: value for name, value in found.items() if value is not None}
+    myopic = table.myopic
+    if myopic is not None and all(abs(myopic.high - value) > ROUNDING for value in bounds.values()):
+        bounds[MYOPIC] = myopic.high
+    return bounds
 
 
 def _exploitable(table: SplitTable) -> list[str]:

@@ -17,7 +17,8 @@ from mage.evaluation.compare.significance import MOST_UNCORRECTED, Rank
 from mage.evaluation.compare.sources import ComparisonInputs
 from mage.evaluation.crossplay import CrossPlayReport
 from mage.evaluation.game_tables import cross_play_table
-from mage.evaluation.suite.report_tables import exact, setup_text
+from mage.evaluation.suite.report_tables import exact_range, setup_text
+from mage.plot_style import BOUND, LIMIT, MYOPIC
 from mage.stats import Estimate
 
 FIELDS = (
@@ -120,11 +121,7 @@ def _score_table(table: SplitTable) -> MarkedTable:
     costs = ("tokens", "seconds") if is_timed else ("tokens",)
     head = ("method", "seeds", *(column.title for column in printed), *costs)
     rows = [_score_row(row, printed)[: len(head)] for row in table.rows]
-    references = [
-        _reference_row(name, value, table, printed)[: len(head)]
-        for name, value in (("best memoryless", table.memoryless), ("limit", table.limit))
-        if value is not None
-    ]
+    references = [_reference_row(name, ends, table, printed)[: len(head)] for name, ends in _references(table).items()]
     title = f"{table.name}: {setup_text(table.world, table.episodes, table.seats)}"
     return MarkedTable(f"scores-{table.name}", title, head, (*rows, *references), len(references))
 
@@ -136,11 +133,21 @@ def _score_row(row: MethodRow, printed: Sequence[Column]) -> tuple[Cell, ...]:
     return (Cell(row.method), Cell(_seeds(row)), *cells, Cell(amount(row.tokens)), Cell(seconds))
 
 
-def _reference_row(name: str, value: float, table: SplitTable, printed: Sequence[Column]) -> tuple[Cell, ...]:
+def _references(table: SplitTable) -> dict[str, tuple[float, float]]:
+    """Lowest and highest value of each exact reference, by name; they differ only where ties matter."""
+    myopic = (table.myopic.low, table.myopic.high) if table.myopic is not None else (None, None)
+    found = {BOUND: (table.memoryless,) * 2, MYOPIC: myopic, LIMIT: (table.limit,) * 2}
+    return {name: (low, high) for name, (low, high) in found.items() if low is not None and high is not None}
+
+
+def _reference_row(
+    name: str, ends: tuple[float, float], table: SplitTable, printed: Sequence[Column]
+) -> tuple[Cell, ...]:
     """An exact value in the column of the last episode, and its distance to the limit under regret."""
-    texts = {f"score_{table.episodes}": exact(value)}
+    low, high = ends
+    texts = {f"score_{table.episodes}": exact_range(low, high)}
     if table.limit is not None:
-        texts["regret"] = exact(table.limit - value)
+        texts["regret"] = exact_range(table.limit - high, table.limit - low)
     return (Cell(name), Cell(), *(Cell(texts.get(column.key, "")) for column in printed), Cell(), Cell())
 
 
@@ -208,9 +215,11 @@ def _lines(table: SplitTable) -> Iterator[dict[str, object]]:
         yield {**base, "figure": "tokens_per_trial", "value": _short(row.tokens)}
         if row.seconds is not None:
             yield {**base, "figure": "seconds_per_trial", "value": _short(row.seconds)}
-    for name, value in (("best memoryless", table.memoryless), ("limit", table.limit)):
-        if value is not None:
-            yield {"method": name, "figure": f"score_{table.episodes}", "value": _short(value)}
+    for name, (_, value) in _references(table).items():
+        line: dict[str, object] = {"method": name, "figure": f"score_{table.episodes}", "value": _short(value)}
+        if name == MYOPIC and (ends := table.myopic) is not None:
+            line |= {**_values(Estimate(ends.even, ends.low, ends.high)), "interval": "ties"}
+        yield line
     for cost in table.costs:
         yield from _cost_lines(cost)
 

@@ -1,9 +1,10 @@
-"""Exact references for small worlds: best response, equilibrium, best memoryless and Bayes-optimal play.
+"""Exact references for small worlds: best response, equilibrium, best memoryless, myopic and Bayes-optimal play.
 
 No sampling: every value is a finite sum over the tree of an episode, in floating point.
 """
 
 from mage.evaluation.exact.bayes_player import BayesAgentFactory, BayesPlayer, MemorylessAgentFactory
+from mage.evaluation.exact.myopic import MyopicScores
 from mage.evaluation.exact.planner import Planner, PlanObjective
 from mage.evaluation.exact.references import (
     References,
@@ -12,6 +13,7 @@ from mage.evaluation.exact.references import (
     best_response,
     fraction_text,
     guaranteed_score,
+    myopic_bayes,
     references,
 )
 
@@ -19,6 +21,7 @@ __all__ = [
     "BayesAgentFactory",
     "BayesPlayer",
     "MemorylessAgentFactory",
+    "MyopicScores",
     "PlanObjective",
     "Planner",
     "References",
@@ -27,5 +30,6 @@ __all__ = [
     "best_response",
     "fraction_text",
     "guaranteed_score",
+    "myopic_bayes",
     "references",
 ]

@@ -58,8 +58,7 @@ class Planner:
         self._choices: dict[tuple[int, BeliefKey, int], int] = {}
         self._work = 0
         self.prior = normalised(prior)
-        if len(objective) * (4 * max(map(_depth, trees)) + 1) > MAX_FRAMES:
-            raise InexactError(f"{len(objective)} episodes of this length are too long a trial to plan exactly")
+        check_length(trees, len(objective))
 
     def from_prior(self, prior: Belief) -> Planner:
         """A planner of the same trial that expects other members."""
@@ -76,14 +75,14 @@ class Planner:
         """Expected scores from the start of `episode` on, under optimal play."""
         if episode == len(self._objective):
             return ()
-        key = (episode, _belief_key(belief))
+        key = (episode, belief_key(belief))
         if key not in self._values:
             self._values[key] = self._branch_scores(episode, self._trees[episode], belief)
         return self._values[key]
 
     def choose(self, episode: int, node: Decision, belief: Belief) -> int:
         """The index of the best action among the legal ones."""
-        key = (episode, _belief_key(belief), id(node))  # nodes live as long as the trees, so ids are unique
+        key = (episode, belief_key(belief), id(node))  # nodes live as long as the trees, so ids are unique
         if key not in self._choices:
             ranks = [self._rank(episode, self._branch_scores(episode, seen, belief)) for seen in node.branches]
             self._choices[key] = ranks.index(max(ranks))
@@ -142,7 +141,14 @@ def normalised(belief: Belief) -> Belief:
     return {m: p / total for m, p in belief.items()}
 
 
-def _belief_key(belief: Belief) -> BeliefKey:
+def check_length(trees: Sequence[Tree], episodes: int) -> None:
+    """Raise `InexactError` where a trial is too long for a recursion over its decisions."""
+    if episodes * (4 * max(map(_depth, trees)) + 1) > MAX_FRAMES:
+        raise InexactError(f"{episodes} episodes of this length are too long a trial to plan exactly")
+
+
+def belief_key(belief: Belief) -> BeliefKey:
+    """The belief rounded to twelve digits, as a key."""
     return tuple([(m, round(belief[m], 12)) for m in sorted(belief)])
 
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from mage.errors import InexactError
+from mage.evaluation.exact.myopic import MyopicPlanner, MyopicScores
 from mage.evaluation.exact.plan_cache import fingerprint, load_or_compute, tree_numbers
 from mage.evaluation.exact.planner import EpisodeScores, Planner, PlanObjective, best_value, informed_value
 from mage.evaluation.exact.pool import Members, exact_world, load_pool, normalise_members
@@ -43,6 +44,9 @@ class References(msgspec.Struct, frozen=True):
     """Canonical specs, or levels of a world of one seat, with weights that sum to 1; '' is drawn by the seed."""
     missing: Mapping[str, str]
     """Why a value is None, by its name; `best_response(SPEC)` for a member that is left out there."""
+    myopic: MyopicScores | None = None
+    """Last score of a player that knows the pool, remembers, and plays every episode for itself (myopic Bayes); None
+    also in reports written before it was computed."""
 
     @property
     def best_response_mean(self) -> float | None:
@@ -82,7 +86,8 @@ def _references(world: str, members: Members, seat: int, episodes: int) -> Refer
     }
     pool = (world, members, seat, episodes)
     memoryless = attempt("memoryless", partial(best_memoryless, *pool))
-    # Each value needs what the one before it needs, and more, so a failure is not repeated.
+    # Each value needs what the one it comes after needs, and more, so a failure is not repeated.
+    myopic = attempt("myopic", partial(myopic_bayes, *pool), after="memoryless")
     last = attempt("bayes_last", partial(bayes_optimal, *pool, PlanObjective.LAST), after="memoryless")
     total = attempt("bayes_sum", partial(bayes_optimal, *pool, PlanObjective.SUM), after="bayes_last")
     return References(
@@ -94,6 +99,7 @@ def _references(world: str, members: Members, seat: int, episodes: int) -> Refer
         bayes_sum_split=total,
         opponents=members,
         missing=missing,
+        myopic=myopic,
     )
 
 
@@ -125,6 +131,19 @@ def bayes_optimal(
     trees, weights = pool.trees(episodes), objective.weights(episodes)
     name = fingerprint([tree_numbers(tree) for tree in trees], pool.prior, weights)
     return load_or_compute(name, episodes, lambda: Planner(trees, pool.prior, weights).trial_scores())
+
+
+def myopic_bayes(world: str, members: Sequence[tuple[str, float]], seat: int, episodes: int) -> MyopicScores:
+    """The last score of a play that is best for each episode, given all episodes before it; cached on disk."""
+    pool = load_pool(world, normalise_members(world, members, seat, episodes), seat)
+    trees = pool.trees(episodes)
+    name = fingerprint([tree_numbers(tree) for tree in trees], pool.prior, "myopic")
+
+    def compute() -> tuple[float, ...]:
+        found = MyopicPlanner(trees, pool.prior).last_scores()
+        return found.low, found.even, found.high
+
+    return MyopicScores(*load_or_compute(name, 3, compute))
 
 
 def fraction_text(value: float) -> str:

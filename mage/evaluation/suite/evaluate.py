@@ -11,7 +11,7 @@ from mage.errors import PlayError
 from mage.evaluation.exact import References, references
 from mage.evaluation.splits import Split, SplitKind, has_levels
 from mage.evaluation.suite.metrics import TrialMetrics, mean_scores, score_gain, trial_metrics
-from mage.evaluation.suite.regret import exploitation, regret
+from mage.evaluation.suite.regret import ScoreParts, TaskValue, exploitation, last_score_parts, regret, task_value
 from mage.protocols import AgentFactory, World
 from mage.rollout.group import Job, play_trials
 from mage.seeds import derive
@@ -70,6 +70,11 @@ class SplitReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """Exact values by seat."""
     has_levels: bool = False
     """Whether the members are levels of a world of one seat."""
+    parts: ScoreParts | None = None
+    """The agent's last score by what needs no memory, what memory can add and what only exploration can; None where an
+    exact value is missing, and in reports written before it was computed."""
+    task_value: TaskValue | None = None
+    """What memory and exploration are worth on these tasks."""
 
 
 def evaluation_tasks(split: Split, *, episodes: int, seats: Sequence[int], trials: int, seed: int) -> list[Task]:
@@ -113,6 +118,7 @@ async def evaluate_split(
     seats = tuple(sorted({task.seat for task in tasks}))
     exact = split_references(split, seats, tasks[0].episodes)
     by_member = [(member, found) for member in split.members if (found := trials_against(member, trials))]
+    metrics = trial_metrics(trials)
     return SplitReport(
         split=split.name,
         kind=split.kind,
@@ -124,7 +130,7 @@ async def evaluate_split(
         num_trials=len(trials),
         tasks=task_keys(split, tasks, trials),
         failures=len(tasks) - len(trials),
-        agent=trial_metrics(trials),
+        agent=metrics,
         control=trial_metrics(controls),
         over_control=mean([score_gain(t) - score_gain(c) for t, c in zip(trials, controls, strict=True)]),
         by_member=tuple((member, mean_scores(found)) for member, found in by_member),
@@ -133,6 +139,8 @@ async def evaluate_split(
         regret=regret(trials, dict(exact)),
         references=exact,
         has_levels=has_levels(split.world),
+        parts=last_score_parts(metrics.scores, exact),
+        task_value=task_value(exact),
     )
 
 

@@ -12,15 +12,15 @@ from mage.evaluation.exact import fraction_text
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.metrics import OutcomeRates
 from mage.evaluation.suite.reflections import ReflectionReport
-from mage.evaluation.suite.regret import mean_over_seats
+from mage.evaluation.suite.regret import ScoreParts, TaskValue, mean_over_seats
 from mage.evaluation.suite.switch_recovery import Recovery
-from mage.stats import Estimate
+from mage.stats import ROUNDING, Estimate
 
 _SCORES = (
-    "Fixed tasks, 95 % intervals over trials. Without memory: the control, the same player on the same tasks with "
-    "memory off. Adaptation: last minus first score; over control: minus that of the control. "
-    "Best memoryless and limit: exact, for a player that knows the pool, without and with memory. Regret: limit minus "
-    "last score. Exploitation: share of the best response's gain over equilibrium."
+    "Fixed tasks, 95 % intervals over trials. Without memory: the control. Adaptation: last minus first score; over "
+    "control: minus the control's. Exact, knowing the pool: best memoryless; myopic Bayes, which remembers and plays "
+    "each episode for itself (ties worst to best); limit. Their gaps are the values of memory and exploration, and "
+    "split the last score. Regret: limit minus last score. Exploitation: share of the best response's gain."
 )
 _RESULTS = (
     "Shares with 95 % intervals. pass@k: won at least once in the first k episodes. If independent: as many "
@@ -76,13 +76,53 @@ def summary_table(reports: Sequence[SplitReport]) -> Group:
         ("last score without memory", [interval(report.control.scores[-1]) for report in reports]),
         ("adaptation over control", [interval(report.over_control) for report in reports]),
         *(against[:1] if has_opponents else ()),
-        ("best memoryless", [exact(mean_over_seats(report.references, "memoryless")) for report in reports]),
-        ("limit", [exact(mean_over_seats(report.references, "bayes_last")) for report in reports]),
+        *_limits(reports),
         ("best response", [exact(mean_over_seats(report.references, "best_response_mean")) for report in reports]),
+        *_parts(reports),
         ("regret", [interval(report.regret) for report in reports]),
         *(against[1:] if has_opponents else ()),
     ]
     return _tables("Scores", _SCORES, [report.split for report in reports], rows)
+
+
+def _limits(reports: Sequence[SplitReport] | Sequence[ReflectionReport]) -> Rows:
+    """What can be reached without memory, with memory alone, and at all."""
+    found = [report.references for report in reports]
+    myopic = [[mean_over_seats(exact_values, f"myopic.{end}") for end in ("low", "high")] for exact_values in found]
+    return (
+        ("best memoryless", [exact(mean_over_seats(exact_values, "memoryless")) for exact_values in found]),
+        ("myopic Bayes", [exact_range(low, high) for low, high in myopic]),
+        ("limit", [exact(mean_over_seats(exact_values, "bayes_last")) for exact_values in found]),
+    )
+
+
+def _parts(reports: Sequence[SplitReport]) -> Rows:
+    """What memory and exploration are worth, and what they gave; rows without a value are left out."""
+    rows = (
+        ("value of memory/explore", [_value_cell(report.task_value) for report in reports]),
+        ("memoryless+memory+explore", [_parts_cell(report.parts) for report in reports]),
+    )
+    return [row for row in rows if set(row[1]) != {"–"}]
+
+
+def _value_cell(value: TaskValue | None) -> str:
+    """What memory and exploration are worth.
+
+    >>> _value_cell(TaskValue(0.6508, 0.0)), _value_cell(TaskValue(0.5, None)), _value_cell(None)
+    ('0.651/0.000', '0.500/–', '–')
+    """
+    if value is None:
+        return "–"
+    return f"{value.memory:.3f}/" + ("–" if value.exploration is None else f"{value.exploration:.3f}")
+
+
+def _parts_cell(parts: ScoreParts | None) -> str:
+    """The parts of a score as a sum.
+
+    >>> _parts_cell(ScoreParts(0.349, 0.5, 0.0)), _parts_cell(None)
+    ('0.35+0.50+0.00', '–')
+    """
+    return "–" if parts is None else f"{parts.memoryless:.2f}+{parts.memory:.2f}+{parts.exploration:.2f}"
 
 
 def _results(reports: Sequence[SplitReport]) -> Group:
@@ -151,8 +191,7 @@ def reflections_table(reports: Sequence[ReflectionReport]) -> Group:
         ("next, own over history", [interval(report.next_over_history) for report in reports]),
         ("opponent named (%)", [percent(report.naming.named) if report.naming else "–" for report in reports]),
         ("  by chance", [percent(report.naming.by_chance) if report.naming else "–" for report in reports]),
-        ("best memoryless", [exact(mean_over_seats(report.references, "memoryless")) for report in reports]),
-        ("limit", [exact(mean_over_seats(report.references, "bayes_last")) for report in reports]),
+        *_limits(reports),
     ]
     return _tables("What reflections do", _REFLECTIONS, [report.split for report in reports], rows)
 
@@ -282,3 +321,14 @@ def exact(value: float | None) -> str:
         return "–"
     written = fraction_text(value)
     return f"{written} = {value:.3f}" if "/" in written else written
+
+
+def exact_range(low: float | None, high: float | None) -> str:
+    """An exact value, or both ends where they differ; a dash for None.
+
+    >>> exact_range(1 / 9, 1 / 9), exact_range(94 / 105, 33 / 35), exact_range(None, None)
+    ('1/9 = 0.111', '0.895 to 0.943', '–')
+    """
+    if low is None or high is None or high - low < ROUNDING:
+        return exact(high)
+    return f"{low:.3f} to {high:.3f}"

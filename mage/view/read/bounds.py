@@ -98,6 +98,7 @@ def answer(query: BoundsQuery) -> Mapping[str, float | None] | None:
         return None
     return averaged(
         [exact.memoryless for exact in found],
+        [None if exact.myopic is None else exact.myopic.high for exact in found],
         [exact.bayes_last for exact in found],
         [exact.equilibrium for exact in found],
     )

@@ -14,8 +14,13 @@ _OWN = ("report.json", "reflections.json", "crossplay.json", NASHCONV, "summary.
 """Reports that evaluations, cross-play, NashConv and sweeps write beside their trials."""
 
 
+class _Myopic(msgspec.Struct):
+    high: float
+
+
 class _References(msgspec.Struct):
     memoryless: float | None = None
+    myopic: _Myopic | None = None
     bayes_last: float | None = None
     equilibrium: float | None = None
 
@@ -54,6 +59,7 @@ def bounds_of(place: Location) -> Mapping[str, Any]:
             found = [references for _, references in split.references]
             metrics = averaged(
                 [references.memoryless for references in found],
+                [None if references.myopic is None else references.myopic.high for references in found],
                 [references.bayes_last for references in found],
                 [references.equilibrium for references in found],
             )
@@ -62,10 +68,14 @@ def bounds_of(place: Location) -> Mapping[str, Any]:
 
 
 def averaged(
-    memoryless: Sequence[float | None], limit: Sequence[float | None], equilibrium: Sequence[float | None]
+    memoryless: Sequence[float | None],
+    myopic: Sequence[float | None],
+    limit: Sequence[float | None],
+    equilibrium: Sequence[float | None],
 ) -> dict[str, float | None]:
-    """Means over seats of the exact values; None if one is missing."""
-    return {"memoryless": _mean(memoryless), "limit": _mean(limit), "equilibrium": _mean(equilibrium)}
+    """Means over seats of the exact values, of myopic Bayes with ties broken best; None if one is missing."""
+    values = {"memoryless": memoryless, "myopic": myopic, "limit": limit, "equilibrium": equilibrium}
+    return {name: _mean(by_seat) for name, by_seat in values.items()}
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

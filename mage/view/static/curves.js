@@ -6,6 +6,8 @@ import { select } from "./parts.js";
 // Half the width of a 95 % interval over n seeds, in standard errors (Student's t), for n - 1 from 1.
 const STUDENT = [12.71, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
 const POINTS = 1000;
+// Exact values that differ by less are the same.
+const ROUNDING = 1e-9;
 
 // The metrics of one run by key, as lists of [step, value]; `grow()` fetches what came since.
 export class Curves {
@@ -123,13 +125,16 @@ function trainedSplit(population) {
   return population?.split && !population.members?.length && isEven ? population.split : null;
 }
 
-// The lines of one split: {memoryless, limit}, either of which may be unknown.
+// The lines of one split: {memoryless, myopic, limit}, each of which may be unknown. Myopic Bayes is a line only where
+// it differs from the others.
 export function splitBounds(bounds) {
   const known = [
     { name: "best memoryless", y: bounds?.memoryless },
     { name: "limit", y: bounds?.limit },
-  ];
-  return known.filter((bound) => typeof bound.y === "number");
+  ].filter((bound) => typeof bound.y === "number");
+  const myopic = { name: "myopic Bayes", y: bounds?.myopic };
+  const isApart = typeof myopic.y === "number" && known.every((bound) => Math.abs(bound.y - myopic.y) > ROUNDING);
+  return isApart ? [...known, myopic] : known;
 }
 
 // What runs that differ only by their seed have in common.

@@ -2,6 +2,7 @@
 import { h } from "../dom.js";
 import { count, estimate, worldTitle, interval, percent, plain, signed } from "../format.js";
 import { card, estimateCell } from "../parts.js";
+import { splitBounds } from "../curves.js";
 import { barCell, overSeats, scoresByEpisode, table } from "./table.js";
 
 const KINDS = {
@@ -16,7 +17,9 @@ const KINDS = {
 const HOW_TO_READ =
   "Scores with half the width of their 95 % interval over trials. Memory off: the same weights and the same deals, but " +
   "nothing is remembered from one episode to the next. What lies above “best memoryless” can only come from memory; " +
-  "no agent that starts without knowing the opponent can expect more than the limit. A dash: there is no exact value.";
+  "no agent that starts without knowing the opponent can expect more than the limit. Myopic Bayes remembers everything " +
+  "and plays each episode for itself: what lies above it takes exploration, an episode spent to find out. It is a range " +
+  "where equally good actions teach differently. A dash: there is no exact value.";
 const ADAPTATION = "how much more the score rises from the first episode to the last than with memory off";
 const OPPONENTS =
   "Best reply: what the best player who knows this opponent would score. Exploitation: the share of that, over what " +
@@ -30,11 +33,10 @@ export function splits(report, trialsOf) {
 }
 
 function boundsOf(found) {
-  const bounds = [
-    { name: "best memoryless", y: overSeats(found.references, "memoryless") },
-    { name: "limit", y: overSeats(found.references, "bayes_last") },
-  ];
-  return bounds.filter((bound) => bound.y !== null);
+  const [memoryless, myopic, limit] = ["memoryless", "myopic.high", "bayes_last"].map((name) =>
+    overSeats(found.references, name),
+  );
+  return splitBounds({ memoryless, myopic, limit });
 }
 
 // One line for each set of opponents: what counts, beside its control and what is possible.
@@ -44,6 +46,7 @@ export function inShort(reports, more = null) {
     "score in the last episode",
     "memory off",
     "best memoryless",
+    "myopic Bayes",
     "limit",
     h("span", { title: ADAPTATION }, "gained by adapting"),
     "trials",
@@ -58,6 +61,7 @@ export function inShort(reports, more = null) {
     estimateCell(found.agent.scores.at(-1), { class: "number strong" }),
     estimateCell(found.control.scores.at(-1)),
     h("td", { class: "number" }, exact(overSeats(found.references, "memoryless"))),
+    h("td", { class: "number" }, myopicRange(found.references)),
     h("td", { class: "number" }, exact(overSeats(found.references, "bayes_last"))),
     estimateCell(found.over_control),
     h("td", { class: "number" }, found.num_trials),
@@ -67,6 +71,11 @@ export function inShort(reports, more = null) {
 
 function exact(value) {
   return value === null ? "–" : signed(value, 3);
+}
+
+function myopicRange(references) {
+  const [low, high] = ["low", "high"].map((end) => exact(overSeats(references, `myopic.${end}`)));
+  return low === high ? high : `${low} to ${high}`;
 }
 
 function split(found, trialsOf) {
@@ -82,6 +91,7 @@ function split(found, trialsOf) {
   return card(
     found.split,
     h("p", { class: "lead" }, sentence(found, last)),
+    found.parts ? h("p", {}, parts(found.parts, found.task_value)) : null,
     h("div", { class: "columns two wide" }, chart, h("div", {}, results(found), health(found))),
     opponents(found, trialsOf),
   );
@@ -103,6 +113,16 @@ function sentence(found, last) {
         ? "less than the best player without memory"
         : "about what the best player without memory could expect";
   return `${about}: ${proof} (${signed(memoryless)}). With memory off it scores ${off}.`;
+}
+
+// The last score by where it comes from, and what memory and exploration are worth here.
+function parts({ memoryless, memory, exploration }, worth) {
+  const sum = `${plain(memoryless)} needs no memory and ${plain(memory)} is within what memory alone can add`;
+  const above = exploration ? `; ${plain(exploration)} lies above that: exploration, or luck` : "";
+  const most = worth?.exploration ?? null;
+  const exploring = most === null ? "how much exploration is worth is not known" : `exploration ${plain(most, 3)}`;
+  const value = worth ? ` On these tasks memory is worth ${plain(worth.memory, 3)} and ${exploring}.` : "";
+  return `Of the last score ${sum}${above}.${value}`;
 }
 
 function results(found) {

@@ -47,9 +47,10 @@ export function table(heads, rows, classes = "list") {
   );
 }
 
-// The mean over seats of an exact value, where every seat has it.
+// The mean over seats of an exact value, such as `memoryless` or `myopic.high`, where every seat has it.
 export function overSeats(references, name) {
-  const values = references.map(([, each]) => each[name]).filter((value) => typeof value === "number");
+  const named = (each) => name.split(".").reduce((value, key) => value?.[key], each);
+  const values = references.map(([, each]) => named(each)).filter((value) => typeof value === "number");
   return values.length && values.length === references.length
     ? values.reduce((sum, value) => sum + value, 0) / values.length
     : null;
