@@ -58,7 +58,7 @@ def read_entry(text: str) -> AllowedHost:
     port = int(found["port"]) if found is not None and found["port"] else None
     is_key = not variable or _VARIABLE.fullmatch(variable) is not None
     if host is None or (port is not None and not 0 < port < 2**16) or not is_key:
-        shown = "with a user" if "@" in text else repr(text)
+        shown = "with a user" if "@" in text else repr(place)  # a key may stand behind the =
         raise ConfigError(f"the allowed host {shown} cannot be used; {_FORM}")
     return AllowedHost(host, port, variable if equals else None)
 
@@ -103,6 +103,7 @@ def check_access(address: Address) -> None:
             f"{address}{source} is not asked: {what} would go to {entry_of(address)}, which you have not allowed; "
             f"if you trust it, give --allow-host {entry_of(address)} or set {HOSTS}={entry_of(address)}"
         )
+    key_variable(address)
 
 
 def key_variable(address: Address) -> str | None:
@@ -113,7 +114,7 @@ def key_variable(address: Address) -> str | None:
     if entry.key is None:
         return key_name(os.environ)
     if not os.environ.get(entry.key, "").strip():
-        raise ConfigError(f"{entry.key}, the variable for the key of {entry_of(address)}, is not set")
+        raise ConfigError(f"the variable that is named for the key of {entry_of(address)} is not set")
     return entry.key
 
 
