@@ -69,7 +69,7 @@ def test_this_machine_needs_no_permission_and_gets_no_key(url: str) -> None:
      "good.invalid=MY KEY", f"good.invalid={SECRET}", "a b"],
 )  # fmt: skip
 def test_entries_that_are_no_hosts_are_refused(entry: str) -> None:
-    with pytest.raises(ConfigError, match="the allowed host .* cannot be used; write HOST or HOST:PORT") as raised:
+    with pytest.raises(ConfigError, match=r"the allowed host .* cannot be used; write HOST or HOST:PORT") as raised:
         read_entry(entry)
     assert SECRET not in str(raised.value)
 
@@ -79,10 +79,10 @@ def test_a_permission_ends_with_its_context() -> None:
     with allow_hosts("good.invalid"):
         check_opponent(GOOD, game, 1)
         engine = RemoteEngine(make_address("https://good.invalid/v1", "toy"))
-    with pytest.raises(ConfigError, match="good.invalid, which you have not allowed"):
+    with pytest.raises(ConfigError, match=r"good\.invalid, which you have not allowed"):
         check_opponent(GOOD, game, 1)
     budget = Budget()
-    with use_budget(budget), pytest.raises(ServiceUnavailableError, match="good.invalid, which you have not allowed"):
+    with use_budget(budget), pytest.raises(ServiceUnavailableError, match=r"good\.invalid, which you have not allowed"):
         asyncio.run(engine.complete(ByteFormat().opening("You play."), Sampling(1.0, 9, 0), None))
     assert budget.calls == 0
 
