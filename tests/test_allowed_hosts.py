@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -89,7 +89,7 @@ def test_each_host_may_have_a_key_of_its_own(
     assert keys_of(allowed) == {None}
     assert keys_of(other) == {"Bearer sk-of-the-other-one"}
     monkeypatch.delenv("OTHER_KEY")
-    result = mage("duel", "uniform", read_address(other.agent).spec, "--world", "rps", *hosts)
+    result = mage("duel", "uniform", str(read_address(other.agent).spec), "--world", "rps", *hosts)
     assert f"the variable that is named for the key of {other.host} is not set" in str(result.exception)
 
 
@@ -114,7 +114,7 @@ def split_file(spec: str) -> Path:
     return Path("shared.json")
 
 
-COMMANDS = {
+COMMANDS: dict[str, tuple[Callable[[], list[str | Path]], str]] = {
     "train": (lambda: ["train", recipe(EVIL), "--run", "out"], "population.members"),
     "sweep": (lambda: ["sweep", recipe(EVIL), "--seeds", "1"], "population.members"),
     "trials": (lambda: ["trials", recipe(EVIL), "--run", "out"], "population.members"),
