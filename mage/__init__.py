@@ -14,6 +14,7 @@ from mage.version import __version__
 
 if TYPE_CHECKING:
     from mage.api import (
+        allow_hosts,
         compare,
         cross_play,
         evaluate,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SoloWorld",
     "__version__",
+    "allow_hosts",
     "check_world",
     "compare",
     "cross_play",

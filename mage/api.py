@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict, Unpack
 
@@ -27,6 +28,7 @@ from mage.evaluation.run import begin_evaluation
 from mage.evaluation.splits import write_split as write_split
 from mage.extras import require
 from mage.learners.registry import LEARNERS, LearnerFactory
+from mage.models.hosts import allow_hosts as hosts_allowed
 from mage.models.load import MODELS
 from mage.opponents.registry import OPPONENTS, Opponent, Supports
 from mage.plugins import note_registration, refuse_while_importing
@@ -40,6 +42,16 @@ from mage.worlds.registry import WORLDS
 
 Agent: TypeAlias = Run | str | Path
 """A run, or what `mage evaluate` takes."""
+
+
+def allow_hosts(*hosts: str) -> AbstractContextManager[None]:
+    """A context in which remote models on these hosts may be asked: `with mage.allow_hosts("api.example.org"): …`.
+
+    An entry is `HOST`, `HOST:PORT`, or either with `=VARIABLE`, the environment variable of that host's key, as for
+    `--allow-host`. The environment variable `MAGE_API_HOSTS` has entries for the whole process.
+    """
+    refuse_while_importing("mage.allow_hosts")
+    return hosts_allowed(*hosts)
 
 
 class NashConvOptions(TypedDict, total=False):

@@ -108,7 +108,12 @@ class ChatServer:
     @property
     def url(self) -> str:
         """What the paths of the API start with."""
-        return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+        return f"http://{self.host}/v1"
+
+    @property
+    def host(self) -> str:
+        """Host and port, as `--allow-host` takes them."""
+        return f"127.0.0.1:{self._http.server_address[1]}"
 
     @property
     def agent(self) -> str:

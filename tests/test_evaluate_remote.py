@@ -48,8 +48,9 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 
 @pytest.fixture
-def server() -> Iterator[ChatServer]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
     with ChatServer() as server:
+        monkeypatch.setenv("MAGE_API_HOSTS", server.host)
         yield server
 
 

@@ -19,16 +19,16 @@ from mage.evaluation.exact import (
     references,
 )
 from mage.opponents.enumerate import enumerate_policies
-from mage.opponents.matrix_games import distinct_members
 from mage.worlds.openspiel.game import load_game
 from mage.worlds.openspiel.security import security_value
 from tests.exhaustive import expected_returns
+from tests.memory_one import distinct_members
 
 KUHN = [("conservative", 1.0), ("aggressive", 1.0), ("intermediate", 1.0)]
 SEVEN = [(name, 1.0) for name in ("always:rock", "always:paper", "always:scissors")] + [
     (name, 1.0) for name in ("cycle(step=1)", "cycle(step=2)", "copy", "beat-last")
 ]
-MEMORY_ONE = [(str(spec), 1.0) for spec in distinct_members(3)]
+MEMORY_ONE = [(spec, 1.0) for spec in distinct_members()]
 
 
 @pytest.fixture(autouse=True)

@@ -19,9 +19,9 @@ from mage.evaluation.exact import MyopicScores, PlanObjective, References, myopi
 from mage.evaluation.exact.myopic import MyopicPlanner
 from mage.evaluation.exact.planner import Planner, best_value
 from mage.evaluation.exact.tree import Tree, episode_tree
-from mage.opponents.matrix_games import distinct_members
 from mage.worlds.solo import SoloWorld
 from tests import exact_worlds, myopic_worlds
+from tests.memory_one import distinct_members
 
 assert exact_worlds
 assert myopic_worlds
@@ -83,7 +83,7 @@ def test_kuhn_scripts_by_seat(seat: int, values: Sequence[str]) -> None:
 
 
 def test_the_memory_one_players_score_by_how_ties_break() -> None:
-    members = [(str(spec), 1.0) for spec in distinct_members(3)]
+    members = [(spec, 1.0) for spec in distinct_members()]
     assert len(members) == 105
     found = references("rps(rounds=3)", members, 0, 3)
     assert three(found.myopic) == (near("94/105"), near("193/210"), near("33/35"))

@@ -30,8 +30,9 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def server() -> Iterator[ChatServer]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
     with ChatServer() as server:
+        monkeypatch.setenv("MAGE_API_HOSTS", server.host)
         yield server
 
 

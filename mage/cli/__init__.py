@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from mage.cli.options import Imports, import_given, with_imports
+from mage.cli.options import Imports, import_given, with_common_options
 from mage.errors import MageError
 from mage.version import __version__
 
@@ -35,6 +35,8 @@ COMMANDS = {
     "check-world": "Check that a world keeps its contract.",
 }
 """By name, the first sentence of each command's help. `mage.cli.NAME` has its function, called `command`."""
+ASK_MODELS = ("play", "duel", "trials", "train", "sweep", "evaluate", "cross-play", "nashconv", "split")
+"""Commands that may name a remote model, and so have the option `--allow-host`."""
 _PLAIN: dict[str, Any] = {"add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": None}
 
 
@@ -49,7 +51,8 @@ class LazyGroup(TyperGroup):
 def load_command(name: str) -> Any:
     """The command from its module."""
     alone = typer.Typer(**_PLAIN)
-    alone.command(name)(with_imports(import_module(f"mage.cli.{name.replace('-', '_')}").command))
+    own = import_module(f"mage.cli.{name.replace('-', '_')}").command
+    alone.command(name)(with_common_options(own, asks_models=name in ASK_MODELS))
     return get_command(alone)
 
 

@@ -29,6 +29,12 @@ Imports = Annotated[
     list[str] | None,
     typer.Option("--import", metavar="MODULE_OR_FILE", help="Import this first, because it registers names."),
 ]
+AllowedHosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-host", metavar="HOST[:PORT][=VARIABLE]", help="A remote model here may be asked, with the API key."
+    ),
+]
 
 
 def import_given(imports: list[str] | None) -> None:
@@ -39,17 +45,24 @@ def import_given(imports: list[str] | None) -> None:
         import_plugins(imports)
 
 
-def with_imports(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the option `--import`, which all commands have."""
+def with_common_options(command: Callable[..., None], *, asks_models: bool) -> Callable[..., None]:
+    """The command with the option `--import`, and with `--allow-host` where it may ask remote models."""
 
     @wraps(command)
-    def importing(imports: list[str] | None = None, **values: Any) -> None:
+    def wrapped(imports: list[str] | None = None, hosts: list[str] | None = None, **values: Any) -> None:
         import_given(imports)
-        command(**values)
+        if not hosts:
+            command(**values)
+            return
+        from mage.models.hosts import allow_hosts
+
+        with allow_hosts(*hosts):
+            command(**values)
 
     hints = get_type_hints(command, include_extras=True)
     own = [given.replace(annotation=hints[given.name]) for given in signature(command).parameters.values()]
-    added = Parameter("imports", Parameter.KEYWORD_ONLY, default=None, annotation=Imports)
-    importing.__signature__ = Signature([*own, added])  # type: ignore[attr-defined]
-    importing.__annotations__ = {**hints, "imports": Imports}
-    return importing
+    options = {"imports": Imports, **({"hosts": AllowedHosts} if asks_models else {})}
+    added = [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind) for name, kind in options.items()]
+    wrapped.__signature__ = Signature([*own, *added])  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {**hints, **options}
+    return wrapped

@@ -6,13 +6,16 @@ are bytes here and not the server's. Constrained choices and log-probabilities a
 Transient failures are retried with backoff: time-outs, lost connections, answers that are not JSON, and the statuses
 408, 409, 425, 429 and 5xx. When retries run out, the call fails and with it one trial. `ServiceUnavailableError` means
 that every other call would fail too: the key is refused or the budget is spent.
+
+What may be asked, and with which key, is checked before each request (`mage.models.hosts`). Redirects are not followed.
+Proxies of the environment are used for other machines, over https alone, so that they see neither key nor prompt, and
+never for this machine.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -26,7 +29,8 @@ from mage.agents.byte_format import ByteFormat
 from mage.engines.remote_budget import ServiceUnavailableError, current_budget
 from mage.errors import ConfigError, EngineError
 from mage.extras import require
-from mage.models.address import Address, ApiKey, key_from
+from mage.models.address import Address, ApiKey
+from mage.models.hosts import hide_keys, is_loopback, key_for, withheld_key
 from mage.protocols import Sampling
 from mage.seeds import uniform
 from mage.types import Completion
@@ -93,8 +97,8 @@ class RemoteEngine:
     ) -> None:
         require("remote", f"the model {address} needs")
         self.address = address
+        key_for(address)  # fails now if the host is not allowed or the key is malformed
         self._ssl_context = _make_ssl_context(address)
-        key_from(os.environ, address)  # fails now if the key is malformed
         self._retry_policy = retry_policy or RetryPolicy()
         self._concurrency = concurrency
         self._chat_format = ByteFormat()
@@ -104,8 +108,11 @@ class RemoteEngine:
 
     @property
     def _key(self) -> ApiKey:
-        """Read from the environment each time, so that the engine does not hold it."""
-        return key_from(os.environ, self.address)
+        """Read from the environment each time, so that the engine does not hold it; the host is checked again."""
+        try:
+            return key_for(self.address)
+        except ConfigError as error:
+            raise ServiceUnavailableError(str(error)) from None
 
     async def complete(
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
@@ -133,7 +140,12 @@ class RemoteEngine:
 
         session = self._session
         if session is None or session.loop is not asyncio.get_running_loop():
-            client = httpx.AsyncClient(timeout=self._retry_policy.timeout_s, verify=self._ssl_context)
+            client = httpx.AsyncClient(
+                timeout=self._retry_policy.timeout_s,
+                verify=self._ssl_context,
+                follow_redirects=False,
+                trust_env=not is_loopback(self.address),
+            )
             session = self._session = _Session(client, self._concurrency)
         session.num_calls += 1
         try:
@@ -164,13 +176,18 @@ class RemoteEngine:
         raise self._failed(f"{why}; it was asked {self._retry_policy.tries} times")
 
     async def _post_once(self, client: httpx.AsyncClient, body: Mapping[str, Any]) -> _Answer:
+        key = self._key
         current_budget().take_call()
         sent = self._with_server_names(body)
-        status, headers, content = await self._request(client, sent)
+        status, headers, content = await self._request(client, sent, key)
         if status == 200:
             return self._read(content, body)
         said = self._shown(content)
         why = f"answers {status}: {said}"
+        if 300 <= status < 400:
+            raise self._failed(f"{why}; redirects are not followed: give the URL that it leads to")
+        if status in (401, 403) and (withheld := withheld_key(self.address)):
+            why = f"{why}; {withheld}"
         if status in (400, 422):
             self._rename_field(said)
             if self._with_server_names(body) != sent:  # also where another call has renamed the field meanwhile
@@ -187,12 +204,12 @@ class RemoteEngine:
         return {name: value for name, value in renamed.items() if name is not None}
 
     async def _request(
-        self, client: httpx.AsyncClient, sent: Mapping[str, Any]
+        self, client: httpx.AsyncClient, sent: Mapping[str, Any], key: ApiKey
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Send one request; return status, headers and body. The time-out holds for the whole of it."""
         import httpx
 
-        headers = {"Accept-Encoding": "identity", **self._key.headers()}
+        headers = {"Accept-Encoding": "identity", **key.headers()}
         content = bytearray()
         try:
             async with (
@@ -222,7 +239,7 @@ class RemoteEngine:
             raise _TransientError(f"answers with what is no chat completion: {self._shown(content)}") from None
         size = sum(len(message["content"]) for message in body["messages"]) + len(text)
         current_budget().count_tokens(used if type(used) is int and used >= 0 else -(-size // _BYTES_PER_TOKEN))
-        return _Answer(self._key.hide_in(text), choice.get("finish_reason") == "length")
+        return _Answer(hide_keys(text), choice.get("finish_reason") == "length")
 
     def _rename_field(self, said: str) -> None:
         """Note a field that the server does not accept, from its error message."""
@@ -232,8 +249,8 @@ class RemoteEngine:
             self._renamed["seed"] = None
 
     def _shown(self, content: bytes) -> str:
-        """The start of a response in one line; the key is hidden before it is cut, so that no part of it remains."""
-        return _one_line(self._key.hide_in(content.decode(errors="replace")))
+        """The start of a response in one line; keys are hidden before it is cut, so that no part of one remains."""
+        return _one_line(hide_keys(content.decode(errors="replace")))
 
     def _failed(self, why: str) -> EngineError:
         return EngineError(f"{self.address} {why}")
@@ -244,10 +261,13 @@ def _make_ssl_context(address: Address) -> ssl.SSLContext | bool:
     import httpx
 
     try:
-        is_https = httpx.URL(address.endpoint).scheme == "https"
+        url = httpx.URL(address.endpoint)
     except httpx.InvalidURL as error:
         raise ConfigError(f"the URL of the remote model {address.model!r} cannot be used: {error}") from None
-    return httpx.create_ssl_context() if is_https else False
+    host = url.raw_host.decode("ascii")
+    if (url.scheme, host, url.port or address.port) != (address.scheme, address.host.strip("[]"), address.port):
+        raise ConfigError(f"the URL of the remote model {address.model!r} can be read in two ways")
+    return httpx.create_ssl_context() if url.scheme == "https" else False
 
 
 def _retry_after_s(retry_after: str) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -18,9 +17,10 @@ from mage.evaluation.eval_agent import EvalAgent, load_eval_agent
 from mage.evaluation.suite.evaluate import CONCURRENCY
 from mage.evaluation.trial_log import TrialLog
 from mage.files import JsonLines
-from mage.models.address import PREFIX, key_name, read_address
+from mage.models.address import PREFIX, read_address
+from mage.models.hosts import key_variable, withheld_key
 from mage.opponents.registry import MODEL_OPPONENTS
-from mage.opponents.remote import url_of
+from mage.opponents.remote import address_of
 from mage.runs.console import progress_bar, say
 from mage.spec import parse_spec
 
@@ -84,15 +84,22 @@ def at_work(trial_log: TrialLog, limits: ResourceLimits, go_on: Callable[[], str
 
 
 def say_where_the_key_goes(agents: Sequence[str]) -> None:
-    """Print to which servers the API key is sent, where one is."""
-    urls = {
-        read_address(agent).url if agent.startswith(PREFIX) else url_of(parse_spec(agent))
+    """Print to which servers an API key is sent, and to which on this machine it is not."""
+    addresses = [
+        read_address(agent) if agent.startswith(PREFIX) else address_of(parse_spec(agent))
         for agent in agents
         if _is_remote(agent)
-    }
-    key = key_name(os.environ)
-    if urls and key is not None:
-        say(f"the key in {key} is sent to {', '.join(sorted(urls))}")
+    ]
+    by_url = {address.url: address for address in addresses}
+    keys: dict[str, list[str]] = {}
+    for url, address in sorted(by_url.items()):
+        key = key_variable(address)
+        if key is not None:
+            keys.setdefault(key, []).append(url)
+        elif withheld := withheld_key(address):
+            say(f"{url}: {withheld}")
+    for key, urls in keys.items():
+        say(f"the key in {key} is sent to {', '.join(urls)}")
 
 
 def _is_remote(agent: str) -> bool:

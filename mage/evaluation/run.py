@@ -21,6 +21,8 @@ from mage.evaluation.suite.reflections import ReflectionReport, evaluate_reflect
 from mage.evaluation.suite.report import REFLECTIONS, REPORT, EvaluationReport, evaluation_report, to_json
 from mage.evaluation.trial_log import ResumablePlay, TrialLog
 from mage.files import write_atomically
+from mage.models.hosts import named_by
+from mage.opponents.remote import check_access_to
 from mage.runs.run_plugins import import_plugins_of
 from mage.runs.store import TOKENIZER, new_run_path
 from mage.types import Memory
@@ -109,7 +111,10 @@ def resume_evaluation(folder: Path, limits: ResourceLimits, *, retry_failed: boo
     plan = read_plan(folder)
     config = validated(plan.config, str(folder))
     stored = folder / TOKENIZER if (folder / TOKENIZER).is_dir() else None
-    loaded = limits.eval_agent(plan.agent, plan.values, [split.world for split in plan.splits], stored)
+    with named_by(str(folder)):
+        loaded = limits.eval_agent(plan.agent, plan.values, [split.world for split in plan.splits], stored)
+        for split in plan.splits:
+            check_access_to(split.members, f"the split {split.name!r}")
     agent = replace(loaded, config=config, name=plan.name)
     say_where_the_key_goes(_everyone(plan))
     return Evaluation(agent, plan, TrialLog.reopen(folder, forget_failures=retry_failed), limits)

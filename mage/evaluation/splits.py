@@ -20,6 +20,7 @@ import msgspec
 
 from mage.errors import ConfigError, RecordError, listing
 from mage.files import write_atomically
+from mage.opponents.remote import check_access_to
 from mage.protocols import World
 from mage.spec import parse_spec, whole
 from mage.worlds.registry import load_world
@@ -197,6 +198,7 @@ def check_split(split: Split, seats: Sequence[int]) -> None:
     for seat in seats:
         if seat >= num_seats:
             raise ConfigError(f"the split {split.name!r}: {split.world} has seats 0 to {num_seats - 1}, not {seat}")
+    check_access_to(split.members, f"the split {split.name!r}")
     check_members(world, split.members, seats)
 
 

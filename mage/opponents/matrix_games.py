@@ -104,33 +104,6 @@ def memory_one_members(num_moves: int) -> tuple[Spec, ...]:
     )
 
 
-def distinct_members(num_moves: int) -> tuple[Spec, ...]:
-    """Memory-one players that differ in behaviour over games of any length: the first of each equivalence class.
-
-    >>> len(distinct_members(3))
-    105
-    """
-    by_behaviour: dict[object, Spec] = {}
-    for spec in memory_one_members(num_moves):
-        by_behaviour.setdefault(_behaviour(spec), spec)
-    return tuple(by_behaviour.values())
-
-
-def _behaviour(spec: Spec) -> object:
-    """A key that is equal for members of equal behaviour.
-
-    Members that react to the other differ by first move and map. The rest, with a constant map or a map from the own
-    move, differ by the sequence of moves they play.
-    """
-    first, table = spec.named["first"], spec.named["map"]
-    if spec.named["on"].name == "them" and len(set(table)) > 1:
-        return first, table
-    plays = [first]
-    while table[plays[-1]] not in plays:
-        plays.append(table[plays[-1]])
-    return (*plays, "then", table[plays[-1]])
-
-
 def rounds_of(observation: Observation) -> Sequence[tuple[int, int]]:
     """The finished rounds of the episode as (own move, other's move)."""
     return observation.facts["rounds"]  # type: ignore[return-value]  # MatrixWords states this shape

@@ -13,7 +13,7 @@ from mage.opponents.kuhn_scripts import aggressive, conservative, intermediate
 from mage.opponents.matrix_games import automaton, beat_last, copy, cycle, lose_to_last, memory_one, win_stay_lose_shift
 from mage.opponents.policy import Policy, PolicyPlayer
 from mage.opponents.random_strategies import behaviour
-from mage.opponents.remote import remote
+from mage.opponents.remote import NAME, RemotePolicy, remote
 from mage.opponents.scripts import always, mixture, switch, uniform
 from mage.opponents.search import mcts, minimax
 from mage.opponents.solvers import best_response, cfr
@@ -109,7 +109,7 @@ COMBINERS: Mapping[str, tuple[Maker, Supports]] = {
 }
 """Opponents made of other opponents: `maker(make_policy, game, seat, rng, …parameters)`."""
 
-MODEL_OPPONENTS: Mapping[str, tuple[Maker, Supports]] = {"remote": (remote, ANY)}
+MODEL_OPPONENTS: Mapping[str, tuple[Maker, Supports]] = {NAME: (remote, ANY)}
 """Opponents that are models and not policies: only the world can make them."""
 
 FAMILIES = frozenset({"automaton", "behaviour", "memory-one"})
@@ -175,7 +175,9 @@ def check_opponent(spec: str, game: Game, seat: int) -> None:
     """Make the opponent once, so that errors are raised before play."""
     if not 0 <= seat < game.num_seats:
         raise ConfigError(f"seat {seat} does not exist; {game.spec} has seats 0 to {game.num_seats - 1}")
-    make_policy(_parsed(spec), game, seat, stream(0, "member"))
+    policy = make_policy(_parsed(spec), game, seat, stream(0, "member"))
+    if isinstance(policy, RemotePolicy):
+        policy.check()
 
 
 def describe_opponents() -> list[OpponentEntry]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -12,10 +13,11 @@ from mage.agents.briefing import Briefing
 from mage.agents.byte_format import ByteFormat
 from mage.agents.language import AgentSettings, LanguageAgent
 from mage.engines.remote import RemoteEngine
-from mage.errors import InexactError
+from mage.errors import ConfigError, InexactError
 from mage.models.address import Address, make_address
+from mage.models.hosts import check_access, named_by
 from mage.opponents.parameters import number, one_of
-from mage.spec import Spec, whole
+from mage.spec import Spec, parse_spec, whole
 from mage.types import Memory, Observation, ReplyMode, Task
 from mage.worlds.openspiel.game import Game
 
@@ -25,9 +27,29 @@ MAX_TOKENS, REFLECTION_TOKENS, CONTEXT = 2048, 1024, 65536
 _engine = lru_cache(maxsize=64)(RemoteEngine)
 
 
-def url_of(spec: Spec) -> str:
-    """The server URL in an opponent spec."""
-    return make_address(str(spec.args[0] if spec.args else spec.named["url"]), "any").url
+NAME = "remote"
+
+
+def address_of(spec: Spec) -> Address:
+    """The address in an opponent spec."""
+    values = {**dict(zip(("url", "model"), spec.args, strict=False)), **spec.named}
+    return make_address(str(values.get("url", "")), str(values.get("model", "")))
+
+
+def check_access_to(members: Iterable[str], source: str) -> None:
+    """Raise a ConfigError where a remote model among opponents must not be asked; `source` says where they are named.
+
+    Other errors are left to `check_opponent`.
+    """
+    for member in members:
+        if not member.startswith(f"{NAME}("):
+            continue
+        try:
+            address = address_of(parse_spec(member))
+        except ConfigError:
+            continue
+        with named_by(source):
+            check_access(address)
 
 
 class RemotePolicy:
@@ -37,6 +59,11 @@ class RemotePolicy:
         self._address = address
         self._settings = settings
 
+    def check(self) -> None:
+        """Raise a ConfigError where it cannot be asked: a package is missing, or its host is not allowed."""
+        check_access(self._address)
+        _engine(self._address)
+
     def __call__(self, observation: Observation) -> NoReturn:
         raise InexactError(
             f"{self._address} has no probabilities that could be read; it can be an opponent, but not a part of one"
@@ -44,6 +71,7 @@ class RemotePolicy:
 
     def make_player(self, game: Game, task: Task, seat: int) -> LanguageAgent:
         """The model as a player in a seat of a task."""
+        check_access(self._address)  # the engine may be one of an earlier game
         own = msgspec.structs.replace(task, seat=seat)
         briefing = Briefing(game.rules_for(seat))
         return LanguageAgent(_engine(self._address), ByteFormat(), self._settings, briefing, own, sibling=0)
@@ -63,7 +91,6 @@ def remote(
 ) -> RemotePolicy:
     """A model on an OpenAI-compatible server: remote(url="http://localhost:8000/v1",model="my-model")."""
     address = make_address(str(url), str(model))
-    _engine(address)  # fails now if a package or the key is missing
     settings = AgentSettings(
         name=str(address),
         memory=Memory(one_of("memory", memory, tuple(Memory))),

@@ -17,6 +17,7 @@ from mage.evaluation.held_out import avoid_held_out, refuse_held_out, split_name
 from mage.evaluation.splits import check_members, check_split, load_split, split_files
 from mage.learners.registry import LEARNERS
 from mage.models.address import PREFIX, refuse_remote
+from mage.opponents.remote import check_access_to
 from mage.protocols import Agent, AgentFactory, ChatFormat, Engine, World
 from mage.rollout.tasks import task_of
 from mage.seeds import derive, pick_index, uniform
@@ -39,6 +40,7 @@ def check(config: Config) -> None:
     for seat in config.trial.seats:
         if seat >= num_seats:
             raise ConfigError(f"trial.seats: seat {seat} does not exist; {config.world} has 0 to {num_seats - 1}")
+    check_access_of(config)
     check_members(world, members, config.trial.seats)
     if not config.trial.seats:
         raise ConfigError("trial.seats = []: name at least one seat")
@@ -46,6 +48,13 @@ def check(config: Config) -> None:
     check_reply(config.agent.reply, world)
     pick("engine", ENGINES, config.engine)
     pick("learner", LEARNERS, config.learner.kind)
+
+
+def check_access_of(config: Config) -> None:
+    """Raise a ConfigError where a remote model in the population or the splits must not be asked."""
+    check_access_to(config.population.members, "population.members")
+    for name in split_names_of(config):
+        check_access_to(load_split(name).members, f"the split {name!r}")
 
 
 def check_agent(agent: AgentConfig) -> None:

@@ -16,10 +16,11 @@ from mage.config.load import replaced
 from mage.config.schema import Config
 from mage.errors import RecordError
 from mage.models.device import resolve_placement
+from mage.models.hosts import named_by
 from mage.runs.run_plugins import record_plugins
 from mage.runs.store import TOKENIZER, RunWriter, check_empty, new_run_path
 from mage.runs.tracker import check_trackers
-from mage.training.build import check, check_splits
+from mage.training.build import check, check_access_of, check_splits
 from mage.training.checkpoint import checkpoints, load_checkpoint
 from mage.training.combinations import check_combinations, refuse_explored
 from mage.training.display import LiveDisplay, PlainDisplay
@@ -86,6 +87,8 @@ def train_run(
     change; `parts` are those that `create_run` built.
     """
     config, changes = changed_config(folder, values or {})
+    with named_by(str(folder)):
+        check_access_of(config)
     if changes:
         check_start(config)
         refuse_explored(config, [change.key for change in changes])
