@@ -155,8 +155,8 @@ class CreditConfig(FrozenModel):
     episode: Share = 1.0
     """Discount across an episode boundary."""
     to_go: bool = False
-    """Leave out of a turn's return what was decided before the turn: the same gradient in expectation, less noise.
-    Matters for differential and final only."""
+    """Leave out of a turn's return what was decided before the turn: the same gradient in expectation, whatever the
+    discounts and the lengths of episodes, and less noise. Matters for differential and final only."""
     estimator: str = "agent-specific"
     """agent-specific, grpo, rloo, reinforce, gigpo, ppo or cloning."""
     options: dict[str, bool | int | float | str] = {}
