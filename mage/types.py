@@ -236,6 +236,8 @@ class WorldInfo(msgspec.Struct, frozen=True, gc=False):
     """Tells an agent what stays the same in a trial; `{episodes}` stands for their number."""
     reflect: str = REFLECT_REQUEST
     """Asks an agent for a reflection."""
+    turns: int = 0
+    """Turns of each seat in a finished episode, where their number is always the same; 0: it varies."""
 
     @property
     def is_zero_sum(self) -> bool:

@@ -237,3 +237,20 @@ def test_a_league_of_four_with_replayed_tasks_killed_several_times_goes_on_to_th
     played = read_state(saved / "step-000008").learners_played_tasks
     assert played.keys() == {"learner-0", "learner-1", "learner-2", "learner-3"}
     assert max(entry.siblings for own in played.values() for entry in own) > 2
+
+
+def test_a_k1_penalty_is_refused_where_it_begins_and_where_it_goes_on(tmp_path: Path) -> None:
+    """Its mean gradient is zero. A run of an earlier version that has it goes on once its weight is 0."""
+    measured = tiny_config("learner.divergence=k1", "steps=1")
+    check_start(measured)
+    says = r"learner.divergence = k1 with learner.divergence_weight = 0.1: the mean gradient of k1 is zero, so it holds"
+    with pytest.raises(ConfigError, match=says):
+        check_start(tiny_config("learner.divergence=k1", "learner.divergence_weight=0.1"))
+    create_run_directory(measured, tmp_path / "old")
+    path = tmp_path / "old" / "run.json"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('"divergence_weight": 0.0', '"divergence_weight": 0.1'), encoding="utf-8")
+    with pytest.raises(ConfigError, match=says):
+        train_run(tmp_path / "old", Console(quiet=True))
+    recorder = train_run(tmp_path / "old", Console(quiet=True), values={"learner.divergence_weight": 0.0})
+    assert recorder.is_finished

@@ -100,3 +100,65 @@ def test_the_entropy_floor_pushes_harder_the_longer_it_is_missed_and_lets_go() -
         factor = floor_factor(factor, entropy=0.9, floor=0.2, rate=0.1)
     assert factor == 1.0
     assert floor_factor(7.0, entropy=0.0, floor=0.0, rate=0.1) == 1.0
+
+
+def categorical(*logits: float) -> torch.Tensor:
+    return torch.tensor(logits, dtype=torch.float64, requires_grad=True)
+
+
+def kl(of: torch.Tensor, to: torch.Tensor) -> torch.Tensor:
+    return (of.exp() * (of - to)).sum()
+
+
+def gradient(value: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+    (found,) = torch.autograd.grad(value, logits)
+    return found
+
+
+REFERENCE = categorical(0.0, 0.9, -0.4, 0.2).detach().log_softmax(0)
+SAMPLED_BY = categorical(-0.3, 0.1, 0.8, -1.0).detach().log_softmax(0)
+"""An older policy that tokens were sampled by."""
+
+
+def expected_gradient(kind: Divergence, *, on_policy: bool, with_ratio: bool = False) -> torch.Tensor:
+    """The mean gradient of the loss term over all tokens, each with the probability that it is sampled with."""
+    logits = categorical(1.0, -0.5, 0.3, -1.2)
+    mine = logits.log_softmax(0)
+    old = mine.detach() if on_policy else SAMPLED_BY
+    ratio = (mine.detach() - old).exp() if with_ratio else 1.0
+    return gradient((old.exp() * ratio * divergence(kind, mine, REFERENCE)).sum(), logits)
+
+
+def exact_gradients() -> dict[Divergence, torch.Tensor]:
+    """What each kind is the gradient of on-policy, as docs/method.md says."""
+    logits = categorical(1.0, -0.5, 0.3, -1.2)
+    mine = logits.log_softmax(0)
+    return {
+        Divergence.K1: torch.zeros(4, dtype=torch.float64),
+        Divergence.K2: gradient(kl(mine, REFERENCE), logits),
+        Divergence.K3: gradient(kl(REFERENCE, logits.log_softmax(0)), logits),
+    }
+
+
+@pytest.mark.parametrize("kind", [Divergence.K1, Divergence.K2, Divergence.K3])
+def test_the_expected_gradient_of_a_divergence_is_that_of_the_kl_it_is_said_to_be_of(kind: Divergence) -> None:
+    wanted = exact_gradients()[kind]
+    assert kind is Divergence.K1 or wanted.abs().max() > 0.05
+    torch.testing.assert_close(expected_gradient(kind, on_policy=True), wanted, rtol=0, atol=1e-12)
+    torch.testing.assert_close(expected_gradient(kind, on_policy=False, with_ratio=True), wanted, rtol=0, atol=1e-12)
+    for other, exact in exact_gradients().items():
+        assert other is kind or (expected_gradient(kind, on_policy=True) - exact).abs().max() > 0.05
+
+
+def test_off_policy_the_gradients_are_those_that_the_documentation_says() -> None:
+    found = {kind: expected_gradient(kind, on_policy=False) for kind in exact_gradients()}
+    logits = categorical(1.0, -0.5, 0.3, -1.2)
+    away = -gradient(kl(SAMPLED_BY, logits.log_softmax(0)), logits)
+    torch.testing.assert_close(found[Divergence.K1], away, rtol=0, atol=1e-12)
+    assert found[Divergence.K1].abs().max() > 0.05
+    for kind in (Divergence.K2, Divergence.K3):
+        assert (found[kind] - exact_gradients()[kind]).abs().max() > 0.05
+        same = REFERENCE.clone().requires_grad_()
+        old = SAMPLED_BY.exp()
+        at_reference = gradient((old * divergence(kind, same.log_softmax(0), REFERENCE)).sum(), same)
+        torch.testing.assert_close(at_reference, torch.zeros(4, dtype=torch.float64), rtol=0, atol=1e-12)

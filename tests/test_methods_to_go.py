@@ -13,11 +13,18 @@ from mage.types import Objective
 
 numbers = st.integers(-8, 8).map(float)
 played = st.lists(st.lists(numbers, min_size=0, max_size=3), min_size=1, max_size=4)
+alike = st.integers(1, 3).flatmap(
+    lambda num: st.lists(st.lists(numbers, min_size=num, max_size=num), min_size=1, max_size=4)
+)
+"""Rewards of trials whose episodes all have the same number of turns."""
 shares = st.sampled_from([0.0, 0.25, 0.6, 1.0])
 
 
-def returns(rewards: list[list[float]], return_spec: ReturnSpec, *, to_go: bool) -> Returns:
-    return trial_returns(rewards, [sum(turns) for turns in rewards], msgspec.structs.replace(return_spec, to_go=to_go))
+def returns(
+    rewards: list[list[float]], return_spec: ReturnSpec, *, to_go: bool, num_episodes: int | None = None
+) -> Returns:
+    scores = [sum(turns) for turns in rewards]
+    return trial_returns(rewards, scores, msgspec.structs.replace(return_spec, to_go=to_go), num_episodes)
 
 
 def stopped(rewards: list[list[float]], episode: int, turn: int) -> list[list[float]]:
@@ -26,11 +33,11 @@ def stopped(rewards: list[list[float]], episode: int, turn: int) -> list[list[fl
 
 
 @settings(deadline=None)
-@given(played, st.sampled_from(Objective), shares, shares)
+@given(alike, st.sampled_from(Objective), shares, shares)
 def test_what_is_left_out_is_what_would_be_paid_if_nothing_more_were_won(
     rewards: list[list[float]], objective: Objective, turn: float, episode: float
 ) -> None:
-    return_spec = ReturnSpec(objective, turn, episode)
+    return_spec = ReturnSpec(objective, turn, episode, turns=len(rewards[0]))
     whole, to_go = returns(rewards, return_spec, to_go=False), returns(rewards, return_spec, to_go=True)
     for k, turns in enumerate(rewards):
         for i in range(len(turns)):
@@ -38,8 +45,33 @@ def test_what_is_left_out_is_what_would_be_paid_if_nothing_more_were_won(
             assert to_go.plays[k][i] == pytest.approx(whole.plays[k][i] - settled)
         settled = returns(stopped(rewards, k, 0), return_spec, to_go=False).starts[k]
         assert to_go.starts[k] == pytest.approx(whole.starts[k] - settled)
-    if objective not in (Objective.DIFFERENTIAL, Objective.FINAL):
-        assert to_go == whole
+
+
+@settings(deadline=None)
+@given(played, st.sampled_from([Objective.SINGLE, Objective.CUMULATIVE, Objective.CUMULATIVE_PAPER]), shares, shares)
+def test_objectives_that_pay_for_nothing_settled_are_left_as_they_are(
+    rewards: list[list[float]], objective: Objective, turn: float, episode: float
+) -> None:
+    return_spec = ReturnSpec(objective, turn, episode)
+    assert returns(rewards, return_spec, to_go=True) == returns(rewards, return_spec, to_go=False)
+
+
+@settings(deadline=None)
+@given(played.filter(all), st.data(), st.sampled_from([Objective.DIFFERENTIAL, Objective.FINAL]), shares, shares)
+def test_what_is_left_out_depends_on_the_past_alone(
+    rewards: list[list[float]], data: st.DataObject, objective: Objective, turn: float, episode: float
+) -> None:
+    """Two trials that are the same before a turn, and then differ in rewards, lengths and an early stop."""
+    k = data.draw(st.integers(0, len(rewards) - 1))
+    i = data.draw(st.integers(0, len(rewards[k]) - 1))
+    other = [*rewards[:k], [*rewards[k][:i], *data.draw(st.lists(numbers, min_size=1, max_size=3))]]
+    other += data.draw(st.lists(st.lists(numbers, min_size=0, max_size=3), max_size=3))
+    return_spec = ReturnSpec(objective, turn, episode)
+    left_out: list[float] = []
+    for trial in (rewards, other):
+        whole, rest = (returns(trial, return_spec, to_go=to_go, num_episodes=7) for to_go in (False, True))
+        left_out += [whole.plays[k][i] - rest.plays[k][i]]
+    assert left_out[0] == pytest.approx(left_out[1])
 
 
 def test_improvement_by_hand() -> None:
@@ -61,9 +93,10 @@ def test_final_to_go_is_the_last_episodes_rewards_to_go() -> None:
 
 
 @settings(deadline=None)
-@given(played, st.data())
+@given(alike, st.data())
 def test_the_past_of_a_trial_moves_no_return_of_its_future(rewards: list[list[float]], data: st.DataObject) -> None:
-    """With returns to go siblings that differ in an earlier episode alone are equal from there on."""
+    """With returns to go, and episodes of equal length, siblings that differ in an earlier episode alone are equal from
+    there on."""
     other = [data.draw(st.lists(numbers, min_size=len(rewards[0]), max_size=len(rewards[0]))), *rewards[1:]]
     return_spec = ReturnSpec(Objective.DIFFERENTIAL, 0.95, 0.6)
     mine, theirs = returns(rewards, return_spec, to_go=True), returns(other, return_spec, to_go=True)

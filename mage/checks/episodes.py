@@ -65,6 +65,9 @@ class EpisodeChecker:
         refuses(lambda: env.step(None), "an episode that is over is forfeited")
         played = PlayedEpisode(tuple(turns), env.result())
         self._check_result(played.result, gained)
+        if self._info.turns and played.result.ending is Ending.FINISHED:
+            fixed = f"info.turns = {self._info.turns}, but the seats had {decisions} turns"
+            require(set(decisions) == {self._info.turns}, task.world, fixed)
         self._count(played)
         return played
 

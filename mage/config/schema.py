@@ -155,8 +155,8 @@ class CreditConfig(FrozenModel):
     episode: Share = 1.0
     """Discount across an episode boundary."""
     to_go: bool = False
-    """Leave out of a turn's return what was decided before the turn: the same gradient in expectation, less noise.
-    Matters for differential and final only."""
+    """Leave out of a turn's return what was decided before the turn: the same gradient in expectation, whatever the
+    discounts and the lengths of episodes, and less noise. Matters for differential and final only."""
     estimator: str = "agent-specific"
     """agent-specific, grpo, rloo, reinforce, gigpo, ppo or cloning."""
     options: dict[str, bool | int | float | str] = {}
@@ -211,7 +211,8 @@ class LearnerConfig(FrozenModel):
     dual_clip: Annotated[float, Field(gt=1)] = 3.0
     """Bound of the ratio where the advantage is negative (dual-clip PPO)."""
     divergence: Divergence = Divergence.NONE
-    """Estimator of the KL divergence from the initial weights, a penalty: none, k1, k2 or k3."""
+    """Estimator of the KL divergence from the initial weights, a penalty: none, k1, k2 or k3. docs/method.md says what
+    each is the gradient of; that of k1 is zero, so it can only be measured, with a weight of 0."""
     divergence_weight: Annotated[float, Field(ge=0)] = 0.0
     """Coefficient of that penalty."""
     entropy_start: Annotated[float, Field(ge=0)] = 0.0

@@ -19,8 +19,10 @@ without bootstrapping.
 
 `differential` and `final` include in a turn's return what the turn cannot change any more: the score of the episode
 before, and the rewards of this episode so far. With `to_go` the return of a turn is reduced by what would be paid if
-all later rewards were zero. That depends on the past alone, so the gradient is the same in expectation and has less
-noise. The other objectives include nothing of the kind.
+all later rewards were zero and the episodes took as many turns as can be expected before the turn: the number that the
+world fixes (`ReturnSpec.turns`), else that of the episode before, and at least as many as were taken. The real number
+of turns, and whether the trial ends early, would be the turn's own doing; what is subtracted depends on the past alone,
+so the gradient is the same in expectation and has less noise. The other objectives include nothing of the kind.
 
 An episode in which the seat never acted counts as one virtual turn whose reward is the episode's score: an earlier
 reflection or episode gets it as from any other episode, and it adds one boundary to the discount. Under `single`, and
@@ -57,6 +59,8 @@ class ReturnSpec(msgspec.Struct, frozen=True):
     """Tokens of a reply without penalty."""
     to_go: bool = False
     """Leave out of a turn's return what was decided before the turn."""
+    turns: int = 0
+    """Turns of the seat in every episode, where the world fixes their number; 0: it varies."""
 
     def __post_init__(self) -> None:
         for name, value in (("turn", self.turn), ("episode", self.episode)):
@@ -107,8 +111,16 @@ def discounted(rewards: Sequence[float], discounts: Sequence[float]) -> list[flo
     return result
 
 
-def trial_returns(rewards: Sequence[Sequence[float]], scores: Sequence[float], return_spec: ReturnSpec) -> Returns:
+def trial_returns(
+    rewards: Sequence[Sequence[float]],
+    scores: Sequence[float],
+    return_spec: ReturnSpec,
+    num_episodes: int | None = None,
+) -> Returns:
     """Returns of a trial from the seat's turn rewards by episode, and its score in each.
+
+    `num_episodes` is the task's number of episodes, which a trial that stops early does not reach; None: all were
+    played.
 
     Two episodes of one turn, both discounts 1/2: the improvement of 3 is worth 1.5 one episode earlier.
 
@@ -124,7 +136,7 @@ def trial_returns(rewards: Sequence[Sequence[float]], scores: Sequence[float], r
         for turns, shares, later in zip(own, crossing, [*starts[1:], 0.0], strict=False)
     ]
     if return_spec.to_go:
-        settled = _already_decided(rewards, scores, return_spec)
+        settled = _already_decided(rewards, scores, return_spec, num_episodes or len(rewards))
         plays = [
             [return_ - known for return_, known in zip(*both, strict=True)] for both in zip(plays, settled, strict=True)
         ]
@@ -133,27 +145,30 @@ def trial_returns(rewards: Sequence[Sequence[float]], scores: Sequence[float], r
 
 
 def _already_decided(
-    rewards: Sequence[Sequence[float]], scores: Sequence[float], return_spec: ReturnSpec
+    rewards: Sequence[Sequence[float]], scores: Sequence[float], return_spec: ReturnSpec, num_episodes: int
 ) -> list[list[float]]:
-    """The return of each turn if all rewards from there on were zero: the part that the turn cannot change."""
+    """What each turn's return would be with later rewards of zero, as far as that is known before the turn."""
     lengths = [max(1, len(turns)) for turns in rewards]
     won = [[0.0, *accumulate(turns)][:num] for turns, num in zip(rewards, lengths, strict=True)]
+    last = num_episodes - 1
     if return_spec.objective is Objective.FINAL:
-        return [*([0.0] * num for num in lengths[:-1]), won[-1]]
+        return [turns if index == last else [0.0] * len(turns) for index, turns in enumerate(won)]
     if return_spec.objective is not Objective.DIFFERENTIAL:
         return [[0.0] * num for num in lengths]
-    before = [0.0, *scores[:-1]]
-    falls = [
-        *(return_spec.inside ** (num - 1) for num in lengths[1:]),
-        0.0,
-    ]  # differential: what this episode gains, the next one loses
-    return [
-        [
-            return_spec.inside**left * (mine - past) - share * fall * mine
-            for left, mine, share in zip(range(num - 1, -1, -1), turns, _crossing(num, return_spec), strict=True)
-        ]
-        for num, turns, past, fall in zip(lengths, won, before, falls, strict=True)
-    ]
+    inside, known = return_spec.inside, [0, *lengths]
+    settled: list[list[float]] = []
+    for index, (turns, past) in enumerate(zip(won, [0.0, *scores], strict=False)):
+        # Differential: what this episode gains, the next one loses.
+        expected = [return_spec.turns or max(known[index], turn + 1) for turn in range(len(turns))]
+        lefts = [max(0, num - 1 - turn) for turn, num in enumerate(expected)]
+        falls = [0.0 if index == last else inside ** (num - 1) for num in expected]
+        settled.append(
+            [
+                inside**left * (mine - past) - return_spec.across * inside**left * fall * mine
+                for mine, left, fall in zip(turns, lefts, falls, strict=True)
+            ]
+        )
+    return settled
 
 
 def _payments(rewards: Sequence[Sequence[float]], scores: Sequence[float], objective: Objective) -> list[list[float]]:

@@ -119,7 +119,8 @@ def _steps(trial: Trial, return_spec: ReturnSpec, values: Sequence[float]) -> tu
 
 def _drafts(trial: Trial, return_spec: ReturnSpec) -> list[_Draft]:
     episodes = _by_episode(trial)
-    returns = trial_returns([[turn.reward for turn in plays] for plays, _ in episodes], trial.scores, return_spec)
+    rewards = [[turn.reward for turn in plays] for plays, _ in episodes]
+    returns = trial_returns(rewards, trial.scores, return_spec, trial.task.episodes)
     drafts: list[_Draft] = []
     for index, (plays, reflections) in enumerate(episodes):
         penalties = discounted([return_spec.penalty(turn) for turn in plays], [return_spec.inside] * len(plays))

@@ -14,6 +14,10 @@ class LearnError(MageError):
     """Training cannot continue."""
 
 
+class DivergedError(LearnError):
+    """Training has diverged: the loss, its gradient or the weights are of no use any more."""
+
+
 def with_tied(model: Any, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Weights under every name that the model has for them; checkpoints store tied weights under one name."""
     own: Mapping[str, Tensor] = model.state_dict()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from mage.config.schema import LearnerConfig
 from mage.learners.batch import MicroBatch, iter_micro_batches, padded, partition, split_by_sample
 from mage.learners.forward import PolicyModel, checkpoint_layers, is_compiled
-from mage.learners.load_weights import LearnError, load_weights, with_tied
+from mage.learners.load_weights import DivergedError, LearnError, load_weights, with_tied
 from mage.learners.lora import ADAPTER_FILE, Adapter
 from mage.learners.losses import floor_factor
 from mage.learners.master_weights import MasterWeights
@@ -25,10 +26,14 @@ from mage.seeds import stream
 from mage.types import Divergence, Sample
 from mage.weights import LearnerState, PolicyWeights
 
-__all__ = ["LearnError", "LearnerSettings", "LocalLearner", "load_weights"]
+__all__ = ["DivergedError", "LearnError", "LearnerSettings", "LocalLearner", "load_weights"]
 
 _CUDA_MULTIPLE = 16
 """On CUDA sequences are padded to multiples of this: with fewer shapes the allocator reuses more memory."""
+
+
+MAX_GROWTH = 4.0
+"""An optimizer step that multiplies the norm of the weights by more than this has destroyed them (docs/method.md)."""
 
 
 class LocalLearner:
@@ -100,12 +105,16 @@ class LocalLearner:
             self._adapter.save(folder, base)
 
     def update(self, samples: Sequence[Sample]) -> dict[str, float]:
-        """Update the weights on one batch and return metrics. Steps with a non-finite loss or gradient are skipped."""
+        """Update the weights on one batch and return metrics. Steps with a non-finite loss or gradient are skipped.
+
+        Raises a `DivergedError` where that repeats, and where the weights explode.
+        """
         config = self._config
         self.model.train()
         sums = MetricSums()
         rate, bonus = self._learning_rate(), self._entropy_bonus()
         order = list(range(len(samples)))
+        norms = [self._master_weights.norm()]
         for epoch in range(config.epochs):
             if config.minibatches > 1:
                 stream(self._settings.seed, "minibatches", self.num_updates, epoch).shuffle(order)
@@ -113,7 +122,9 @@ class LocalLearner:
                 chosen = [samples[i] for i in order[part :: config.minibatches]]
                 if chosen:
                     self._optimise(chosen, sums, is_first=epoch == 0 and part == 0)
-        report = sums.report()
+                    norms.append(self._master_weights.norm())
+        report = sums.report()  # waits for the device, so that the norms are there as well
+        report["learner/weight_norm"] = self._checked_norm(torch.stack(norms).tolist())
         entropy = report.get("entropy/play", config.entropy_floor)
         self._factor = floor_factor(self._factor, entropy, config.entropy_floor)
         self.num_updates += 1
@@ -220,10 +231,22 @@ class LocalLearner:
     def _count_skip(self) -> None:
         self._skips += 1
         if self._skips > self._config.max_skips:
-            raise LearnError(
+            raise DivergedError(
                 f"the loss or its gradient was not finite in {self._skips} updates in a row; "
                 f"lower learner.lr (now {self._config.lr}) or learner.grad_clip ({self._config.grad_clip})"
             )
+
+    def _checked_norm(self, norms: Sequence[float]) -> float:
+        """The last of the norms of the weights, before the update and after each of its optimizer steps."""
+        for before, after in pairwise(norms):
+            lower = f"lower learner.lr (now {self._config.lr:g})"
+            if not math.isfinite(after):
+                raise DivergedError(f"the weights are not finite after an optimizer step; {lower}")
+            if after > MAX_GROWTH * before > 0:
+                raise DivergedError(
+                    f"the weights exploded: an optimizer step took their norm from {before:.3g} to {after:.3g}; {lower}"
+                )
+        return norms[-1]
 
     @property
     def _config(self) -> LearnerConfig:

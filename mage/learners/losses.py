@@ -98,7 +98,9 @@ def imitation_loss(logprobs_N: Tensor, weights_N: Tensor) -> Tensor:
 def divergence(kind: Divergence, logprobs_N: Tensor, reference_N: Tensor) -> Tensor:
     """An estimate of KL(policy || reference) per token.
 
-    k1 is unbiased and noisy, k2 half the squared log-ratio, k3 unbiased and never negative (Schulman 2020).
+    As numbers, k1 is unbiased and noisy, k2 half the squared log-ratio, k3 unbiased and never negative (Schulman 2020).
+    As losses on tokens that the policy sampled they are others: the gradient of k1 is zero in expectation, that of k2
+    is the gradient of KL(policy || reference), and that of k3 the gradient of KL(reference || policy).
     """
     difference_N = reference_N - logprobs_N
     if kind is Divergence.K1:

@@ -64,6 +64,11 @@ class MasterWeights:
         return torch.nn.utils.clip_grad_norm_(gathered, limit)
 
     @torch.no_grad()
+    def norm(self) -> Tensor:
+        """The norm of all trained parameters together; it stays on their device."""
+        return torch.nn.utils.get_total_norm([pair.master for pair in self._pairs])
+
+    @torch.no_grad()
     def step(self, lr: float) -> None:
         """Update the master weights and round them into the model's parameters, in place."""
         for group in self._optimizer.param_groups:

@@ -8,6 +8,7 @@ from mage.config.schema import Config
 from mage.errors import ConfigError
 from mage.league.pbt import BOUNDS
 from mage.league.samplers import Sampler, make_sampler
+from mage.types import Divergence
 from mage.worlds.openspiel.world import OpenSpielWorld
 from mage.worlds.registry import load_world
 
@@ -35,10 +36,21 @@ def check_combinations(config: Config) -> None:
         raise ConfigError(f"{key}: {config.world} has one seat, and there are no opponents to draw")
     if config.population.sampler == ANCHORED and not config.league.learners:
         raise ConfigError(f"{_sampler_key(config)}: without a league all members are anchors; uniform draws them alike")
+    check_divergence(config)
     if config.credit.estimator == "cloning":
         _check_teacher(config)
     if config.league.learners:
         _check_league(config)
+
+
+def check_divergence(config: Config) -> None:
+    """Refuse a penalty without a gradient."""
+    weight = config.learner.divergence_weight
+    if config.learner.divergence is Divergence.K1 and weight > 0:
+        raise ConfigError(
+            f"learner.divergence = k1 with learner.divergence_weight = {weight}: the mean gradient of k1 is zero, so "
+            "it holds nothing back; take k2 or k3, or set the weight to 0 to measure only"
+        )
 
 
 def _check_teacher(config: Config) -> None:

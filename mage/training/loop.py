@@ -18,8 +18,9 @@ from mage.credit.steps import CreditGroup, agent_turns, trained_advantages
 from mage.evaluation.splits import Split
 from mage.evaluation.suite.evaluate import SplitReport, evaluate_split, evaluation_tasks
 from mage.league.matches import Match, PlayedMatch, TaskOrigin, play_matches
+from mage.learners.load_weights import DivergedError
 from mage.learners.samples import to_samples
-from mage.training.parts import CONCURRENCY, Parts
+from mage.training.parts import CONCURRENCY, LEARNER, Parts
 from mage.training.recorder import RunRecorder
 from mage.training.setup import Setup
 from mage.training.step_metrics import as_teacher_metrics, step_metrics
@@ -124,7 +125,11 @@ def learn(setup: Setup, recorder: RunRecorder, learner: str, collected: Collecte
     if learner == recorder.transcribed_learner:
         recorder.transcribe_if_due(groups[0], own.credited[0], own.advantages[0], 0 in trained, 0 in tutored)
     if trained:
-        metrics |= active.update(to_batch(groups, own.credited, own.advantages, trained, tutored))
+        samples = to_batch(groups, own.credited, own.advantages, trained, tutored)
+        try:
+            metrics |= active.update(samples)
+        except DivergedError as error:
+            raise DivergedError(str(error) if learner == LEARNER else f"{learner}: {error}") from None
     return metrics
 
 

@@ -103,7 +103,7 @@ class Parts:
         credit: CreditConfig | None = None,
     ) -> list[CreditGroup]:
         """Groups as numbers for the estimator, with values where it uses them; `opponents` are their names."""
-        return_spec = return_spec_of(credit or self.config.credit)
+        return_spec = return_spec_of(credit or self.config.credit, self.world.info.turns)
         names = [opponent_name(group.task) for group in groups] if opponents is None else opponents
         return [
             credit_group(group, return_spec, name, learner, values)
@@ -147,8 +147,8 @@ def opponent_name(task: Task) -> str:
     return " + ".join(family(spec) for spec in task.opponents) or task.level
 
 
-def return_spec_of(credit: CreditConfig) -> ReturnSpec:
-    """The objective, discounts and penalties of a config."""
+def return_spec_of(credit: CreditConfig, turns: int = 0) -> ReturnSpec:
+    """The objective, discounts and penalties of a config; `turns` is `WorldInfo.turns`."""
     return ReturnSpec(
         objective=credit.objective,
         turn=credit.turn,
@@ -158,6 +158,7 @@ def return_spec_of(credit: CreditConfig) -> ReturnSpec:
         length=credit.length_penalty,
         free=credit.length_free,
         to_go=credit.to_go,
+        turns=turns,
     )
 
 

@@ -89,6 +89,11 @@ class RunRecorder:
         """Print and record a warning."""
         self._events.record(text, {"step": self.step, "warning": text})
 
+    def record_divergence(self, text: str) -> None:
+        """Print and record that training diverged in the step after the last one completed."""
+        event = {"step": self.step, "alarm": text, "action": AlarmAction.STOP}
+        self._events.record(f"alarm in step {self.step + 1}: {text}", event)
+
     @property
     def transcribed_learner(self) -> str:
         """The learner whose trials are written at this step, if any are; learners take turns."""

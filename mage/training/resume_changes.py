@@ -31,6 +31,7 @@ MAY_CHANGE = (
     "evaluation.*",
     "learner.lr",
     "learner.entropy_*",
+    "learner.divergence_weight",
     "tokens",
     "agent.slots",
 )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 from rich.console import Console
 
@@ -15,14 +16,15 @@ from mage.aio import run_sync
 from mage.config.load import replaced
 from mage.config.schema import Config
 from mage.errors import RecordError
+from mage.learners.load_weights import DivergedError
 from mage.models.device import resolve_placement
 from mage.models.hosts import named_by
 from mage.runs.run_plugins import record_plugins
 from mage.runs.store import TOKENIZER, RunWriter, check_empty, new_run_path
 from mage.runs.tracker import check_trackers
 from mage.training.build import check, check_access_of, check_splits
-from mage.training.checkpoint import checkpoints, load_checkpoint
-from mage.training.combinations import check_combinations, refuse_explored
+from mage.training.checkpoint import checkpoints, load_checkpoint, read_state
+from mage.training.combinations import check_combinations, check_divergence, refuse_explored
 from mage.training.display import LiveDisplay, PlainDisplay
 from mage.training.loop import train
 from mage.training.model_cache import ModelCache
@@ -36,6 +38,10 @@ _STRIP_WARNING = (
     "agent.thoughts = strip: each answer with a thought begins a new stream, so reading and learning cost the square "
     "of what they cost with keep"
 )
+
+
+_USUAL_LR = 1e-3
+"""The highest learning rate that is advised after a divergence."""
 
 
 def check_start(config: Config) -> None:
@@ -89,6 +95,7 @@ def train_run(
     config, changes = changed_config(folder, values or {})
     with named_by(str(folder)):
         check_access_of(config)
+    check_divergence(config)  # earlier versions began runs that are refused now
     if changes:
         check_start(config)
         refuse_explored(config, [change.key for change in changes])
@@ -106,11 +113,24 @@ def train_run(
                 recorder.warn(_STRIP_WARNING)
             with interruptible(recorder.interrupt):
                 run_sync(train(setup, recorder))
+        except DivergedError as error:
+            recorder.record_divergence(str(error))
+            raise DivergedError(f"{error}; {way_out(folder, config)}") from None
         finally:
             recorder.close()
     finally:
         display.close()
     return recorder
+
+
+def way_out(folder: Path, config: Config) -> str:
+    """What to do about a run that diverged. All its checkpoints are from before: no update is saved unchecked."""
+    lower = f"learner.lr={min(config.learner.lr / 10, _USUAL_LR):g}"
+    if config.league.learners and "learner.lr" in config.league.explore:
+        return f"begin a new run with {lower}: in this one each learner has its own, which cannot change"
+    saved = checkpoints(folder / "checkpoints")
+    start = f"step {read_state(saved[-1]).step}" if saved else "the initial weights"
+    return f"go on from {start} with: mage train --resume {quote(str(folder))} {lower}"
 
 
 def load_run(

@@ -59,7 +59,8 @@ class Transcripts:
         if isinstance(outcome, Failure):
             self._trials.append(outcome)
             return
-        return_spec, name = return_spec_of(self._parts.config.credit), opponent_name(outcome.task)
+        return_spec = return_spec_of(self._parts.config.credit, self._parts.world.info.turns)
+        name = opponent_name(outcome.task)
         (steps,) = credit_group(Group(outcome.task, (outcome,), ()), return_spec, name, LEARNER).trials
         (turns,) = turn_credits(self._parts.learner, [outcome], [steps], [[None] * len(steps)])
         self._credit.append(Credit(self._trials.append(outcome), step, False, turns))

@@ -48,6 +48,8 @@ class Game:
         """Divisor of returns: the number of rounds for repeated games."""
         self.rules = rules if kind.dynamics == kind.Dynamics.SEQUENTIAL else pyspiel.convert_to_turn_based(rules)
         self.num_seats: int = rules.num_players()
+        self.num_turns: int = rules.get_parameters()["num_repetitions"] if kind.short_name == "repeated_game" else 0
+        """Turns of each seat in every finished episode; 0: their number varies."""
         self.zero_rewards: tuple[float, ...] = (0.0,) * self.num_seats
         self.lowest: float = rules.min_utility() / scale
         self.highest: float = rules.max_utility() / scale

@@ -38,6 +38,7 @@ class OpenSpielWorld:
             constant_sum=None if total is None else total / game.scale,
             trial=_SAME_GAME if game.num_seats == 1 else SAME_OPPONENTS,
             reflect=_REFLECT_ALONE if game.num_seats == 1 else REFLECT_REQUEST,
+            turns=game.num_turns,
         )
 
     def rules(self, task: Task) -> str:
