@@ -16,6 +16,7 @@ from mage.stats import (
     Estimate,
     MeanError,
     Range,
+    cautious_error,
     clustered_proportion,
     mean,
     mean_error,
@@ -91,19 +92,16 @@ def num_units(members: Sequence[Hashable], units: Units) -> int:
 def crossed_mean(by_seed: Sequence[float], by_member: Sequence[float], bounds: Range | None = None) -> Estimate:
     """The mean over several training seeds, each evaluated on the same members, which are a sample of others.
 
+    Its variance is that over seeds plus that over members. What depends on both is counted twice: it covers too often.
+
     >>> crossed_mean([0.5, 0.6, 0.7], []) == mean([0.5, 0.6, 0.7])
     True
     """
     if len(by_member) < 2:
         return mean(by_seed, bounds)
-    error = crossed_error(by_seed, by_member)
-    return with_interval(fsum(by_seed) / len(by_seed), error, min(len(by_seed), len(by_member)), bounds)
-
-
-def crossed_error(by_seed: Sequence[float], by_member: Sequence[float]) -> MeanError:
-    """The variance over seeds plus that over members; what depends on both is counted twice, which is conservative."""
     parts = [error for values in (by_seed, by_member) if (error := mean_error(values)) is not None]
-    return summed_error(parts)
+    error = cautious_error(parts)
+    return with_interval(fsum(by_seed) / len(by_seed), error, min(len(by_seed), len(by_member)), bounds)
 
 
 def _by_member(values: Sequence[float], members: Sequence[Hashable]) -> list[list[float]]:

@@ -1,12 +1,15 @@
 """Comparison of methods: one table per split, one row per method, ranked by paired differences.
 
-Several training seeds of a method are one row: means over seeds with Student's interval. A single seed keeps its
-intervals over trials.
+Several training seeds of a method are one row: means over seeds with Student's interval, over seeds and members where
+the members are a sample of those not met in training. A single seed has its intervals over trials, or over members.
+Intervals are computed anew from the scores of the trials, so that reports written before have the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from math import fsum
 
 import msgspec
 
@@ -14,9 +17,11 @@ from mage.errors import ConfigError, RecordError
 from mage.evaluation.compare.columns import Column, columns
 from mage.evaluation.compare.cost import History, Level, Reached, cost_to_reach, levels
 from mage.evaluation.compare.significance import Mark, MetricSample, Rank, rank_metrics
+from mage.evaluation.suite.averaging import units_of
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.regret import mean_over_seats
-from mage.stats import ROUNDING, Estimate, student_mean
+from mage.grouped import Units, crossed_mean, grouped_mean
+from mage.stats import ROUNDING, Estimate, Range, mean
 
 
 class EvaluatedSplit(msgspec.Struct, frozen=True):
@@ -69,6 +74,15 @@ class MethodRow(msgspec.Struct, frozen=True):
     """Tokens in the streams of a trial, read and sampled."""
     seconds: float | None
     """Wall-clock time per trial, of trials played in parallel."""
+    units: Units = Units.TRIALS
+    """The units of each seed's average."""
+
+    @property
+    def over(self) -> str:
+        """What its intervals are over."""
+        if len(self.seeds) < 2:
+            return self.units.value
+        return "seeds and members" if self.units is Units.MEMBERS else "seeds"
 
     @property
     def scores(self) -> tuple[Estimate, ...]:
@@ -218,12 +232,13 @@ def _row(method: str, runs: Sequence[tuple[MethodRun, EvaluatedSplit]]) -> Metho
         num_trials=sum(report.num_trials for report in reports),
         metrics={},
         controls=tuple(
-            _mean_over_seeds(list(scores)) for scores in zip(*(r.control.scores for r in reports), strict=True)
+            _averaged(reports, partial(_control_scores, k), reports[0].score_range) for k in range(reports[0].episodes)
         ),
         ranges=tuple((min(scores), max(scores)) for scores in by_episode),
         exploitation={member: _mean([found.get(member) for found in opponents]) for member in opponents[0]},
         tokens=sum(report.agent.tokens_read / report.num_trials for report in reports) / len(reports),
         seconds=sum(timed) / len(timed) if len(timed) == len(reports) else None,
+        units=_units(reports[0]),
     )
 
 
@@ -242,21 +257,61 @@ def _ranked_rows(
 
 
 def _sample(column: Column, runs: Sequence[tuple[MethodRun, EvaluatedSplit]]) -> MetricSample | None:
-    estimates = [column.estimate(evaluated.report) for _, evaluated in runs]
-    known = [estimate for estimate in estimates if estimate is not None]
-    if len(known) < len(estimates):
+    reports = [evaluated.report for _, evaluated in runs]
+    if any(column.estimate(report) is None for report in reports):
         return None
+    report, units, bounds = reports[0], _units(reports[0]), column.bounds(reports[0])
+    estimate = _averaged(reports, column.by_trial, bounds)
+    by_member = _member_means(reports, column.by_trial) if units is Units.MEMBERS else {}
     if len(runs) > 1:
-        by_seed = {str(entry.seed): estimate.value for (entry, _), estimate in zip(runs, known, strict=True)}
-        return MetricSample(_mean_over_seeds(known), by_seed=by_seed)
-    report, task_seed = runs[0][1].report, runs[0][1].task_seed
-    tasks = ((task_seed, *task) for task in report.tasks)
-    return MetricSample(known[0], by_task=dict(zip(tasks, column.by_trial(report), strict=True)))
+        values = (_mean_of(column.by_trial(report)) for report in reports)
+        by_seed = {str(entry.seed): value for (entry, _), value in zip(runs, values, strict=True)}
+        return MetricSample(estimate, units, bounds, by_seed=by_seed, by_member=by_member)
+    tasks = [(runs[0][1].task_seed, *task) for task in report.tasks]
+    by_task = dict(zip(tasks, column.by_trial(report), strict=True))
+    members = dict(zip(tasks, _members(report), strict=True))
+    return MetricSample(estimate, units, bounds, by_task=by_task, members=members, by_member=by_member)
 
 
-def _mean_over_seeds(estimates: Sequence[Estimate]) -> Estimate:
-    """The mean over seeds; a single seed keeps its interval over trials."""
-    return estimates[0] if len(estimates) == 1 else student_mean([estimate.value for estimate in estimates])
+_ByTrial = Callable[[SplitReport], Sequence[float]]
+
+
+def _averaged(reports: Sequence[SplitReport], by_trial: _ByTrial, bounds: Range | None) -> Estimate:
+    """The mean over seeds with its interval; a single seed has one over its trials or members."""
+    units = _units(reports[0])
+    if len(reports) == 1:
+        return grouped_mean(by_trial(reports[0]), _members(reports[0]), units, bounds)
+    members = _member_means(reports, by_trial).values() if units is Units.MEMBERS else ()
+    return crossed_mean([_mean_of(by_trial(report)) for report in reports], list(members), bounds)
+
+
+def _member_means(reports: Sequence[SplitReport], by_trial: _ByTrial) -> dict[Hashable, float]:
+    """By member that all reports have: its mean, averaged over the reports."""
+    found: dict[Hashable, list[float]] = {}
+    for report in reports:
+        values: dict[Hashable, list[float]] = {}
+        for member, value in zip(_members(report), by_trial(report), strict=True):
+            values.setdefault(member, []).append(value)
+        for member, own in values.items():
+            found.setdefault(member, []).append(_mean_of(own))
+    return {member: _mean_of(means) for member, means in found.items() if len(means) == len(reports)}
+
+
+def _members(report: SplitReport) -> list[Hashable]:
+    """By trial the place of its member, or where there are none its number."""
+    return [place if report.members else number for place, _, number in report.tasks]
+
+
+def _units(report: SplitReport) -> Units:
+    return units_of(report.kind, len(report.members))
+
+
+def _control_scores(k: int, report: SplitReport) -> list[float]:
+    return [scores[k] for scores in report.control.scores_by_trial]
+
+
+def _mean_of(values: Sequence[float]) -> float:
+    return fsum(values) / len(values)
 
 
 def _mean(estimates: Sequence[Estimate | None]) -> float | None:
@@ -275,7 +330,7 @@ def _costs(
     return Costs(
         method=method,
         num_seeds=len(histories),
-        tokens=student_mean([history.tokens for history in histories]),
-        seconds=student_mean([history.seconds for history in histories]),
+        tokens=mean([history.tokens for history in histories]),
+        seconds=mean([history.seconds for history in histories]),
         reached={level: cost_to_reach(curves, target) for level, target in targets.items()},
     )
