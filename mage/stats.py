@@ -237,8 +237,8 @@ def summed_error(parts: Sequence[MeanError]) -> MeanError:
 def cautious_error(parts: Sequence[MeanError]) -> MeanError:
     """The same sum with fewer degrees of freedom, for parts of which one has few.
 
-    The quantile of t is the mean of the parts', weighted by variance (Cochran and Cox 1950). Satterthwaite's covers 92 %
-    of three seeds crossed with 15 members, and 88 % of two.
+    The quantile of t is the mean of the parts', weighted by variance (Cochran and Cox 1950). With Satterthwaite's, three
+    seeds crossed with 15 members have intervals that cover 92.8 %, and two seeds 88 %.
     """
     from scipy.special import stdtridf
 

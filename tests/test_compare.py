@@ -19,7 +19,7 @@ from mage.evaluation.compare.significance import Mark, Pairing
 from mage.evaluation.compare.tables import all_tables, as_csv, notes
 from mage.evaluation.suite.report import to_json
 from mage.files import read_lines
-from mage.stats import Estimate, student_mean
+from mage.stats import Estimate, mean
 from tests.compared import (
     GOLDEN,
     compared,
@@ -58,7 +58,7 @@ def test_latex_prints_what_is_written() -> None:
 def test_seeds_are_one_row_with_students_interval(everything: list[str]) -> None:
     row = compared(*everything).tables[0].rows[0]
     assert (row.method, row.seeds, row.num_trials) == ("mage", (0, 1, 2), 24)
-    assert row.scores[2] == student_mean([0.9, 0.92, 0.91])
+    assert row.scores[2] == mean([0.9, 0.92, 0.91])
     assert row.metrics["regret"].estimate.value == pytest.approx(0.09)
 
 

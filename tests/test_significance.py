@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import ttest_ind, ttest_rel  # type: ignore[import-untyped]
 
 from mage.evaluation.compare.significance import Mark, MetricSample, Pairing, difference, rank_metrics
-from mage.stats import Estimate, mean, student_mean
+from mage.stats import Estimate, mean, mean
 
 
 def by_trial(values: Sequence[float], first: int = 0) -> MetricSample:
@@ -16,7 +16,7 @@ def by_trial(values: Sequence[float], first: int = 0) -> MetricSample:
 
 
 def by_seed(*values: float, first: int = 0) -> MetricSample:
-    return MetricSample(student_mean(values), by_seed={str(seed + first): value for seed, value in enumerate(values)})
+    return MetricSample(mean(values), by_seed={str(seed + first): value for seed, value in enumerate(values)})
 
 
 def behind(num_errors: float) -> MetricSample:

@@ -18,8 +18,8 @@ from mage.stats import (
     mean,
     paired_difference,
     proportion,
-    student_mean,
-    student_paired_difference,
+    mean,
+    paired_difference,
     verdict,
 )
 
@@ -39,7 +39,7 @@ def test_the_mean_and_its_interval_by_hand() -> None:
 
 def test_no_spread_is_no_width_and_one_value_has_no_interval() -> None:
     assert mean([0.5] * 10) == Estimate(0.5, 0.5, 0.5)
-    assert mean([0.5]) == student_mean([0.5]) == Estimate(0.5, None, None)
+    assert mean([0.5]) == mean([0.5]) == Estimate(0.5, None, None)
     with pytest.raises(ConfigError, match="at least 1 value, not 0"):
         mean([])
 
@@ -113,13 +113,13 @@ def test_a_difference_of_few_is_students() -> None:
     # The example of R's t.test(extra ~ group, data = sleep, paired = TRUE): t = -4.0621, p = 0.002833.
     one = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
     two = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
-    found = student_paired_difference(one, two)
+    found = paired_difference(one, two)
     assert found.estimate.value == pytest.approx(-1.58)
     assert ends(found.estimate) == pytest.approx((-2.4598858, -0.7001142))
     assert found.p_value == pytest.approx(0.002833, abs=5e-7)
 
 
-@pytest.mark.parametrize("difference", [paired_difference, student_paired_difference])
+@pytest.mark.parametrize("difference", [paired_difference, paired_difference])
 def test_differences_without_scatter_or_company(difference: Callable[..., Difference]) -> None:
     same = difference([1.0, 2.0], [1.0, 2.0])
     assert (same.estimate, same.p_value, same.is_tie) == (Estimate(0.0, 0.0, 0.0), 1.0, True)
@@ -158,7 +158,7 @@ def test_holm_rarely_claims_what_is_not_there() -> None:
 def test_rounding_is_no_difference() -> None:
     a, b = [1 - 1 / 3] * 5 + [0.3] * 3, [2 / 3 - 0.0] * 5 + [0.1 + 0.2] * 3
     assert a != b, "though they mean the same"
-    for difference in (paired_difference, student_paired_difference):
+    for difference in (paired_difference, paired_difference):
         found = difference(a, b)
         assert found.is_tie
         assert found.p_value == 1.0

@@ -45,10 +45,8 @@ def columns(episodes: int) -> list[Column]:
     return [
         *scores,
         Column("control", "last, no memory", lambda r: r.control.scores[-1], _controls, _score_range, is_marked=False),
-        Column(
-            "adaptation", "adaptation", lambda r: r.agent.adaptation, _gains, partial(_gap_range, 1), is_printed=False
-        ),
-        Column("over_control", "over control", lambda r: r.over_control, _gains_over_control, partial(_gap_range, 2)),
+        Column("adaptation", "adaptation", lambda r: r.agent.adaptation, _gains, _gain_range, is_printed=False),
+        Column("over_control", "over control", lambda r: r.over_control, _gains_over_control, _over_control_range),
         Column("regret", "regret", lambda r: r.regret, _regrets, _regret_range, is_low_best=True),
     ]
 
@@ -97,8 +95,12 @@ def _score_range(report: SplitReport) -> Range | None:
     return report.score_range
 
 
-def _gap_range(num: int, report: SplitReport) -> Range | None:
-    return gap_range(report.score_range, num)
+def _gain_range(report: SplitReport) -> Range | None:
+    return gap_range(report.score_range)
+
+
+def _over_control_range(report: SplitReport) -> Range | None:
+    return gap_range(report.score_range, 2)
 
 
 def _regret_range(report: SplitReport) -> Range | None:

@@ -7,21 +7,20 @@ Intervals are computed anew from the scores of the trials, so that reports writt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
-from math import fsum
 
 import msgspec
 
 from mage.errors import ConfigError, RecordError
 from mage.evaluation.compare.columns import Column, columns
 from mage.evaluation.compare.cost import History, Level, Reached, cost_to_reach, levels
+from mage.evaluation.compare.samples import averaged, control_scores, metric_sample, report_units
 from mage.evaluation.compare.significance import Mark, MetricSample, Rank, rank_metrics
-from mage.evaluation.suite.averaging import units_of
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.regret import mean_over_seats
-from mage.grouped import Units, crossed_mean, grouped_mean
-from mage.stats import ROUNDING, Estimate, Range, mean
+from mage.grouped import Units
+from mage.stats import ROUNDING, Estimate, mean
 
 
 class EvaluatedSplit(msgspec.Struct, frozen=True):
@@ -232,13 +231,13 @@ def _row(method: str, runs: Sequence[tuple[MethodRun, EvaluatedSplit]]) -> Metho
         num_trials=sum(report.num_trials for report in reports),
         metrics={},
         controls=tuple(
-            _averaged(reports, partial(_control_scores, k), reports[0].score_range) for k in range(reports[0].episodes)
+            averaged(reports, partial(control_scores, k), reports[0].score_range) for k in range(reports[0].episodes)
         ),
         ranges=tuple((min(scores), max(scores)) for scores in by_episode),
         exploitation={member: _mean([found.get(member) for found in opponents]) for member in opponents[0]},
         tokens=sum(report.agent.tokens_read / report.num_trials for report in reports) / len(reports),
         seconds=sum(timed) / len(timed) if len(timed) == len(reports) else None,
-        units=_units(reports[0]),
+        units=report_units(reports[0]),
     )
 
 
@@ -257,61 +256,7 @@ def _ranked_rows(
 
 
 def _sample(column: Column, runs: Sequence[tuple[MethodRun, EvaluatedSplit]]) -> MetricSample | None:
-    reports = [evaluated.report for _, evaluated in runs]
-    if any(column.estimate(report) is None for report in reports):
-        return None
-    report, units, bounds = reports[0], _units(reports[0]), column.bounds(reports[0])
-    estimate = _averaged(reports, column.by_trial, bounds)
-    by_member = _member_means(reports, column.by_trial) if units is Units.MEMBERS else {}
-    if len(runs) > 1:
-        values = (_mean_of(column.by_trial(report)) for report in reports)
-        by_seed = {str(entry.seed): value for (entry, _), value in zip(runs, values, strict=True)}
-        return MetricSample(estimate, units, bounds, by_seed=by_seed, by_member=by_member)
-    tasks = [(runs[0][1].task_seed, *task) for task in report.tasks]
-    by_task = dict(zip(tasks, column.by_trial(report), strict=True))
-    members = dict(zip(tasks, _members(report), strict=True))
-    return MetricSample(estimate, units, bounds, by_task=by_task, members=members, by_member=by_member)
-
-
-_ByTrial = Callable[[SplitReport], Sequence[float]]
-
-
-def _averaged(reports: Sequence[SplitReport], by_trial: _ByTrial, bounds: Range | None) -> Estimate:
-    """The mean over seeds with its interval; a single seed has one over its trials or members."""
-    units = _units(reports[0])
-    if len(reports) == 1:
-        return grouped_mean(by_trial(reports[0]), _members(reports[0]), units, bounds)
-    members = _member_means(reports, by_trial).values() if units is Units.MEMBERS else ()
-    return crossed_mean([_mean_of(by_trial(report)) for report in reports], list(members), bounds)
-
-
-def _member_means(reports: Sequence[SplitReport], by_trial: _ByTrial) -> dict[Hashable, float]:
-    """By member that all reports have: its mean, averaged over the reports."""
-    found: dict[Hashable, list[float]] = {}
-    for report in reports:
-        values: dict[Hashable, list[float]] = {}
-        for member, value in zip(_members(report), by_trial(report), strict=True):
-            values.setdefault(member, []).append(value)
-        for member, own in values.items():
-            found.setdefault(member, []).append(_mean_of(own))
-    return {member: _mean_of(means) for member, means in found.items() if len(means) == len(reports)}
-
-
-def _members(report: SplitReport) -> list[Hashable]:
-    """By trial the place of its member, or where there are none its number."""
-    return [place if report.members else number for place, _, number in report.tasks]
-
-
-def _units(report: SplitReport) -> Units:
-    return units_of(report.kind, len(report.members))
-
-
-def _control_scores(k: int, report: SplitReport) -> list[float]:
-    return [scores[k] for scores in report.control.scores_by_trial]
-
-
-def _mean_of(values: Sequence[float]) -> float:
-    return fsum(values) / len(values)
+    return metric_sample(column, [(entry.seed, found.report, found.task_seed) for entry, found in runs])
 
 
 def _mean(estimates: Sequence[Estimate | None]) -> float | None:

@@ -2,8 +2,8 @@
 
 Two methods with one report each on the same tasks are paired by trial: the result is about these weights. Two methods
 with the same training seeds are paired by seed: the result is about the methods. Everything else (other seeds, a
-trained method against a fixed player) uses Welch's unpaired test. Where the members of a split are a sample of those not
-met in training, they are the units of every test, beside the seeds.
+trained method against a fixed player) uses Welch's unpaired test. Where the members of a split are a sample of those
+not met in training, they are the units of every test, beside the seeds.
 
 The best is picked from the same data, so that each verdict is one of all comparisons of two methods: the smallest
 p-value of k methods is multiplied by k (k - 1) / 2, the next by (k - 1) (k - 2) / 2, and so on until one fails.
@@ -86,7 +86,7 @@ class Rank(msgspec.Struct, frozen=True):
 
     mark: Mark
     behind: Difference | None = None
-    """The best minus this one, as if the two had been chosen before; None for the best and where nothing is compared."""
+    """The best minus this one, not corrected; None for the best and where nothing is compared."""
     pairing: Pairing = Pairing.NONE
     p_value: float = 1.0
     """Corrected for all comparisons of two methods; the mark is by it."""
@@ -110,8 +110,8 @@ def rank_metrics(samples: Sequence[MetricSample], *, is_low_best: bool = False) 
 def correct_for_best(p_values: Sequence[float]) -> list[float]:
     """p-values of comparisons with the best of the same data, corrected for all pairs of the methods that are left.
 
-    A false verdict says that a method is worse than the best, and it is not. Take all methods that are no worse than the
-    best one: while all of them are left, two of them differ with a p-value under 5 % divided by their number of pairs.
+    The methods that are in truth no worse than the best are all left when the first of them is tested, so that a false
+    verdict needs a pair of them with a p-value below 5 % divided by the number of their pairs.
 
     >>> correct_for_best([0.01]), correct_for_best([0.01, 0.02])
     ([0.01], [0.03, 0.03])

@@ -14,16 +14,19 @@ from mage.evaluation.suite.metrics import OutcomeRates
 from mage.evaluation.suite.reflections import ReflectionReport
 from mage.evaluation.suite.regret import mean_over_seats
 from mage.evaluation.suite.switch_recovery import Recovery
+from mage.grouped import Units
 from mage.stats import Estimate
 
 _SCORES = (
-    "Fixed tasks, 95 % intervals over trials. Without memory: the control, the same player on the same tasks with "
+    'Fixed tasks, 95 % intervals over what the row "intervals over" says: members of a split that are not met in '
+    "training stand for others like them, and are the units; else trials, and the members are all that is claimed "
+    "about. Without memory: the control, the same player on the same tasks with "
     "memory off. Adaptation: last minus first score; over control: minus that of the control. "
     "Best memoryless and limit: exact, for a player that knows the pool, without and with memory. Regret: limit minus "
     "last score. Exploitation: share of the best response's gain over equilibrium."
 )
 _RESULTS = (
-    "Shares with 95 % intervals. pass@k: won at least once in the first k episodes. If independent: as many "
+    "Shares with exact 95 % intervals, over members or trials as above. pass@k: won at least once in the first k episodes. If independent: as many "
     "repetitions of the first episode, opponent by opponent; it needs k trials of each in each seat. Without memory: "
     "the control."
 )
@@ -33,7 +36,8 @@ _SWITCHED = (
 )
 _COST = "Per trial, with memory; tokens read are counted once. Health: counts over all trials with memory."
 _REFLECTIONS = (
-    "The same tasks and seeds played four times, 95 % intervals over trials, differences paired. Removed: the agent "
+    "The same tasks and seeds played four times, 95 % intervals over trials, or over members that are not met in "
+    "training; differences paired. Removed: the agent "
     "remembers none of its notes. Swapped: it remembers those of a trial against another opponent. History: it writes "
     "nothing and remembers what happened. Next: in all episodes but the first. Named: notes that name the opponent's "
     "family; by chance, that of another trial's opponent."
@@ -68,6 +72,7 @@ def summary_table(reports: Sequence[SplitReport]) -> Group:
     ]
     rows = [
         ("trials", [str(report.num_trials) for report in reports]),
+        ("intervals over", [_over(report) for report in reports]),
         *(
             (f"score, episode {k + 1}", [_score_cell(report.agent.scores, k) for report in reports])
             for k in _shown_episodes(reports)
@@ -139,6 +144,7 @@ def reflections_table(reports: Sequence[ReflectionReport]) -> Group:
     """Last scores with the agent's own reflections, without, with another trial's, and with history."""
     rows = [
         ("trials", [str(report.num_trials) for report in reports]),
+        ("intervals over", [report.units.value for report in reports]),
         ("last score, own notes", [interval(report.kept[-1]) for report in reports]),
         ("notes removed", [interval(report.removed[-1]) for report in reports]),
         ("notes swapped", [interval(report.swapped[-1]) for report in reports]),
@@ -185,6 +191,11 @@ def _table(title: str | None, splits: Sequence[str], rows: Rows) -> Table:
 def _column(split: str) -> int:
     """Width of a split's column with its gap."""
     return max(len(split), _CELLS) + _GAP
+
+
+def _over(report: SplitReport) -> str:
+    """What the intervals of a report are over."""
+    return f"{len(report.by_member)} members" if report.units is Units.MEMBERS else report.units.value
 
 
 def _score_cell(scores: Sequence[Estimate], k: int) -> str:

@@ -40,7 +40,7 @@ export function estimate(found, shown = signed) {
 // The interval in words, for a tooltip.
 export function interval(found) {
   if (!found) return "no value";
-  if (found.low === null || found.high === null) return "one trial only: no interval";
+  if (found.low === null || found.high === null) return "no interval: one trial, or all the same";
   return `95 % interval from ${signed(found.low, 3)} to ${signed(found.high, 3)}`;
 }
 
