@@ -150,12 +150,13 @@ def clustered_proportion(shares: Sequence[float], num_events: int) -> Estimate:
 def share_with_error(share: float, error: MeanError | None, num_units: int, num_events: int) -> Estimate:
     """A share with the exact interval for the effective number of independent events (Korn and Graubard 1998).
 
-    It lies between the numbers of units and of events, and is lower where few units tell their variance.
+    It lies between the numbers of units and of events, and is lower where few units tell their variance. Theirs is the
+    square of the ratio of quantiles: with 10 or 15 members of skewed shares that covers 92 %, and its third power 95 %.
     """
     effective, variance = float(num_units), share * (1 - share)
     if error is not None and variance > ROUNDING:
         most = max(num_units, num_events)
-        few = (student_quantile(most - 1) / student_quantile(error.freedom)) ** 2
+        few = (student_quantile(most - 1) / student_quantile(error.freedom)) ** 6
         known = most / (most - 1) * variance / error.variance * few if not error.is_zero else inf
         effective = max(effective, min(known, most))
     return proportion(share * effective, effective)
@@ -237,8 +238,8 @@ def summed_error(parts: Sequence[MeanError]) -> MeanError:
 def cautious_error(parts: Sequence[MeanError]) -> MeanError:
     """The same sum with fewer degrees of freedom, for parts of which one has few.
 
-    The quantile of t is the mean of the parts', weighted by variance (Cochran and Cox 1950). With Satterthwaite's, three
-    seeds crossed with 15 members have intervals that cover 92.8 %, and two seeds 88 %.
+    The quantile of t is the mean of the parts', weighted by variance (Cochran and Cox 1950). With Satterthwaite's,
+    intervals of three seeds crossed with 15 members cover 92.8 %, and of two seeds 88 %.
     """
     from scipy.special import stdtridf
 

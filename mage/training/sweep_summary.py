@@ -78,7 +78,7 @@ class RecipeSummary(msgspec.Struct, frozen=True):
     recipe: str
     seeds: tuple[int, ...]
     scores: Mapping[str, tuple[Estimate, ...]]
-    """By split: the score of each episode, averaged over the seeds; intervals are over them, or over seeds and members."""
+    """By split: the score of each episode, averaged over seeds; intervals are over seeds, or over seeds and members."""
 
 
 class SweepSummary(msgspec.Struct, frozen=True):

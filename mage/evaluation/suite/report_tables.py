@@ -26,9 +26,9 @@ _SCORES = (
     "last score. Exploitation: share of the best response's gain over equilibrium."
 )
 _RESULTS = (
-    "Shares with exact 95 % intervals, over members or trials as above. pass@k: won at least once in the first k episodes. If independent: as many "
-    "repetitions of the first episode, opponent by opponent; it needs k trials of each in each seat. Without memory: "
-    "the control."
+    "Shares with exact 95 % intervals, over members or trials as above. pass@k: won at least once in the first k "
+    "episodes. If independent: as many repetitions of the first episode, opponent by opponent; it needs k trials of "
+    "each in each seat. Without memory: the control."
 )
 _SWITCHED = (
     "Opponents switch at an episode that is not announced. Recovery: episodes until the mean score is back at 90 % of "
