@@ -81,9 +81,9 @@ def test_paired_differences_over_members_drawn_anew_are_covered(members: int, tr
 def test_a_fixed_set_of_members_is_covered_over_trials(members: int, trials: int, is_discrete: bool) -> None:
     rng = np.random.default_rng(3)
     middles = rng.normal(0.0, 1.5, members)
-    values = middles[:, None] + rng.normal(size=(FEW, members, trials))
+    values = middles[:, None] + rng.normal(size=(MANY, members, trials))
     truth = ndtr(middles - 0.5) - ndtr(-middles - 0.5) if is_discrete else middles
-    scores = (thirds(values) if is_discrete else values).reshape(FEW, -1)
+    scores = (thirds(values) if is_discrete else values).reshape(MANY, -1)
     of = np.repeat(np.arange(members), trials).tolist()
     found = [grouped_mean(some.tolist(), of, Units.TRIALS) for some in scores]
     assert 0.93 <= share_covered(found, float(truth.mean())) <= 0.98

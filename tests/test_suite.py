@@ -13,11 +13,12 @@ from mage.config.load import load_config
 from mage.errors import PlayError
 from mage.evaluation.exact import BayesAgentFactory, PlanObjective
 from mage.evaluation.splits import load_split, make_split
+from mage.evaluation.suite.averaging import members_of
 from mage.evaluation.suite.evaluate import evaluate_split, paired_trials
 from mage.evaluation.suite.evaluate import play_all as play_everything
+from mage.grouped import Units, grouped_mean
 from mage.protocols import Agent, AgentFactory, World
 from mage.rollout.group import Job
-from mage.grouped import Units, grouped_mean
 from mage.stats import mean
 from mage.training.build import draw_tasks
 from mage.types import Failure, Memory, ReplyMode, Task, Trial
