@@ -25,7 +25,7 @@ from mage.evaluation.ratings import SMOOTHING, can_alpha_rank
 from mage.evaluation.suite.report import WorldReport, read_world_report
 from mage.rollout.trial import play_trial
 from mage.runs.store import RunReader
-from mage.stats import Estimate
+from mage.stats import Estimate, mean
 from mage.training.build import language_agent_factory
 from mage.types import Failure, Memory, ReplyMode, Task, Trial
 from mage.worlds.registry import load_world
@@ -55,11 +55,12 @@ def test_constants_of_rock_paper_scissors_give_the_known_matrix() -> None:
     report = met([player(name) for name in CONSTANTS])
     rock, paper, scissors = CONSTANTS
     scores = {(found.row, found.column): found.score for found in report.cells}
-    won, lost = Estimate(1.0, 1.0, 1.0), Estimate(-1.0, -1.0, -1.0)
+    num = report.num_trials
+    won, lost = mean([1.0] * num, (-1.0, 1.0)), mean([-1.0] * num, (-1.0, 1.0))
     wins = [(paper, rock), (scissors, paper), (rock, scissors)]
     assert scores == {**dict.fromkeys(wins, won), **{(b, a): lost for a, b in wins}}
     for found in report.standings:
-        assert found.score == Estimate(0.0, 0.0, 0.0)
+        assert found.score == mean([0.0] * num, (-1.0, 1.0))
         assert found.elo is not None
         assert found.nash_share is not None
         assert found.elo.value == pytest.approx(0.0, abs=1e-6)
@@ -75,7 +76,7 @@ def test_wins_draws_and_losses_are_counted_over_both_seats_and_all_episodes() ->
     assert found.num_episodes == 2 * 2 * 3
     assert found.draws is not None
     assert found.draws.value == 1.0  # rock, paper, scissors: a draw, a loss and a win in each episode
-    assert found.by_seat == found.by_episode[:2] == (Estimate(0.0, 0.0, 0.0),) * 2
+    assert found.by_seat == found.by_episode[:2] == (mean([0.0] * 2, (-1.0, 1.0)),) * 2
 
 
 def test_seats_weigh_the_same_and_what_one_wins_the_other_loses() -> None:
@@ -105,7 +106,7 @@ def test_elo_comes_from_wins_and_nash_averaging_from_scores() -> None:
     assert paper.elo is not None
     assert rock.elo is not None
     assert paper.elo.value - rock.elo.value == pytest.approx(400 * log10((20 + SMOOTHING) / SMOOTHING))
-    assert paper.nash_share == Estimate(1.0, 1.0, 1.0)
+    assert paper.nash_share == Estimate(1.0, None, None)
     assert rock.nash_score is not None
     assert rock.nash_score.value == -1.0
 

@@ -103,7 +103,7 @@ def test_a_paired_difference_by_hand() -> None:
     # Differences 1, 0, 2, 1: mean 1, variance 2/3, standard error sqrt(1/6), so 2.449 errors from zero.
     found = paired_difference([3.0, 1.0, 2.0, 0.0], [2.0, 1.0, 0.0, -1.0])
     assert found.estimate == mean([1.0, 0.0, 2.0, 1.0])
-    assert found.p_value == pytest.approx(0.09176, abs=1e-5), "t = 2.449 with 3 degrees of freedom"
+    assert found.p_value == pytest.approx(0.09172, abs=1e-5), "t = 2.449 with 3 degrees of freedom"
     assert found.is_tie
     back = paired_difference([2.0, 1.0, 0.0, -1.0], [3.0, 1.0, 2.0, 0.0])
     assert (back.estimate.value, back.p_value) == (-1.0, found.p_value)
