@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import pytest
@@ -137,7 +137,7 @@ def test_equal_values_are_covered_by_the_range_of_the_score() -> None:
 
 def sample_by_task(values: Values, members: Sequence[int] = (), units: Units = Units.TRIALS) -> MetricSample:
     of, tasks = list(members) or list(range(len(values))), range(len(values))
-    by_task = dict(zip(tasks, values.tolist(), strict=True))
+    by_task: dict[Hashable, float] = dict(zip(tasks, values.tolist(), strict=True))
     return MetricSample(
         grouped_mean(values.tolist(), of, units), units, by_task=by_task, members=dict(zip(tasks, of, strict=True))
     )

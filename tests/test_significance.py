@@ -85,7 +85,7 @@ def test_one_value_alone_proves_nothing() -> None:
 def test_without_scatter_the_better_one_is_better_if_there_are_enough() -> None:
     # Of the orders of two and two values one of three separates them, of three and three 1 of 10, of four 1 of 35.
     found, pairing = difference(by_trial([0.5] * 3), by_trial([0.4] * 3, first=9))
-    assert (found.p_value, found.estimate, pairing) == (0.1, Estimate(pytest.approx(0.1), None, None), Pairing.NONE)
+    assert (found.p_value, found.estimate.low, pairing) == (0.1, None, Pairing.NONE)
     assert marks(by_trial([0.5, 0.5]), by_trial([0.4, 0.4], first=9)) == [Mark.BEST, Mark.TIED]
     assert marks(by_trial([0.5] * 4), by_trial([0.4] * 4, first=9)) == [Mark.BEST, Mark.NONE]
     assert marks(by_trial([0.5, 0.5]), by_trial([0.5, 0.5], first=9)) == [Mark.BEST, Mark.TIED]

@@ -260,7 +260,7 @@ def percent(estimate: Estimate | None) -> str:
 
 
 def interval(estimate: Estimate | None) -> str:
-    """A value and half of its interval's width; a dash for None.
+    """A value and how far its interval reaches, to the farther side where it is not symmetric; a dash for None.
 
     >>> interval(Estimate(0.5, 0.4, 0.6)), interval(Estimate(0.5, None, None)), interval(None)
     ('+0.500 ±0.100', '+0.500 ±n/a', '–')
@@ -270,7 +270,7 @@ def interval(estimate: Estimate | None) -> str:
     value = round(estimate.value, 3) + 0.0  # no minus before zero
     if estimate.low is None or estimate.high is None:
         return f"{value:+.3f} ±n/a"
-    return f"{value:+.3f} ±{(estimate.high - estimate.low) / 2:.3f}"
+    return f"{value:+.3f} ±{max(estimate.high - estimate.value, estimate.value - estimate.low):.3f}"
 
 
 def setup_text(game: str, episodes: int, seats: Sequence[int]) -> str:

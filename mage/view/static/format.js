@@ -29,11 +29,11 @@ export function shortNumber(value) {
   return value.toExponential(1).replace("-", "−");
 }
 
-// An estimate with half the width of its interval: "+0.84 ±0.02".
+// An estimate with how far its interval reaches, to the farther side: "+0.84 ±0.02".
 export function estimate(found, shown = signed) {
   if (!found) return "–";
   if (found.low === null || found.high === null) return shown(found.value);
-  const half = (found.high - found.low) / 2;
+  const half = Math.max(found.high - found.value, found.value - found.low);
   return `${shown(found.value)} ±${half < 0.005 ? "0" : plain(half, half < 10 ? 2 : 0)}`;
 }
 
