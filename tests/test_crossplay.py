@@ -113,9 +113,9 @@ def test_elo_comes_from_wins_and_nash_averaging_from_scores() -> None:
 
 def test_games_in_which_both_gain_have_self_play_and_no_nash_average() -> None:
     report = met([player("always:cooperate"), player("always:defect")], "pd(rounds=2)")
-    assert cell(report, "always:cooperate", "always:cooperate").score.value == 3.0
-    assert cell(report, "always:defect", "always:cooperate").score.value == 5.0
-    assert standing(report, "always:defect").score.value == 5.0, "itself is no opponent"
+    assert cell(report, "always:cooperate", "always:cooperate").score == mean([3.0] * 4, (0.0, 5.0))
+    assert cell(report, "always:defect", "always:cooperate").score == mean([5.0] * 4, (0.0, 5.0))
+    assert standing(report, "always:defect").score == mean([5.0] * 4, (0.0, 5.0)), "itself is no opponent"
     assert "nash" in report.missing
     assert standing(report, "always:defect").nash_share is None
 
@@ -154,7 +154,7 @@ def test_trials_that_fail_are_counted() -> None:
 
     report = met([("even", seat), player("always:paper")], trials=20)
     assert 0 < report.failures < 40
-    assert cell(report, "even", "always:paper").score.value == -1.0
+    assert cell(report, "even", "always:paper").score == mean([-1.0] * 9, (-1.0, 1.0))
     assert cell(report, "even", "always:paper").num_episodes == 2 * (40 - report.failures)
 
 
@@ -249,7 +249,7 @@ def test_remote_models_meet_players_and_are_asked_no_more_than_allowed(tmp_path:
         command = ["cross-play", server.agent, "always:paper", "--world", "rps(rounds=1)", "--episodes", "1"]
         invoke(*command, "--trials", "2", "-o", str(tmp_path / "met"))
         found = read_world_report(tmp_path / "met" / "crossplay.json", CrossPlayReport).found
-        assert cell(found, server.agent, "always(paper)").score.value == -1.0, "its first action is rock"
+        assert cell(found, server.agent, "always(paper)").score == mean([-1.0] * 2, (-1.0, 1.0)), "first comes rock"
         with pytest.raises(EngineError, match="budget of 3 remote calls"):
             invoke(*command, "--trials", "9", "--max-calls", "3", "-o", str(tmp_path / "more"))
 
@@ -260,7 +260,7 @@ def test_a_script_gets_the_same(tmp_path: Path) -> None:
             mage.cross_play(["copy", "always:rock"], "rps", trials=trials, episodes=episodes, folder=tmp_path / "none")
     assert not (tmp_path / "none").exists()
     found = mage.cross_play(["always:rock", "always:paper"], "rps", episodes=1, trials=2, folder=tmp_path / "met")
-    assert cell(found.report, "always(paper)", "always(rock)").score.value == 1.0
+    assert cell(found.report, "always(paper)", "always(rock)").score == mean([1.0] * 2, (-1.0, 1.0))
     assert "against A" in str(found)
     assert read_world_report(found.path / "crossplay.json", CrossPlayReport).found == found.report
     assert not any(isinstance(outcome, Failure) for outcome in RunReader(found.path).trials())
