@@ -121,8 +121,6 @@ def test_notes_that_are_not_used_change_nothing() -> None:
         assert report.kept == report.removed == report.swapped == report.history
         nothing = mean([0.0] * report.num_trials, (-2.0, 2.0))
         assert {*report.over_removed, *report.over_swapped, *report.over_history} == {nothing}
-            mean([0.0] * report.num_trials, (-2.0, 2.0))
-        }
 
 
 @pytest.mark.parametrize("memory", NOTES)
