@@ -306,11 +306,11 @@ def test_the_report_reads_back_and_its_table_fits_a_terminal() -> None:
     lines = captured.get().splitlines()
     assert max(map(len, lines)) <= 80
     rows = {line[:26].strip(): line[26:].strip() for line in lines}
-    assert rows["last score, own notes"] == "+1.000 ±0.918"
+    assert rows["last score, own notes"] == "+1.000 ±0.919"
     assert rows["best memoryless"] == "22/63 = 0.349"
     assert rows["limit"] == "1"
     assert rows["own over removed"].startswith(f"{report.over_removed[2].value:+.3f}")
-    assert rows["history instead"] == "+1.000 ±0.918"
+    assert rows["history instead"] == "+1.000 ±0.919"
     assert rows["next, own over swapped"] == interval(report.next_over_swapped)
     assert rows["opponent named (%)"] == "0.0 (0.0–39.0)"
 
