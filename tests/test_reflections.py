@@ -312,7 +312,7 @@ def test_the_report_reads_back_and_its_table_fits_a_terminal() -> None:
     assert rows["own over removed"].startswith(f"{report.over_removed[2].value:+.3f}")
     assert rows["history instead"] == "+1.000 ±0.919"
     assert rows["next, own over swapped"] == interval(report.next_over_swapped)
-    assert rows["opponent named (%)"] == "0.0 (0.0–39.0)"
+    assert rows["opponent named (%)"] == "0.0 (0.0–45.9)"
 
 
 @pytest.mark.parametrize("memory", NOTES)
