@@ -118,7 +118,7 @@ def compare_learners(league: League, better: str, worse: str) -> LearnerGap | No
     error = sqrt(fsum(e * e for e in errors)) / len(common)
     p_cells = erfc(abs(behind) / error / sqrt(2)) if error > ROUNDING else float(abs(behind) < ROUNDING)
     # Without an interval all differences are equal, and the errors of the cells decide.
-    scatter, p_pairs = (high - behind, pairs.p_value) if high is not None else (0.0, 0.0)
+    scatter, p_pairs = (high - behind, pairs.p_value) if high is not None else (0.0, float(abs(behind) < ROUNDING))
     return LearnerGap(behind, max(Z95 * error, scatter), len(common), max(p_cells, p_pairs))
 
 
