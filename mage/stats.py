@@ -1,20 +1,32 @@
-"""Means, proportions and paired differences with 95 % intervals and p-values."""
+"""Means, proportions and paired differences with 95 % intervals and p-values.
+
+Intervals of means are Student's, those of shares Clopper and Pearson's, which cover at least as often as they say for
+any number of events. No interval has zero width: where all values are equal it is exact where their range is known, and
+missing elsewhere.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
-from math import erfc, fsum, sqrt
+from math import comb, fsum, inf, sqrt
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from mage.errors import ConfigError
 from mage.types import Result
 
+LEVEL = 0.05
+"""Differences with a p-value above it are ties."""
 Z95 = 1.96
-"""Standard errors to either side in a 95 % interval."""
+"""Standard errors to either side in a 95 % interval of a normal value."""
 ROUNDING = 1e-9
 """Differences below this are rounding errors."""
+
+Range: TypeAlias = tuple[float, float]
+"""The lowest and the highest possible value."""
+SHARES: Range = (0.0, 1.0)
 
 
 class Verdict(StrEnum):
@@ -26,7 +38,7 @@ class Verdict(StrEnum):
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """A value and its 95 % interval, which a single observation does not have."""
+    """A value and its 95 % interval; a single observation has none, nor have equal ones of unknown range."""
 
     value: float
     low: float | None
@@ -48,12 +60,24 @@ class Difference(msgspec.Struct, frozen=True):
 
     estimate: Estimate
     p_value: float
-    """Two-sided, of the test that the interval belongs to; 1 for a single pair."""
+    """Two-sided; 1 for a single pair, and of the sign test where all pairs differ by the same."""
 
     @property
     def is_tie(self) -> bool:
-        """Whether the interval contains zero, or there is none."""
-        return self.estimate.low is None or self.estimate.holds(0.0)
+        """Whether it is not significant."""
+        return self.p_value > LEVEL
+
+
+class MeanError(NamedTuple):
+    """The variance of a mean, and the degrees of freedom of its estimate."""
+
+    variance: float
+    freedom: float
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether the values behind it are all equal."""
+        return self.variance < ROUNDING**2
 
 
 def verdict(returns: Sequence[float], seat: int) -> Verdict:
@@ -78,44 +102,41 @@ def result_verdict(result: Result, seat: int) -> Verdict:
     return verdict(result.returns, seat)
 
 
-def mean(values: Sequence[float]) -> Estimate:
-    """The mean of independent values, with the normal interval.
+def mean(values: Sequence[float], bounds: Range | None = None) -> Estimate:
+    """The mean of independent values with Student's interval; `bounds` are their lowest and highest possible value.
 
-    >>> mean([1.0, 1.0, 1.0]), mean([1.0])
-    (Estimate(value=1.0, low=1.0, high=1.0), Estimate(value=1.0, low=None, high=None))
-    """
-    return _mean(values, Z95)
-
-
-def student_mean(values: Sequence[float]) -> Estimate:
-    """The mean of a few independent values, such as training seeds, with Student's interval.
-
-    >>> [round(x, 3) for x in msgspec.structs.astuple(student_mean([1.0, 2.0, 3.0]))]
+    >>> [round(x, 3) for x in msgspec.structs.astuple(mean([1.0, 2.0, 3.0]))]
     [2.0, -0.484, 4.484]
+    >>> mean([1.0, 1.0]), mean([1.0])
+    (Estimate(value=1.0, low=None, high=None), Estimate(value=1.0, low=None, high=None))
     """
-    from scipy.special import stdtrit  # type: ignore[import-untyped]  # slow to import, needed here alone
-
-    return _mean(values, float(stdtrit(len(values) - 1, 0.975)))
+    if not values:
+        raise ConfigError("a mean needs at least 1 value, not 0")
+    return with_interval(fsum(values) / len(values), mean_error(values), len(values), bounds)
 
 
 def proportion(successes: float, num: float) -> Estimate:
-    """A share of `num` independent events, with Wilson's interval, which is valid near 0 and 1 too.
+    """A share of `num` independent events, with the exact interval of Clopper and Pearson (1934).
+
+    It covers at least 95 % for every share; Wilson's covers 84 % near 0 and 1. It is valid too where the shares differ
+    between events, as those of several members do (Hoeffding 1956).
 
     >>> [round(x, 4) for x in msgspec.structs.astuple(proportion(0, 10))]
-    [0.0, 0.0, 0.2775]
+    [0.0, 0.0, 0.3085]
     """
+    from scipy.special import betaincinv  # type: ignore[import-untyped]  # slow to import, needed here alone
+
     if num <= 0:
         raise ConfigError(f"a share needs at least 1 event, not {num}")
-    share, square = successes / num, Z95 * Z95
-    centre = (share + square / (2 * num)) / (1 + square / num)
-    reach = Z95 * sqrt(share * (1 - share) / num + square / (4 * num * num)) / (1 + square / num)
-    return Estimate(share, min(share, max(0.0, centre - reach)), max(share, min(1.0, centre + reach)))
+    losses = num - successes
+    low = float(betaincinv(successes, losses + 1, LEVEL / 2)) if successes > ROUNDING else 0.0
+    high = float(betaincinv(successes + 1, losses, 1 - LEVEL / 2)) if losses > ROUNDING else 1.0
+    return Estimate(successes / num, low, high)
 
 
 def clustered_proportion(shares: Sequence[float], num_events: int) -> Estimate:
     """A share of events in clusters of similar size (the episodes of a trial), as the mean of the clusters' shares.
 
-    Wilson's interval with the effective number of independent events, between the number of clusters and of events.
     Where all events are equal, or there is one cluster, the correlation is unknown and each cluster counts once.
 
     >>> clustered_proportion([1.0, 0.0, 0.0, 0.0], 4) == proportion(1, 4)
@@ -123,38 +144,66 @@ def clustered_proportion(shares: Sequence[float], num_events: int) -> Estimate:
     """
     if not shares:
         raise ConfigError("a share needs at least 1 event, not 0")
-    num, share = len(shares), fsum(shares) / len(shares)
-    effective, variance = float(num), share * (1 - share)
-    if num > 1 and variance > 0:
-        most = max(num, num_events)
-        effective = max(effective, variance / max(_variance(shares) / num, variance / most))
+    return share_with_error(fsum(shares) / len(shares), mean_error(shares), len(shares), num_events)
+
+
+def share_with_error(share: float, error: MeanError | None, num_units: int, num_events: int) -> Estimate:
+    """A share with the exact interval for the effective number of independent events (Korn and Graubard 1998).
+
+    It lies between the numbers of units and of events, and is lower where few units tell their variance. Theirs is the
+    square of the ratio of quantiles: with 10 or 15 members of skewed shares that covers 92 %, and its third power 95 %.
+    """
+    effective, variance = float(num_units), share * (1 - share)
+    if error is not None and variance > ROUNDING:
+        most = max(num_units, num_events)
+        few = (student_quantile(most - 1) / student_quantile(error.freedom)) ** 6
+        known = most / (most - 1) * variance / error.variance * few if not error.is_zero else inf
+        effective = max(effective, min(known, most))
     return proportion(share * effective, effective)
 
 
-def paired_difference(a: Sequence[float], b: Sequence[float]) -> Difference:
-    """The mean of a - b over pairs that share a task, with the normal interval and p-value.
+def paired_difference(a: Sequence[float], b: Sequence[float], bounds: Range | None = None) -> Difference:
+    """The mean of a - b over pairs that share a task or a training seed, with Student's interval and p-value.
 
-    >>> paired_difference([1.0, 0.0], [1.0, 0.0])
-    Difference(estimate=Estimate(value=0.0, low=0.0, high=0.0), p_value=1.0)
-    """
-    gaps = _gaps(a, b)
-    return Difference(mean(gaps), _p_value(gaps, lambda errors: erfc(errors / sqrt(2))))
-
-
-def student_paired_difference(a: Sequence[float], b: Sequence[float]) -> Difference:
-    """The mean of a - b over a few pairs, such as training seeds, with Student's interval and p-value.
-
-    >>> found = student_paired_difference([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
+    >>> found = paired_difference([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
     >>> round(found.p_value, 4), found.is_tie
     (0.0742, True)
     """
-    from scipy.special import stdtr  # slow to import, needed here alone
+    if len(a) != len(b):
+        raise ConfigError(f"a paired difference needs as many values on both sides, not {len(a)} and {len(b)}")
+    gaps = [x - y for x, y in zip(a, b, strict=True)]
+    found = mean(gaps, bounds)
+    return Difference(found, p_value(found.value, mean_error(gaps), sign_test(len(gaps))))
 
-    gaps = _gaps(a, b)
-    return Difference(student_mean(gaps), _p_value(gaps, lambda errors: 2 * float(stdtr(len(gaps) - 1, -errors))))
+
+def p_value(value: float, error: MeanError | None, if_equal: float) -> float:
+    """Two-sided p-value of a mean; `if_equal` is that of values which all equal it. 1 without an error."""
+    from scipy.special import stdtr
+
+    if error is None or (error.is_zero and abs(value) < ROUNDING):
+        return 1.0
+    return if_equal if error.is_zero else 2 * float(stdtr(error.freedom, -abs(value) / sqrt(error.variance)))
 
 
-def holm(p_values: Sequence[float], level: float = 0.05) -> list[bool]:
+def sign_test(num: int) -> float:
+    """p-value of `num` differences of one sign.
+
+    >>> sign_test(3), sign_test(1)
+    (0.25, 1.0)
+    """
+    return 0.5 ** (num - 1)
+
+
+def separation_test(num_a: int, num_b: int) -> float:
+    """p-value of two samples of which each value of one exceeds each of the other: the share of such orders.
+
+    >>> separation_test(3, 3)
+    0.1
+    """
+    return min(1.0, 2 / comb(num_a + num_b, num_a))
+
+
+def holm(p_values: Sequence[float], level: float = LEVEL) -> list[bool]:
     """Which of several differences are significant with Holm's correction (1979), in the order given.
 
     The smallest p-value is compared with level / m, the next with level / (m - 1), and so on until one fails.
@@ -170,34 +219,55 @@ def holm(p_values: Sequence[float], level: float = 0.05) -> list[bool]:
     return stands
 
 
-def _gaps(a: Sequence[float], b: Sequence[float]) -> list[float]:
-    if len(a) != len(b):
-        raise ConfigError(f"a paired difference needs as many values on both sides, not {len(a)} and {len(b)}")
-    return [x - y for x, y in zip(a, b, strict=True)]
+def mean_error(values: Sequence[float]) -> MeanError | None:
+    """The error of the mean of independent values; None for a single one."""
+    num = len(values)
+    if num < 2:
+        return None
+    middle = fsum(values) / num
+    return MeanError(fsum((v - middle) ** 2 for v in values) / (num - 1) / num, num - 1)
 
 
-def _p_value(gaps: Sequence[float], two_sided: Callable[[float], float]) -> float:
-    """Two-sided p-value of the mean; 1 or 0 where all differences are equal."""
-    if len(gaps) == 1:
-        return 1.0
-    middle, error = fsum(gaps) / len(gaps), sqrt(_variance(gaps) / len(gaps))
-    if error < ROUNDING:
-        return float(abs(middle) < ROUNDING)
-    return two_sided(abs(middle) / error)
+def summed_error(parts: Sequence[MeanError]) -> MeanError:
+    """The error of a sum of independent parts (Satterthwaite 1946)."""
+    total = fsum(part.variance for part in parts)
+    lost = fsum(part.variance**2 / part.freedom for part in parts)
+    return MeanError(total, total**2 / lost if lost else min(part.freedom for part in parts))
 
 
-def _mean(values: Sequence[float], num_errors: float) -> Estimate:
-    """The mean, and `num_errors` standard errors to either side."""
-    if not values:
-        raise ConfigError("a mean needs at least 1 value, not 0")
-    middle = fsum(values) / len(values)
-    if len(values) == 1:
-        return Estimate(middle, None, None)
-    reach = num_errors * sqrt(_variance(values) / len(values))
-    return Estimate(middle, middle - reach, middle + reach)
+def cautious_error(parts: Sequence[MeanError]) -> MeanError:
+    """The same sum with fewer degrees of freedom, for parts of which one has few.
+
+    The quantile of t is the mean of the parts', weighted by variance (Cochran and Cox 1950). With Satterthwaite's,
+    intervals of three seeds crossed with 15 members cover 92.8 %, and of two seeds 88 %.
+    """
+    from scipy.special import stdtridf
+
+    total = fsum(part.variance for part in parts)
+    if total < ROUNDING**2:
+        return MeanError(total, min(part.freedom for part in parts))
+    quantile = fsum(part.variance * student_quantile(part.freedom) for part in parts) / total
+    few, most = min(part.freedom for part in parts), max(part.freedom for part in parts)
+    return MeanError(total, min(most, max(few, float(stdtridf(1 - LEVEL / 2, quantile)))))
 
 
-def _variance(values: Sequence[float]) -> float:
-    """The unbiased sample variance."""
-    middle = fsum(values) / len(values)
-    return fsum((v - middle) ** 2 for v in values) / (len(values) - 1)
+def with_interval(value: float, error: MeanError | None, num_units: int, bounds: Range | None) -> Estimate:
+    """A value with Student's interval, or where all units are equal the exact one for values within `bounds`.
+
+    `num_units` values can all be equal with a probability over 2.5 % only if the other ones have a share of at most
+    1 - 0.025^(1 / num_units).
+    """
+    if error is None or (error.is_zero and bounds is None):
+        return Estimate(value, None, None)
+    if error.is_zero and bounds is not None:
+        others = 1 - (LEVEL / 2) ** (1 / num_units)
+        return Estimate(value, value - others * (value - bounds[0]), value + others * (bounds[1] - value))
+    reach = student_quantile(error.freedom) * sqrt(error.variance)
+    return Estimate(value, value - reach, value + reach)
+
+
+def student_quantile(freedom: float) -> float:
+    """Standard errors to either side in a 95 % interval of Student's t."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 1 - LEVEL / 2))

@@ -25,7 +25,7 @@ from mage.evaluation.ratings import SMOOTHING, can_alpha_rank
 from mage.evaluation.suite.report import WorldReport, read_world_report
 from mage.rollout.trial import play_trial
 from mage.runs.store import RunReader
-from mage.stats import Estimate
+from mage.stats import Estimate, mean
 from mage.training.build import language_agent_factory
 from mage.types import Failure, Memory, ReplyMode, Task, Trial
 from mage.worlds.registry import load_world
@@ -55,11 +55,12 @@ def test_constants_of_rock_paper_scissors_give_the_known_matrix() -> None:
     report = met([player(name) for name in CONSTANTS])
     rock, paper, scissors = CONSTANTS
     scores = {(found.row, found.column): found.score for found in report.cells}
-    won, lost = Estimate(1.0, 1.0, 1.0), Estimate(-1.0, -1.0, -1.0)
+    num = report.num_trials
+    won, lost = mean([1.0] * num, (-1.0, 1.0)), mean([-1.0] * num, (-1.0, 1.0))
     wins = [(paper, rock), (scissors, paper), (rock, scissors)]
     assert scores == {**dict.fromkeys(wins, won), **{(b, a): lost for a, b in wins}}
     for found in report.standings:
-        assert found.score == Estimate(0.0, 0.0, 0.0)
+        assert found.score == mean([0.0] * num, (-1.0, 1.0))
         assert found.elo is not None
         assert found.nash_share is not None
         assert found.elo.value == pytest.approx(0.0, abs=1e-6)
@@ -75,7 +76,7 @@ def test_wins_draws_and_losses_are_counted_over_both_seats_and_all_episodes() ->
     assert found.num_episodes == 2 * 2 * 3
     assert found.draws is not None
     assert found.draws.value == 1.0  # rock, paper, scissors: a draw, a loss and a win in each episode
-    assert found.by_seat == found.by_episode[:2] == (Estimate(0.0, 0.0, 0.0),) * 2
+    assert found.by_seat == found.by_episode[:2] == (mean([0.0] * 2, (-1.0, 1.0)),) * 2
 
 
 def test_seats_weigh_the_same_and_what_one_wins_the_other_loses() -> None:
@@ -105,16 +106,16 @@ def test_elo_comes_from_wins_and_nash_averaging_from_scores() -> None:
     assert paper.elo is not None
     assert rock.elo is not None
     assert paper.elo.value - rock.elo.value == pytest.approx(400 * log10((20 + SMOOTHING) / SMOOTHING))
-    assert paper.nash_share == Estimate(1.0, 1.0, 1.0)
+    assert paper.nash_share == Estimate(1.0, None, None)
     assert rock.nash_score is not None
     assert rock.nash_score.value == -1.0
 
 
 def test_games_in_which_both_gain_have_self_play_and_no_nash_average() -> None:
     report = met([player("always:cooperate"), player("always:defect")], "pd(rounds=2)")
-    assert cell(report, "always:cooperate", "always:cooperate").score == Estimate(3.0, 3.0, 3.0)
-    assert cell(report, "always:defect", "always:cooperate").score == Estimate(5.0, 5.0, 5.0)
-    assert standing(report, "always:defect").score == Estimate(5.0, 5.0, 5.0), "itself is no opponent"
+    assert cell(report, "always:cooperate", "always:cooperate").score == mean([3.0] * 4, (0.0, 5.0))
+    assert cell(report, "always:defect", "always:cooperate").score == mean([5.0] * 4, (0.0, 5.0))
+    assert standing(report, "always:defect").score == mean([5.0] * 4, (0.0, 5.0)), "itself is no opponent"
     assert "nash" in report.missing
     assert standing(report, "always:defect").nash_share is None
 
@@ -153,7 +154,7 @@ def test_trials_that_fail_are_counted() -> None:
 
     report = met([("even", seat), player("always:paper")], trials=20)
     assert 0 < report.failures < 40
-    assert cell(report, "even", "always:paper").score == Estimate(-1.0, -1.0, -1.0)
+    assert cell(report, "even", "always:paper").score == mean([-1.0] * 9, (-1.0, 1.0))
     assert cell(report, "even", "always:paper").num_episodes == 2 * (40 - report.failures)
 
 
@@ -211,7 +212,7 @@ def test_the_command_prints_a_matrix_and_writes_trials_and_report(tmp_path: Path
     command = ["cross-play", *CONSTANTS, "scripted:counter", "agent.memory=history", "--world", "rps(rounds=2)"]
     command += ["--episodes", "2", "--trials", "3", "-o", str(folder)]
     output = invoke(*command)
-    assert "+1.000 ±0.000" in output
+    assert "+1.000 ±1.415" in output
     report = read_world_report(folder / "crossplay.json", CrossPlayReport)
     assert report.found.agents == ("always(rock)", "always(paper)", "always(scissors)", "scripted:counter")
     assert [eval_agent["kind"] for eval_agent in report.eval_agents] == ["player"] * 3 + ["scripted"]
@@ -248,9 +249,7 @@ def test_remote_models_meet_players_and_are_asked_no_more_than_allowed(tmp_path:
         command = ["cross-play", server.agent, "always:paper", "--world", "rps(rounds=1)", "--episodes", "1"]
         invoke(*command, "--trials", "2", "-o", str(tmp_path / "met"))
         found = read_world_report(tmp_path / "met" / "crossplay.json", CrossPlayReport).found
-        assert cell(found, server.agent, "always(paper)").score == Estimate(-1.0, -1.0, -1.0), (
-            "its first action is rock"
-        )
+        assert cell(found, server.agent, "always(paper)").score == mean([-1.0] * 2, (-1.0, 1.0)), "first comes rock"
         with pytest.raises(EngineError, match="budget of 3 remote calls"):
             invoke(*command, "--trials", "9", "--max-calls", "3", "-o", str(tmp_path / "more"))
 
@@ -261,7 +260,7 @@ def test_a_script_gets_the_same(tmp_path: Path) -> None:
             mage.cross_play(["copy", "always:rock"], "rps", trials=trials, episodes=episodes, folder=tmp_path / "none")
     assert not (tmp_path / "none").exists()
     found = mage.cross_play(["always:rock", "always:paper"], "rps", episodes=1, trials=2, folder=tmp_path / "met")
-    assert cell(found.report, "always(paper)", "always(rock)").score == Estimate(1.0, 1.0, 1.0)
+    assert cell(found.report, "always(paper)", "always(rock)").score == mean([1.0] * 2, (-1.0, 1.0))
     assert "against A" in str(found)
     assert read_world_report(found.path / "crossplay.json", CrossPlayReport).found == found.report
     assert not any(isinstance(outcome, Failure) for outcome in RunReader(found.path).trials())

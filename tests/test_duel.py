@@ -9,13 +9,14 @@ import pytest
 
 from mage.errors import ConfigError
 from mage.evaluation.duel import Duel, DuelCounter, DuelRow, check, play, tasks
+from mage.stats import mean
 from mage.types import Ending, Trial
 from tests.recorded import failure, guest_trial, make_task
 
 
 def fought(duel: Duel, num_seats: int) -> list[DuelRow]:
     async def go() -> list[DuelRow]:
-        tally = DuelCounter(num_seats)
+        tally = DuelCounter(num_seats, (-1.0, 1.0))
         async for outcome in play(duel):
             assert isinstance(outcome, Trial)
             tally.add(outcome)
@@ -67,7 +68,7 @@ def test_a_player_against_itself_is_even_for_certain() -> None:
     *_, both = fought(make_duel("uniform", "uniform", trials=40, episodes=2), 2)
     assert both.score is not None
     assert both.rates is not None
-    assert (both.score.value, both.score.low, both.score.high) == (0.0, 0.0, 0.0)
+    assert both.score == mean([0.0] * 40, (-1.0, 1.0))
     assert both.rates[0].value == both.rates[2].value == 0.5
 
 

@@ -14,7 +14,7 @@ from mage.evaluation.exact.planner import PlanObjective
 from mage.evaluation.splits import load_split
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.report import read_report
-from mage.stats import Estimate
+from mage.stats import Estimate, mean
 from mage.worlds.openspiel.game import load_game
 from tests.exhaustive import expected_returns
 from tests.opponents import policy_of
@@ -119,6 +119,6 @@ def test_a_best_response_earns_its_value() -> None:
 
 def test_bayes_optimal_play_finds_out_every_one_of_the_seven() -> None:
     report = evaluated("bayes-optimal", "--opponents", "rps-seven", trials=10)
-    assert report.agent.scores[2] == Estimate(1.0, 1.0, 1.0)
+    assert report.agent.scores[2] == mean([1.0] * 140, (-1.0, 1.0)), "in 10 trials in each seat against each"
     assert report.control.scores[2].holds(22 / 63)
     assert report.over_control.is_over(0.0)

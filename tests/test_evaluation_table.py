@@ -170,7 +170,7 @@ def test_the_last_episode_is_shown_of_every_length() -> None:
 
 def test_shares_show_both_ends_of_their_intervals() -> None:
     assert percent(proportion(40, 40)) == "100 (91.2–100)", "±4.4 would leave out the lower half of it"
-    assert percent(proportion(0, 10)) == "0.0 (0.0–27.8)"
+    assert percent(proportion(0, 10)) == "0.0 (0.0–30.8)"
 
 
 def test_a_reference_that_is_missing_for_one_seat_is_a_dash() -> None:

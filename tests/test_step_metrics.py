@@ -10,9 +10,11 @@ import msgspec
 import pytest
 
 from mage.evaluation.exact import References
+from mage.evaluation.suite.averaging import Averaging
 from mage.evaluation.suite.metrics import independent_pass_at_k, outcome_rates, pass_at_k, trial_metrics
 from mage.evaluation.suite.regret import exploitation, regret
 from mage.evaluation.suite.switch_recovery import measure_recovery
+from mage.grouped import Units, grouped_mean
 from mage.opponents.enumerate import active_spec, switch_episodes
 from mage.spec import parse_spec
 from mage.stats import Estimate, mean, proportion
@@ -56,24 +58,28 @@ def test_pass_at_k_stands_beside_independent_repetition() -> None:
     assert once.solved == proportion(2, 8)
     assert once.independent is not None
     assert once.independent.value == once.solved.value
-    assert once.over_independent == Estimate(0.0, 0.0, 0.0)
+    assert once.over_independent == mean([0.0] * 8, (-1.0, 1.0))
     assert twice.solved == proportion(4, 8)
     # Of the 6 pairs of four trials with two wins 5 hold a win; the other opponent has none. (5/6 + 0) / 2.
     assert twice.independent is not None
     assert twice.over_independent is not None
     assert twice.independent.value == pytest.approx(5 / 12)
     assert twice.over_independent.value == pytest.approx(1 / 2 - 5 / 12)
+
+    def over_trials(values: Sequence[float]) -> Estimate:
+        return grouped_mean(values, "aaaabbbb", Units.TRIALS)
+
     by_trial = [7 / 6, 7 / 6, 1 / 2, 1 / 2, 0, 0, 0, 0]
-    assert twice.independent.high == pytest.approx(mean(by_trial).high)
+    assert twice.independent.high == pytest.approx(over_trials(by_trial).high)
     assert twice.over_independent.low == pytest.approx(
-        mean([a - b for a, b in zip([1, 1, 1, 0, 1, 0, 0, 0], by_trial, strict=True)]).low
+        over_trials([a - b for a, b in zip([1, 1, 1, 0, 1, 0, 0, 0], by_trial, strict=True)]).low
     )
     one_rate_for_all = 1 - comb(6, 2) / comb(8, 2)
     assert twice.independent.value < one_rate_for_all, "which repetition would not reach"
 
 
 def test_opponents_that_are_always_or_never_beaten_gain_nothing_by_repetition() -> None:
-    trials = against_two([(1, 1, 1)] * 3, [(0, 0, 1)] * 3)
+    trials = against_two([(1, 1, 1)] * 4, [(0, 0, 1)] * 4)
     for found in pass_at_k(trials):
         assert found.independent is not None
         assert found.independent.value == 0.5
@@ -136,14 +142,14 @@ def test_who_plays_when_is_read_from_the_spec() -> None:
 
 def test_recovery_takes_two_episodes() -> None:
     found = measure_recovery(
-        [switched(0, 1, -1, 0, 1, 1), switched(0, 0.5, 1, 0, 1, 1, at=3), scored(0, 0, 0, 0, 0, 0)]
+        [switched(0, 1, -1, 0, 1, 1), switched(0, 0.5, 1, 0, 1, 1, at=3), scored(0, 0, 0, 0, 0, 0)] * 3
     )
     # The third has no switch. Before: 1 and 1. After: -1, 0, 1 (and 1) and 0, 1, 1.
     assert found is not None
-    assert found.before == Estimate(1.0, 1.0, 1.0)
+    assert found.before == Estimate(1.0, None, None), "all are equal, and their range is not given"
     assert [e.value for e in found.after] == [-0.5, 0.5, 1.0]
     assert found.recovered == 2
-    # Less 0.9: -1.9 and -0.9, then -0.9 and 0.1 (mean -0.4 ± 0.98), then 0.1 twice.
+    # Less 0.9: -1.9 and -0.9, then -0.9 and 0.1 (mean -0.4 ± 0.57), then 0.1 twice.
     assert (found.recovered_earliest, found.recovered_latest) == (1, 2)
 
 
@@ -239,6 +245,7 @@ def test_all_figures_of_a_trial() -> None:
     assert (found.replies, found.invalid, found.truncated, found.forfeits, found.overflows) == (6, 2, 2, 2, 2)
     assert (found.tokens_sampled, found.tokens_read) == (18, 10), "the opponent's calls are not the agent's"
     assert found.scores_by_trial == ((-1.0, 1.0), (-1.0, 1.0))
-    assert found.adaptation == Estimate(2.0, 2.0, 2.0)
+    assert found.adaptation == Estimate(2.0, None, None)
+    assert trial_metrics([trial] * 3, Averaging(score_range=(-1.0, 1.0))).adaptation == mean([2.0] * 3, (-2.0, 2.0))
     assert found.recovery is None
     assert [p.solved.value for p in found.passes] == [0.0, 1.0]

@@ -6,17 +6,20 @@ import asyncio
 from collections.abc import Sequence
 from itertools import islice
 
+import msgspec
 import pytest
 
 from mage.config.load import load_config
 from mage.errors import PlayError
 from mage.evaluation.exact import BayesAgentFactory, PlanObjective
 from mage.evaluation.splits import load_split, make_split
+from mage.evaluation.suite.averaging import members_of
 from mage.evaluation.suite.evaluate import evaluate_split, paired_trials
 from mage.evaluation.suite.evaluate import play_all as play_everything
+from mage.grouped import Units, grouped_mean
 from mage.protocols import Agent, AgentFactory, World
 from mage.rollout.group import Job
-from mage.stats import Estimate, mean
+from mage.stats import mean
 from mage.training.build import draw_tasks
 from mage.types import Failure, Memory, ReplyMode, Task, Trial
 from tests.evaluated import KUHN, SEVEN, evaluated, policy_agent, scripted, tasks_of
@@ -26,7 +29,7 @@ from tests.seated import WORLD, agent_calls, make_task, play_all
 def test_an_agent_that_equals_its_control_has_adapted_by_nothing() -> None:
     report = evaluated(policy_agent("uniform"), policy_agent("uniform"), SEVEN, 10)
     assert report.agent == report.control
-    assert report.over_control == Estimate(0.0, 0.0, 0.0), "the same draws on both sides"
+    assert report.over_control == mean([0.0] * 70, (-4.0, 4.0)), "the same draws on both sides"
     assert report.agent.adaptation.holds(0.0)
     for score in report.agent.scores:
         assert score.holds(0.0)
@@ -39,20 +42,22 @@ def test_bayes_optimal_play_reaches_the_limit() -> None:
     ((seat, found),) = report.references
     assert seat == 0
     assert found.bayes_last == pytest.approx(1.0)
-    assert report.agent.scores[2] == Estimate(1.0, 1.0, 1.0)
+    always, in_each = mean([1.0] * 84, (-1.0, 1.0)), mean([1.0] * 12, (-1.0, 1.0))
+    assert report.agent.scores[2] == always
     assert report.over_control.is_over(0.0)
-    assert dict(report.by_member)["copy"][2] == Estimate(1.0, 1.0, 1.0)
+    assert dict(report.by_member)["copy"][2] == in_each
     assert report.regret is not None
     assert report.regret.value == pytest.approx(0.0)
-    assert report.exploitation == Estimate(1.0, 1.0, 1.0)
-    assert dict(report.exploitation_by_member) == dict.fromkeys(SEVEN.members, Estimate(1.0, 1.0, 1.0))
+    assert report.exploitation is not None
+    assert msgspec.structs.astuple(report.exploitation) == pytest.approx(msgspec.structs.astuple(always))
+    assert dict(report.exploitation_by_member) == dict.fromkeys(SEVEN.members, in_each)
     assert [member for member, _ in report.by_member] == list(SEVEN.members)
 
 
 @pytest.mark.parametrize("memory", [Memory.HISTORY, Memory.REFLECTIONS, Memory.BOTH])
 def test_memory_shows_as_adaptation_over_control(memory: Memory) -> None:
     report = evaluated(scripted(memory), scripted(Memory.NONE), SEVEN, 6)
-    assert report.control.adaptation == Estimate(0.0, 0.0, 0.0)
+    assert report.control.adaptation == mean([0.0] * 42, (-2.0, 2.0))
     assert report.over_control.is_over(0.0)
     assert report.over_control == report.agent.adaptation
     assert report.agent.scores[0] == report.control.scores[0]
@@ -68,8 +73,10 @@ def test_adaptation_is_paired_by_trial() -> None:
     report = asyncio.run(evaluate_split(WORLD, agent, control, SEVEN, tasks))
     trials, controls = paired_trials(*(play_all([(t, 0) for t in tasks], who) for who in (agent, control)))
     gains = [(t.scores[2] - t.scores[0]) - (c.scores[2] - c.scores[0]) for t, c in zip(trials, controls, strict=True)]
-    assert report.over_control == mean(gains)
-    assert report.agent.adaptation == mean([t.scores[2] - t.scores[0] for t in trials])
+    members = members_of(trials)
+    assert report.over_control == grouped_mean(gains, members, Units.TRIALS)
+    risen = [t.scores[2] - t.scores[0] for t in trials]
+    assert report.agent.adaptation == grouped_mean(risen, members, Units.TRIALS)
 
 
 def test_what_fails_on_one_side_is_left_out_on_both() -> None:

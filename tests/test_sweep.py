@@ -25,7 +25,7 @@ from mage.protocols import PolicyServer
 from mage.results import Sweep
 from mage.runs.console import as_text
 from mage.runs.sweep_plan import SweepPlan
-from mage.stats import Estimate, student_mean
+from mage.stats import Estimate, mean
 from mage.training.model_cache import ModelCache
 from mage.training.run import create_run, train_run
 from mage.training.sweep import make_sweep, plan_sweep, run_sweep, summarise
@@ -120,7 +120,7 @@ def test_means_over_seeds_have_students_interval_and_leave_out_what_was_not_judg
     ]
     (recipe,) = summarise_recipes(runs)
     assert recipe.seeds == (0, 2, 3)
-    assert recipe.scores == {"a": (student_mean([0.0, 0.5, 1.0]), student_mean([1.0, 2.0, 3.0]))}
+    assert recipe.scores == {"a": (mean([0.0, 0.5, 1.0]), mean([1.0, 2.0, 3.0]))}
     assert recipe.scores["a"][1].high == pytest.approx(2.0 + 4.302653 / 3**0.5)
     assert summarise_recipes(runs[:2])[0].scores == runs[0].scores, "one seed keeps its interval over trials"
     assert summarise_recipes(runs[1:2]) == ()

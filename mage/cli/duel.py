@@ -42,8 +42,8 @@ def command(
     """Let two players meet many times. The table shows means with 95 % intervals."""
     duel = Duel(player, tuple(opponents), world, trials, episodes, seed, max_turns)
     check(duel)
-    num_seats, console = load_world(duel.world).info.num_seats, plain_console()
-    counter = DuelCounter(num_seats)
+    info, console = load_world(duel.world).info, plain_console()
+    counter = DuelCounter(info.num_seats, (info.lowest, info.highest))
     writer = new_run(run, "duel", duel.world, msgspec.to_builtins(duel), duel.seed)
     try:
         first_failure = asyncio.run(_play_duel(duel, writer, counter))

@@ -22,7 +22,7 @@ from mage.evaluation.suite.evaluate import Play, play_all
 from mage.protocols import World
 from mage.seeds import derive, stream
 from mage.spec import parse_spec, whole
-from mage.stats import Estimate, Verdict, clustered_proportion, mean, result_verdict
+from mage.stats import ROUNDING, Estimate, Range, Verdict, clustered_proportion, mean, result_verdict
 from mage.types import Ending, Failure, Task, Trial, WorldInfo
 
 _SEATS = 2
@@ -178,7 +178,7 @@ def _report(info: WorldInfo, spec: str, names: Sequence[str], results: _Results,
         episodes=episodes,
         num_trials=num_trials,
         agents=tuple(names),
-        cells=tuple(_cell(names, results, i, j) for i, j in _pairs(info, len(names))),
+        cells=tuple(_cell(info, names, results, i, j) for i, j in _pairs(info, len(names))),
         standings=standings,
         missing=missing,
         failures=len(results.failures),
@@ -186,7 +186,8 @@ def _report(info: WorldInfo, spec: str, names: Sequence[str], results: _Results,
     )
 
 
-def _cell(names: Sequence[str], results: _Results, i: int, j: int) -> PairResult:
+def _cell(info: WorldInfo, names: Sequence[str], results: _Results, i: int, j: int) -> PairResult:
+    bounds = info.lowest, info.highest
     scores_TSK = results.scores_TNNSK[:, i, j]
     played_TSK = ~np.isnan(scores_TSK)
     won_TSK, drew_TSK = results.won_TNNSK[:, i, j], results.drew_TNNSK[:, i, j]
@@ -195,9 +196,11 @@ def _cell(names: Sequence[str], results: _Results, i: int, j: int) -> PairResult
     return PairResult(
         row=names[i],
         column=names[j],
-        score=_estimate(_nan_mean(scores_TSK, 2).mean(axis=1)),
-        by_seat=tuple(_estimate(_nan_mean(scores_TSK[:, seat], 1)) for seat in range(_SEATS)),
-        by_episode=tuple(_estimate(of_episode_TS.mean(axis=1)) for of_episode_TS in np.moveaxis(scores_TSK, 2, 0)),
+        score=_estimate(_nan_mean(scores_TSK, 2).mean(axis=1), bounds),
+        by_seat=tuple(_estimate(_nan_mean(scores_TSK[:, seat], 1), bounds) for seat in range(_SEATS)),
+        by_episode=tuple(
+            _estimate(of_episode_TS.mean(axis=1), bounds) for of_episode_TS in np.moveaxis(scores_TSK, 2, 0)
+        ),
         wins=wins,
         draws=draws,
         losses=losses,
@@ -214,7 +217,7 @@ def _standings(
     means_TN = [
         [float(row[others].mean()) for row, others in zip(trial, others_NN, strict=True)] for trial in payoffs_TNN
     ]
-    scores = [_estimate(np.array(column)) for column in zip(*means_TN, strict=True)]
+    scores = [_estimate(np.array(column), (info.lowest, info.highest)) for column in zip(*means_TN, strict=True)]
     no_ratings: list[Estimate | None] = [None] * len(names)
     standings = [
         AgentStanding(
@@ -273,12 +276,18 @@ def _distinct(matrices: Iterable[Matrix]) -> list[Matrix]:
 
 
 def _bootstrap_estimates(found: Sequence[Matrix]) -> list[Estimate]:
-    """Values with bootstrap intervals: the first entry is from all trials, the others from resamples."""
+    """Values with bootstrap intervals: the first entry is from all trials, the others from resamples.
+
+    A value that is the same in all of them has no interval: its trials may all be alike by chance.
+    """
     values, *again = found
     if not again:
         return [Estimate(float(value), None, None) for value in values]
-    low, high = np.percentile(again, (2.5, 97.5), axis=0)
-    return [Estimate(*map(float, three)) for three in zip(values, low, high, strict=True)]
+    ends = np.percentile(again, (2.5, 97.5), axis=0)
+    return [
+        Estimate(float(value), None, None) if high - low < ROUNDING else Estimate(float(value), float(low), float(high))
+        for value, low, high in zip(values, *ends, strict=True)
+    ]
 
 
 def _pair_counts(some_TNN: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -296,9 +305,9 @@ def _nan_mean(values: Matrix, axis: int) -> Matrix:
     return np.asarray(np.divide(total, num, out=np.full(total.shape, np.nan), where=num > 0))
 
 
-def _estimate(values_T: Matrix) -> Estimate | None:
+def _estimate(values_T: Matrix, bounds: Range) -> Estimate | None:
     there = [float(value) for value in values_T if not np.isnan(value)]
-    return mean(there) if there else None
+    return mean(there, bounds) if there else None
 
 
 def _rate(those_TSK: NDArray[np.bool_], played_TSK: NDArray[np.bool_]) -> Estimate | None:

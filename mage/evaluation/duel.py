@@ -17,7 +17,7 @@ from mage.rollout.group import play_trials
 from mage.rollout.tasks import other_seats
 from mage.seeds import derive
 from mage.spec import parse_spec
-from mage.stats import Estimate, Verdict, clustered_proportion, mean, result_verdict
+from mage.stats import Estimate, Range, Verdict, clustered_proportion, mean, result_verdict
 from mage.types import Ending, Failure, Task, Trial
 from mage.worlds.registry import load_world
 
@@ -112,7 +112,8 @@ def play(duel: Duel) -> AsyncIterator[Trial | Failure]:
 class DuelCounter:
     """Counts outcomes as they come in, without keeping them."""
 
-    def __init__(self, num_seats: int) -> None:
+    def __init__(self, num_seats: int, score_range: Range | None = None) -> None:
+        self._range = score_range
         self._counts = [Counter[str]() for _ in range(num_seats)]
         self._counted: list[dict[int, Cluster]] = [{} for _ in range(num_seats)]
         """By seat: the episodes that were played out, by the seed of their task."""
@@ -137,20 +138,22 @@ class DuelCounter:
     def rows(self) -> list[DuelRow]:
         """One row for each seat, then one for all seats; the latter treats trials of one seed as one cluster."""
         seats = enumerate(zip(self._counts, self._counted, strict=True))
-        rows = [_row(seat, counts, list(counted.values())) for seat, (counts, counted) in seats]
+        rows = [_row(seat, counts, list(counted.values()), self._range) for seat, (counts, counted) in seats]
         by_seed: dict[int, Cluster] = {}
         for seed, cluster in (item for counted in self._counted for item in counted.items()):
             by_seed.setdefault(seed, []).extend(cluster)
-        return [*rows, _row(None, sum(self._counts, Counter()), list(by_seed.values()))]
+        return [*rows, _row(None, sum(self._counts, Counter()), list(by_seed.values()), self._range)]
 
 
-def _row(seat: int | None, counts: Mapping[str, int], clusters: Sequence[Cluster]) -> DuelRow:
+def _row(
+    seat: int | None, counts: Mapping[str, int], clusters: Sequence[Cluster], score_range: Range | None
+) -> DuelRow:
     scores = [_mean(score for score, _ in cluster) for cluster in clusters]
     win, draw, loss = Verdict.WIN, Verdict.DRAW, Verdict.LOSS
     return DuelRow(
         seat=seat,
         num_episodes=sum(map(len, clusters)),
-        score=mean(scores) if len(scores) > 1 else None,
+        score=mean(scores, score_range) if len(scores) > 1 else None,
         rates=(_rate(win, clusters), _rate(draw, clusters), _rate(loss, clusters)) if clusters else None,
         **{name: counts.get(name, 0) for name in _COUNTS},
     )

@@ -11,7 +11,7 @@ import msgspec
 from mage.errors import ConfigError, pick
 from mage.league.state import League
 from mage.seeds import derive, uniform
-from mage.stats import ROUNDING, Z95, holm, student_paired_difference
+from mage.stats import ROUNDING, Z95, holm, paired_difference
 
 LEAST_PAIRS = 2
 """Fewest common opponents: one alone gives no variance of differences."""
@@ -112,13 +112,14 @@ def compare_learners(league: League, better: str, worse: str) -> LearnerGap | No
     if len(common) < LEAST_PAIRS:
         return None
     pooled = league.payoffs.pooled_variance()
-    pairs = student_paired_difference([ours[name].mean for name in common], [theirs[name].mean for name in common])
+    pairs = paired_difference([ours[name].mean for name in common], [theirs[name].mean for name in common])
     behind, high = pairs.estimate.value, pairs.estimate.high
     errors = [row[name].error(pooled) for row in (ours, theirs) for name in common]
     error = sqrt(fsum(e * e for e in errors)) / len(common)
     p_cells = erfc(abs(behind) / error / sqrt(2)) if error > ROUNDING else float(abs(behind) < ROUNDING)
-    scatter = high - behind if high is not None else inf
-    return LearnerGap(behind, max(Z95 * error, scatter), len(common), max(p_cells, pairs.p_value))
+    # Without an interval all differences are equal, and the errors of the cells decide.
+    scatter, p_pairs = (high - behind, pairs.p_value) if high is not None else (0.0, float(abs(behind) < ROUNDING))
+    return LearnerGap(behind, max(Z95 * error, scatter), len(common), max(p_cells, p_pairs))
 
 
 def choose_copies(league: League, step: int, seed: int, keys: Sequence[str], factor: float) -> list[Event]:

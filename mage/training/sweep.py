@@ -140,7 +140,7 @@ def _run_summary(path: Path, planned: PlannedRun, ended: RunEnd | None) -> Sweep
         step=known.step,
         steps=planned.config["steps"],
         minutes=minutes_of(path),
-        scores=scores_of(path, known) if known.state in (RunState.FINISHED, RunState.STOPPED) else {},
+        **scores_of(path, known)._asdict(),
     )
 
 

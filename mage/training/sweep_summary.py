@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from mage.evaluation.suite.averaging import units_of
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.report import read_report
 from mage.evaluation.suite.report_tables import interval
 from mage.files import read_lines
+from mage.grouped import Units, crossed_mean
 from mage.runs.drawings import shown
-from mage.stats import Estimate, student_mean
+from mage.stats import Estimate, Range
 
 _CAPTION = (
-    "Scores with 95 % intervals: of a seed over its trials, of a mean over the seeds (Student's t). Fixed tasks, the "
+    "Scores with 95 % intervals: of a seed over its trials, of a mean over the seeds (Student's t). On splits whose "
+    "members are not met in training: of a seed over the members, of a mean over seeds and members. Fixed tasks, the "
     "same for every seed."
 )
 
@@ -61,7 +65,11 @@ class SweepRun(msgspec.Struct, frozen=True):
     minutes: float
     """Wall-clock time, with evaluations during training, without the final one."""
     scores: Mapping[str, tuple[Estimate, ...]]
-    """By split: the score of each episode, with intervals over trials."""
+    """By split: the score of each episode, with intervals over trials or members."""
+    member_scores: Mapping[str, Mapping[str, tuple[float, ...]]] = {}
+    """By split whose intervals are over members, and by member: the score of each episode."""
+    score_ranges: Mapping[str, Range] = {}
+    """By split: the lowest and highest score of an episode."""
 
 
 class RecipeSummary(msgspec.Struct, frozen=True):
@@ -70,7 +78,7 @@ class RecipeSummary(msgspec.Struct, frozen=True):
     recipe: str
     seeds: tuple[int, ...]
     scores: Mapping[str, tuple[Estimate, ...]]
-    """By split: the score of each episode, averaged over the seeds, with intervals over them (Student's t)."""
+    """By split: the score of each episode, averaged over seeds; intervals are over seeds, or over seeds and members."""
 
 
 class SweepSummary(msgspec.Struct, frozen=True):
@@ -85,11 +93,29 @@ class SweepSummary(msgspec.Struct, frozen=True):
         return all(run.state in (RunState.FINISHED, RunState.STOPPED) for run in self.runs)
 
 
-def scores_of(folder: Path, ended: RunEnd) -> dict[str, tuple[Estimate, ...]]:
-    """The scores of a run that has ended, by split."""
+class EndScores(NamedTuple):
+    """The scores of a run that has ended, by split; fields of `SweepRun`."""
+
+    scores: Mapping[str, tuple[Estimate, ...]] = {}
+    member_scores: Mapping[str, Mapping[str, tuple[float, ...]]] = {}
+    score_ranges: Mapping[str, Range] = {}
+
+
+def scores_of(folder: Path, ended: RunEnd) -> EndScores:
+    """The scores of a run; none where it has not ended."""
+    if ended.state not in (RunState.FINISHED, RunState.STOPPED):
+        return EndScores()
     name = "final.json" if ended.state is RunState.FINISHED else f"step-{ended.step:06d}.json"
     reports = read_report(folder / "evaluations" / name, SplitReport).reports
-    return {report.split: report.agent.scores for report in reports}
+    return EndScores(
+        {report.split: report.agent.scores for report in reports},
+        {
+            report.split: {member: tuple(score.value for score in scores) for member, scores in report.by_member}
+            for report in reports
+            if units_of(report.kind, len(report.members)) is Units.MEMBERS
+        },
+        {report.split: report.score_range for report in reports if report.score_range is not None},
+    )
 
 
 def minutes_of(folder: Path) -> float:
@@ -103,16 +129,25 @@ def summarise_recipes(runs: Sequence[SweepRun]) -> tuple[RecipeSummary, ...]:
     for recipe in dict.fromkeys(run.recipe for run in runs):
         evaluated = [run for run in runs if run.recipe == recipe and run.scores]
         if evaluated:
-            scores = {split: _over_seeds([run.scores[split] for run in evaluated]) for split in evaluated[0].scores}
+            scores = {split: _over_seeds(split, evaluated) for split in evaluated[0].scores}
             found.append(RecipeSummary(recipe, tuple(run.seed for run in evaluated), scores))
     return tuple(found)
 
 
-def _over_seeds(scores: Sequence[tuple[Estimate, ...]]) -> tuple[Estimate, ...]:
-    """Means over seeds; the scores of a single seed keep their intervals over trials."""
-    if len(scores) == 1:
-        return scores[0]
-    return tuple(student_mean([estimate.value for estimate in episode]) for episode in zip(*scores, strict=True))
+def _over_seeds(split: str, runs: Sequence[SweepRun]) -> tuple[Estimate, ...]:
+    """Means over seeds; the scores of a single seed keep their intervals."""
+    if len(runs) == 1:
+        return runs[0].scores[split]
+    tables = [run.member_scores.get(split, {}) for run in runs]
+    members = [member for member in tables[0] if all(member in table for table in tables)]
+    return tuple(
+        crossed_mean(
+            [estimate.value for estimate in episode],
+            [sum(table[member][k] for table in tables) / len(runs) for member in members],
+            runs[0].score_ranges.get(split),
+        )
+        for k, episode in enumerate(zip(*(run.scores[split] for run in runs), strict=True))
+    )
 
 
 def sweep_table(summary: SweepSummary) -> RenderableType:

@@ -6,17 +6,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from mage.evaluation.suite.averaging import gap_range
 from mage.evaluation.suite.evaluate import SplitReport
-from mage.stats import Estimate
+from mage.evaluation.suite.regret import regret_range
+from mage.stats import Estimate, Range
 
 
 class Column(NamedTuple):
-    """One metric; `by_trial` gives the values for paired differences."""
+    """One metric; `by_trial` gives the values that it is the mean of."""
 
     key: str
     title: str
     estimate: Callable[[SplitReport], Estimate | None]
     by_trial: Callable[[SplitReport], Sequence[float]]
+    bounds: Callable[[SplitReport], Range | None]
+    """The lowest and highest possible value in a trial."""
     is_marked: bool = True
     """Whether the best value of the column is marked."""
     is_low_best: bool = False
@@ -33,17 +37,17 @@ def columns(episodes: int) -> list[Column]:
             title=f"episode {k + 1}" + (" (last)" if k + 1 == episodes > 1 else ""),
             estimate=partial(_score, k),
             by_trial=partial(_score_by_trial, k),
+            bounds=_score_range,
             is_printed=k + 1 in printed,
         )
         for k in range(episodes)
     ]
     return [
         *scores,
-        Column("control", "last, no memory", lambda r: r.control.scores[-1], _controls, is_marked=False),
-        Column("adaptation", "adaptation", lambda r: r.agent.adaptation, _gains, is_printed=False),
-        Column("over_control", "over control", lambda r: r.over_control, _gains_over_control),
-        # The limit of a task is the same for every method, so differences of regret are differences of scores.
-        Column("regret", "regret", lambda r: r.regret, _negated_last_scores, is_low_best=True),
+        Column("control", "last, no memory", lambda r: r.control.scores[-1], _controls, _score_range, is_marked=False),
+        Column("adaptation", "adaptation", lambda r: r.agent.adaptation, _gains, _gain_range, is_printed=False),
+        Column("over_control", "over control", lambda r: r.over_control, _gains_over_control, _over_control_range),
+        Column("regret", "regret", lambda r: r.regret, _regrets, _regret_range, is_low_best=True),
     ]
 
 
@@ -80,5 +84,24 @@ def _controls(report: SplitReport) -> list[float]:
     return [scores[-1] for scores in report.control.scores_by_trial]
 
 
-def _negated_last_scores(report: SplitReport) -> list[float]:
-    return [-scores[-1] for scores in report.agent.scores_by_trial]
+def _regrets(report: SplitReport) -> list[float]:
+    """By trial; only for reports with a regret, which have all limits."""
+    limits = {seat: found.bayes_last or 0.0 for seat, found in report.references}
+    last = (scores[-1] for scores in report.agent.scores_by_trial)
+    return [limits[seat] - score for (_, seat, _), score in zip(report.tasks, last, strict=True)]
+
+
+def _score_range(report: SplitReport) -> Range | None:
+    return report.score_range
+
+
+def _gain_range(report: SplitReport) -> Range | None:
+    return gap_range(report.score_range)
+
+
+def _over_control_range(report: SplitReport) -> Range | None:
+    return gap_range(report.score_range, 2)
+
+
+def _regret_range(report: SplitReport) -> Range | None:
+    return regret_range([found for _, found in report.references], report.score_range)

@@ -1,23 +1,27 @@
 """Comparison of methods: one table per split, one row per method, ranked by paired differences.
 
-Several training seeds of a method are one row: means over seeds with Student's interval. A single seed keeps its
-intervals over trials.
+Several training seeds of a method are one row: means over seeds with Student's interval, over seeds and members where
+the members are a sample of those not met in training. A single seed has its intervals over trials, or over members.
+Intervals are computed anew from the scores of the trials, so that reports written before have the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
 from mage.errors import ConfigError, RecordError
 from mage.evaluation.compare.columns import Column, columns
 from mage.evaluation.compare.cost import History, Level, Reached, cost_to_reach, levels
+from mage.evaluation.compare.samples import averaged, control_scores, metric_sample, report_units
 from mage.evaluation.compare.significance import Mark, MetricSample, Rank, rank_metrics
 from mage.evaluation.exact import MyopicScores
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.regret import mean_over_seats
-from mage.stats import ROUNDING, Estimate, student_mean
+from mage.grouped import Units
+from mage.stats import ROUNDING, Estimate, mean
 
 
 class EvaluatedSplit(msgspec.Struct, frozen=True):
@@ -70,6 +74,15 @@ class MethodRow(msgspec.Struct, frozen=True):
     """Tokens in the streams of a trial, read and sampled."""
     seconds: float | None
     """Wall-clock time per trial, of trials played in parallel."""
+    units: Units = Units.TRIALS
+    """The units of each seed's average."""
+
+    @property
+    def over(self) -> str:
+        """What its intervals are over."""
+        if len(self.seeds) < 2:
+            return self.units.value
+        return "seeds and members" if self.units is Units.MEMBERS else "seeds"
 
     @property
     def scores(self) -> tuple[Estimate, ...]:
@@ -224,12 +237,13 @@ def _row(method: str, runs: Sequence[tuple[MethodRun, EvaluatedSplit]]) -> Metho
         num_trials=sum(report.num_trials for report in reports),
         metrics={},
         controls=tuple(
-            _mean_over_seeds(list(scores)) for scores in zip(*(r.control.scores for r in reports), strict=True)
+            averaged(reports, partial(control_scores, k), reports[0].score_range) for k in range(reports[0].episodes)
         ),
         ranges=tuple((min(scores), max(scores)) for scores in by_episode),
         exploitation={member: _mean([found.get(member) for found in opponents]) for member in opponents[0]},
         tokens=sum(report.agent.tokens_read / report.num_trials for report in reports) / len(reports),
         seconds=sum(timed) / len(timed) if len(timed) == len(reports) else None,
+        units=report_units(reports[0]),
     )
 
 
@@ -248,21 +262,7 @@ def _ranked_rows(
 
 
 def _sample(column: Column, runs: Sequence[tuple[MethodRun, EvaluatedSplit]]) -> MetricSample | None:
-    estimates = [column.estimate(evaluated.report) for _, evaluated in runs]
-    known = [estimate for estimate in estimates if estimate is not None]
-    if len(known) < len(estimates):
-        return None
-    if len(runs) > 1:
-        by_seed = {str(entry.seed): estimate.value for (entry, _), estimate in zip(runs, known, strict=True)}
-        return MetricSample(_mean_over_seeds(known), by_seed=by_seed)
-    report, task_seed = runs[0][1].report, runs[0][1].task_seed
-    tasks = ((task_seed, *task) for task in report.tasks)
-    return MetricSample(known[0], by_task=dict(zip(tasks, column.by_trial(report), strict=True)))
-
-
-def _mean_over_seeds(estimates: Sequence[Estimate]) -> Estimate:
-    """The mean over seeds; a single seed keeps its interval over trials."""
-    return estimates[0] if len(estimates) == 1 else student_mean([estimate.value for estimate in estimates])
+    return metric_sample(column, [(entry.seed, found.report, found.task_seed) for entry, found in runs])
 
 
 def _mean(estimates: Sequence[Estimate | None]) -> float | None:
@@ -281,7 +281,7 @@ def _costs(
     return Costs(
         method=method,
         num_seeds=len(histories),
-        tokens=student_mean([history.tokens for history in histories]),
-        seconds=student_mean([history.seconds for history in histories]),
+        tokens=mean([history.tokens for history in histories]),
+        seconds=mean([history.seconds for history in histories]),
         reached={level: cost_to_reach(curves, target) for level, target in targets.items()},
     )

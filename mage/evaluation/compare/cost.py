@@ -20,7 +20,7 @@ import msgspec
 
 from mage.errors import RecordError
 from mage.files import read_lines
-from mage.stats import Estimate, student_mean
+from mage.stats import Estimate, mean
 
 WINDOW = 10
 """Steps of the moving average of training scores."""
@@ -150,7 +150,7 @@ def cost_to_reach(curves: Sequence[Sequence[Point]], level: float) -> Reached:
     if not points:
         return Reached(0, len(followed), None, None, None)
     costs = ([float(p.step) for p in points], [p.tokens for p in points], [p.seconds for p in points])
-    steps, tokens, seconds = map(student_mean, costs)
+    steps, tokens, seconds = map(mean, costs)
     return Reached(len(points), len(followed), steps, tokens, seconds)
 
 

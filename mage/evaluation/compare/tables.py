@@ -13,11 +13,12 @@ from mage.evaluation.compare.columns import Column, columns
 from mage.evaluation.compare.comparison import Comparison, Costs, MethodRow, SplitTable
 from mage.evaluation.compare.cost import WINDOW, Level, Reached, levels
 from mage.evaluation.compare.markup import Cell, MarkedTable, amount, metric_cell, note, terminal_tables
-from mage.evaluation.compare.significance import MOST_UNCORRECTED, Rank
+from mage.evaluation.compare.significance import Rank
 from mage.evaluation.compare.sources import ComparisonInputs
 from mage.evaluation.crossplay import CrossPlayReport
 from mage.evaluation.game_tables import cross_play_table
 from mage.evaluation.suite.report_tables import exact_range, setup_text
+from mage.grouped import Units
 from mage.plot_style import BOUND, LIMIT, MYOPIC
 from mage.stats import Estimate
 
@@ -70,10 +71,16 @@ def notes(comparison: Comparison) -> list[str]:
         found.append("Several seeds: means over training seeds with 95 % intervals over them (Student's t).")
     if single:
         found.append(f"One seed or none ({', '.join(single)}): 95 % intervals over trials, about these weights alone.")
+    sampled = [table.name for table in comparison.tables if any(row.units is Units.MEMBERS for row in table.rows)]
+    if sampled:
+        found.append(
+            f"Members not met in training ({', '.join(sampled)}): intervals and tests are over members, not over "
+            "trials, and of several seeds over seeds and members."
+        )
     if len(comparison.methods) > 1:
         found.append(
-            "* or bold: the best of a column. =: not significantly worse than it, by the 95 % interval of the "
-            f"difference, paired where tasks or seeds are shared, Holm-corrected beyond {MOST_UNCORRECTED} methods."
+            "* or bold: the best of a column. =: not significantly worse than it at 5 %, paired where tasks, seeds or "
+            "members are shared, corrected for all pairs of methods, since the best is picked from the same data."
         )
     found.append("Tokens and seconds of a score: per trial; tokens of its streams, seconds by the clock, many at once.")
     if any(table.costs for table in comparison.tables):
@@ -201,7 +208,7 @@ def _seeds(row: MethodRow) -> str:
 def _lines(table: SplitTable) -> Iterator[dict[str, object]]:
     for row in table.rows:
         seeds = " ".join(map(str, row.seeds))
-        over = "seeds" if len(row.seeds) > 1 else "trials"
+        over = row.over
         base = {"method": row.method, "seeds": seeds, "trials": row.num_trials}
         for key, found in row.metrics.items():
             if key == "control":
@@ -254,6 +261,6 @@ def _standing(standing: Rank) -> dict[str, object]:
     return {
         "mark": standing.mark.value,
         "behind": _short(behind.estimate.value),
-        "p_value": float(f"{behind.p_value:.4g}"),
+        "p_value": float(f"{standing.p_value:.4g}"),
         "pairing": standing.pairing.value,
     }

@@ -10,12 +10,14 @@ import msgspec
 from mage.errors import PlayError
 from mage.evaluation.exact import References, references
 from mage.evaluation.splits import Split, SplitKind, has_levels
+from mage.evaluation.suite.averaging import Averaging, units_of
 from mage.evaluation.suite.metrics import TrialMetrics, mean_scores, score_gain, trial_metrics
 from mage.evaluation.suite.regret import ScoreParts, TaskValue, exploitation, last_score_parts, regret, task_value
+from mage.grouped import Units
 from mage.protocols import AgentFactory, World
 from mage.rollout.group import Job, play_trials
 from mage.seeds import derive
-from mage.stats import Estimate, mean
+from mage.stats import Estimate, Range
 from mage.types import Failure, Task, Trial
 from mage.worlds.registry import load_world
 
@@ -75,6 +77,10 @@ class SplitReport(msgspec.Struct, frozen=True, omit_defaults=True):
     exact value is missing, and in reports written before it was computed."""
     task_value: TaskValue | None = None
     """What memory and exploration are worth on these tasks."""
+    units: Units = Units.TRIALS
+    """What the intervals of averages over the split are over. Files written before have the default."""
+    score_range: Range | None = None
+    """The lowest and highest score of an episode; None in files written before."""
 
 
 def evaluation_tasks(split: Split, *, episodes: int, seats: Sequence[int], trials: int, seed: int) -> list[Task]:
@@ -117,8 +123,10 @@ async def evaluate_split(
     trials, controls = paired_trials(with_memory, await play("control", world, jobs, control))
     seats = tuple(sorted({task.seat for task in tasks}))
     exact = split_references(split, seats, tasks[0].episodes)
+    averaging = split_averaging(world, split)
+    of_member = msgspec.structs.replace(averaging, units=Units.TRIALS)
     by_member = [(member, found) for member in split.members if (found := trials_against(member, trials))]
-    metrics = trial_metrics(trials)
+    metrics = trial_metrics(trials, averaging)
     return SplitReport(
         split=split.name,
         kind=split.kind,
@@ -131,17 +139,28 @@ async def evaluate_split(
         tasks=task_keys(split, tasks, trials),
         failures=len(tasks) - len(trials),
         agent=metrics,
-        control=trial_metrics(controls),
-        over_control=mean([score_gain(t) - score_gain(c) for t, c in zip(trials, controls, strict=True)]),
-        by_member=tuple((member, mean_scores(found)) for member, found in by_member),
-        exploitation=exploitation(trials, dict(exact)),
-        exploitation_by_member=tuple((member, exploitation(found, dict(exact))) for member, found in by_member),
-        regret=regret(trials, dict(exact)),
+        control=trial_metrics(controls, averaging),
+        over_control=averaging.gap(
+            trials, [score_gain(t) - score_gain(c) for t, c in zip(trials, controls, strict=True)], 2
+        ),
+        by_member=tuple((member, mean_scores(found, of_member)) for member, found in by_member),
+        exploitation=exploitation(trials, dict(exact), averaging),
+        exploitation_by_member=tuple(
+            (member, exploitation(found, dict(exact), of_member)) for member, found in by_member
+        ),
+        regret=regret(trials, dict(exact), averaging),
         references=exact,
         has_levels=has_levels(split.world),
+        units=averaging.units,
+        score_range=averaging.score_range,
         parts=last_score_parts(metrics.scores, exact),
         task_value=task_value(exact),
     )
+
+
+def split_averaging(world: World, split: Split) -> Averaging:
+    """How trials of a split are averaged: a split that is not of seen members has its members as units."""
+    return Averaging(units_of(split.kind, len(split.members)), (world.info.lowest, world.info.highest))
 
 
 def paired_trials(*arms: Sequence[Trial | Failure]) -> list[list[Trial]]:

@@ -8,8 +8,9 @@ from math import comb
 import msgspec
 
 from mage.credit.steps import agent_turns
+from mage.evaluation.suite.averaging import Averaging
 from mage.evaluation.suite.switch_recovery import Recovery, measure_recovery
-from mage.stats import Estimate, Verdict, mean, proportion, result_verdict
+from mage.stats import SHARES, Estimate, Verdict, result_verdict
 from mage.types import Ending, Trial
 
 
@@ -60,16 +61,19 @@ class TrialMetrics(msgspec.Struct, frozen=True):
     """Total length of all token streams."""
 
 
-def trial_metrics(trials: Sequence[Trial]) -> TrialMetrics:
+_OVER_TRIALS = Averaging()
+
+
+def trial_metrics(trials: Sequence[Trial], averaging: Averaging = _OVER_TRIALS) -> TrialMetrics:
     """All metrics of a set of trials."""
     calls = [c for t in trials for turn in agent_turns(t) for c in turn.calls]
     return TrialMetrics(
-        scores=mean_scores(trials),
+        scores=mean_scores(trials, averaging),
         scores_by_trial=tuple(t.scores for t in trials),
-        adaptation=mean([score_gain(t) for t in trials]),
-        rates=outcome_rates(trials),
-        passes=pass_at_k(trials),
-        recovery=measure_recovery(trials),
+        adaptation=averaging.gap(trials, [score_gain(t) for t in trials]),
+        rates=outcome_rates(trials, averaging),
+        passes=pass_at_k(trials, averaging),
+        recovery=measure_recovery(trials, averaging),
         replies=len(calls),
         invalid=sum(c.problem is not None for c in calls),
         truncated=sum(c.completion.truncated for c in calls),
@@ -80,9 +84,9 @@ def trial_metrics(trials: Sequence[Trial]) -> TrialMetrics:
     )
 
 
-def mean_scores(trials: Sequence[Trial]) -> tuple[Estimate, ...]:
+def mean_scores(trials: Sequence[Trial], averaging: Averaging = _OVER_TRIALS) -> tuple[Estimate, ...]:
     """score@k, for every k."""
-    return tuple(mean(scores) for scores in zip(*(t.scores for t in trials), strict=True))
+    return tuple(averaging.score(trials, scores) for scores in zip(*(t.scores for t in trials), strict=True))
 
 
 def score_gain(trial: Trial) -> float:
@@ -95,11 +99,11 @@ def verdicts(trial: Trial) -> tuple[Verdict, ...]:
     return tuple(result_verdict(episode.result, trial.task.seat) for episode in trial.episodes)
 
 
-def outcome_rates(trials: Sequence[Trial]) -> tuple[OutcomeRates, ...]:
+def outcome_rates(trials: Sequence[Trial], averaging: Averaging = _OVER_TRIALS) -> tuple[OutcomeRates, ...]:
     """Shares of wins, draws and losses in every episode."""
 
     def share(of: Verdict, ended: Sequence[Verdict]) -> Estimate:
-        return proportion(ended.count(of), len(ended))
+        return averaging.share(trials, [float(verdict is of) for verdict in ended])
 
     by_episode = zip(*map(verdicts, trials), strict=True)
     return tuple(
@@ -107,7 +111,7 @@ def outcome_rates(trials: Sequence[Trial]) -> tuple[OutcomeRates, ...]:
     )
 
 
-def pass_at_k(trials: Sequence[Trial]) -> tuple[PassAtK, ...]:
+def pass_at_k(trials: Sequence[Trial], averaging: Averaging = _OVER_TRIALS) -> tuple[PassAtK, ...]:
     """pass@k for every k, beside its value if every episode were an independent repetition of the first.
 
     The latter is computed per member and seat, then averaged over the trials: against some opponents the first episode
@@ -120,7 +124,7 @@ def pass_at_k(trials: Sequence[Trial]) -> tuple[PassAtK, ...]:
     found: list[PassAtK] = []
     for k in range(1, len(wins[0]) + 1):
         solved = [float(any(won[:k])) for won in wins]
-        estimate = proportion(sum(solved), len(solved))
+        estimate = averaging.share(trials, solved)
         if min(map(len, by_cell.values())) < k:
             found.append(PassAtK(estimate, None, None))
             continue
@@ -130,8 +134,8 @@ def pass_at_k(trials: Sequence[Trial]) -> tuple[PassAtK, ...]:
                 places, independent_pass_at_k([wins[place][0] for place in places], k), strict=True
             ):
                 repeated[place] = value
-        over = mean([a - b for a, b in zip(solved, repeated, strict=True)])
-        found.append(PassAtK(estimate, _share(mean(repeated)), over))
+        over = averaging.mean(trials, [a - b for a, b in zip(solved, repeated, strict=True)], (-1.0, 1.0))
+        found.append(PassAtK(estimate, _share(averaging.mean(trials, repeated, SHARES)), over))
     return tuple(found)
 
 

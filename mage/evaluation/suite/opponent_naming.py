@@ -14,9 +14,10 @@ from functools import lru_cache
 
 import msgspec
 
+from mage.evaluation.suite.averaging import Averaging
 from mage.opponents.enumerate import active_spec
 from mage.spec import parse_spec
-from mage.stats import Estimate, clustered_proportion, mean
+from mage.stats import SHARES, Estimate
 from mage.types import Task, Trial
 
 _LAST = r"(?:my|your|the|its|their|our|own) (?:own )?(?:last|previous)"
@@ -92,9 +93,13 @@ def opponent_family(task: Task, episode: int) -> str | None:
     return name if name in PHRASES else None
 
 
-def measure_naming(trials: Sequence[Trial]) -> Naming | None:
+_OVER_TRIALS = Averaging()
+
+
+def measure_naming(trials: Sequence[Trial], averaging: Averaging = _OVER_TRIALS) -> Naming | None:
     """How often reflections name the true family; None where it is defined in fewer than two trials."""
     shares: list[tuple[float, float]] = []
+    noted: list[Trial] = []
     num_reflections = 0
     counts: dict[int, Counter[str]] = {}
     for episode in range(max((len(t.reflections) for t in trials), default=0)):
@@ -107,14 +112,15 @@ def measure_naming(trials: Sequence[Trial]) -> Naming | None:
         ]
         if pairs:
             num_reflections += len(pairs)
+            noted.append(trial)
             shares.append((sum(hit for hit, _ in pairs) / len(pairs), sum(luck for _, luck in pairs) / len(pairs)))
     if len(shares) < 2:
         return None
     return Naming(
         num_reflections=num_reflections,
-        named=clustered_proportion([hit for hit, _ in shares], num_reflections),
-        by_chance=mean([luck for _, luck in shares]),
-        over_chance=mean([hit - luck for hit, luck in shares]),
+        named=averaging.share(noted, [hit for hit, _ in shares], num_reflections),
+        by_chance=averaging.mean(noted, [luck for _, luck in shares], SHARES),
+        over_chance=averaging.mean(noted, [hit - luck for hit, luck in shares], (-1.0, 1.0)),
     )
 
 

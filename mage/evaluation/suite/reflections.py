@@ -15,12 +15,14 @@ from mage.agents.language import Rewrite, as_written
 from mage.errors import ConfigError
 from mage.evaluation.exact import References
 from mage.evaluation.splits import Split, SplitKind
-from mage.evaluation.suite.evaluate import Play, paired_trials, play_all, split_references
+from mage.evaluation.suite.averaging import Averaging
+from mage.evaluation.suite.evaluate import Play, paired_trials, play_all, split_averaging, split_references
 from mage.evaluation.suite.metrics import mean_scores
 from mage.evaluation.suite.opponent_naming import Naming, measure_naming
+from mage.grouped import Units
 from mage.protocols import AgentFactory, World
 from mage.seeds import uniform
-from mage.stats import Estimate, mean
+from mage.stats import Estimate
 from mage.types import Failure, Observation, Reply, Task, Trial, Turn
 
 FactoryWithRewrite = Callable[[Rewrite], AgentFactory]
@@ -64,6 +66,8 @@ class ReflectionReport(msgspec.Struct, frozen=True):
     """How often reflections name the opponent's family; None where that is not defined."""
     references: tuple[tuple[int, References], ...]
     """Exact values by seat."""
+    units: Units = Units.TRIALS
+    """What the intervals are over. Files written before have the default."""
 
 
 async def evaluate_reflections(
@@ -96,6 +100,7 @@ async def evaluate_reflections(
         await play_arm("history", again, history),
     )
     seats = tuple(sorted({task.seat for task in tasks}))
+    averaging = split_averaging(world, split)
     return ReflectionReport(
         split=split.name,
         kind=split.kind,
@@ -105,18 +110,19 @@ async def evaluate_reflections(
         seats=seats,
         num_trials=len(kept),
         failures=len(tasks) - len(kept),
-        kept=mean_scores(kept),
-        removed=mean_scores(removed),
-        swapped=mean_scores(swapped),
-        history=mean_scores(with_history),
-        over_removed=_differences(kept, removed),
-        over_swapped=_differences(kept, swapped),
-        over_history=_differences(kept, with_history),
-        next_over_removed=_next_episode_difference(kept, removed),
-        next_over_swapped=_next_episode_difference(kept, swapped),
-        next_over_history=_next_episode_difference(kept, with_history),
-        naming=measure_naming(kept),
+        kept=mean_scores(kept, averaging),
+        removed=mean_scores(removed, averaging),
+        swapped=mean_scores(swapped, averaging),
+        history=mean_scores(with_history, averaging),
+        over_removed=_differences(kept, removed, averaging),
+        over_swapped=_differences(kept, swapped, averaging),
+        over_history=_differences(kept, with_history, averaging),
+        next_over_removed=_next_episode_difference(kept, removed, averaging),
+        next_over_swapped=_next_episode_difference(kept, swapped, averaging),
+        next_over_history=_next_episode_difference(kept, with_history, averaging),
+        naming=measure_naming(kept, averaging),
         references=split_references(split, seats, tasks[0].episodes),
+        units=averaging.units,
     )
 
 
@@ -165,14 +171,15 @@ def swap_partners(tasks: Sequence[Task]) -> list[int]:
     return found
 
 
-def _differences(some: Sequence[Trial], others: Sequence[Trial]) -> tuple[Estimate, ...]:
+def _differences(some: Sequence[Trial], others: Sequence[Trial], averaging: Averaging) -> tuple[Estimate, ...]:
     """Mean difference of scores by episode, paired by trial."""
-    return tuple(mean(differences) for differences in zip(*_by_trial(some, others), strict=True))
+    return tuple(averaging.gap(some, differences) for differences in zip(*_by_trial(some, others), strict=True))
 
 
-def _next_episode_difference(some: Sequence[Trial], others: Sequence[Trial]) -> Estimate:
+def _next_episode_difference(some: Sequence[Trial], others: Sequence[Trial], averaging: Averaging) -> Estimate:
     """Mean difference of scores over the episodes that follow a reflection, paired by trial."""
-    return mean([sum(differences[1:]) / len(differences[1:]) for differences in _by_trial(some, others)])
+    gaps = [sum(differences[1:]) / len(differences[1:]) for differences in _by_trial(some, others)]
+    return averaging.gap(some, gaps)
 
 
 def _by_trial(some: Sequence[Trial], others: Sequence[Trial]) -> list[list[float]]:

@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from mage.evaluation.exact import References
-from mage.stats import ROUNDING, Estimate, mean
+from mage.evaluation.suite.averaging import Averaging
+from mage.stats import ROUNDING, Estimate, Range
 from mage.types import Task, Trial
+
+_OVER_TRIALS = Averaging()
 
 
 class ScoreParts(msgspec.Struct, frozen=True):
@@ -65,7 +68,9 @@ def task_value(references: Sequence[tuple[int, References]]) -> TaskValue | None
     return TaskValue(parts.memory, parts.exploration)
 
 
-def exploitation(trials: Sequence[Trial], references: Mapping[int, References]) -> Estimate | None:
+def exploitation(
+    trials: Sequence[Trial], references: Mapping[int, References], averaging: Averaging = _OVER_TRIALS
+) -> Estimate | None:
     """The share of the possible gain over equilibrium that was gained in the last episode.
 
     (score@N - equilibrium) / (best response - equilibrium), with numerator and denominator averaged over the trials
@@ -77,14 +82,32 @@ def exploitation(trials: Sequence[Trial], references: Mapping[int, References]) 
     possible = sum(gap for _, gap in known) / len(trials)
     if len(known) < len(trials) or possible < ROUNDING:
         return None
-    return mean([(t.scores[-1] - equilibrium) / possible for t, (equilibrium, _) in zip(trials, known, strict=True)])
+    values = [(t.scores[-1] - equilibrium) / possible for t, (equilibrium, _) in zip(trials, known, strict=True)]
+    bounds: Range | None = None
+    if averaging.score_range is not None:
+        lowest, highest = averaging.score_range
+        equilibria = [equilibrium for equilibrium, _ in known]
+        bounds = (lowest - max(equilibria)) / possible, (highest - min(equilibria)) / possible
+    return averaging.mean(trials, values, bounds)
 
 
-def regret(trials: Sequence[Trial], references: Mapping[int, References]) -> Estimate | None:
+def regret(
+    trials: Sequence[Trial], references: Mapping[int, References], averaging: Averaging = _OVER_TRIALS
+) -> Estimate | None:
     """Bayes-optimal score of the last episode minus score@N; None where it is not known."""
     limits = [references[trial.task.seat].bayes_last for trial in trials]
     gaps = [limit - trial.scores[-1] for trial, limit in zip(trials, limits, strict=True) if limit is not None]
-    return mean(gaps) if len(gaps) == len(trials) else None
+    if len(gaps) < len(trials):
+        return None
+    return averaging.mean(trials, gaps, regret_range([references[t.task.seat] for t in trials], averaging.score_range))
+
+
+def regret_range(references: Sequence[References], score_range: Range | None) -> Range | None:
+    """The range of the regret to some limits; None where one is not known."""
+    limits = [found.bayes_last for found in references if found.bayes_last is not None]
+    if score_range is None or len(limits) < len(references):
+        return None
+    return min(limits) - score_range[1], max(limits) - score_range[0]
 
 
 def mean_over_seats(references: Sequence[tuple[int, References]], name: str) -> float | None:

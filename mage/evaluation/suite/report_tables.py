@@ -14,18 +14,20 @@ from mage.evaluation.suite.metrics import OutcomeRates
 from mage.evaluation.suite.reflections import ReflectionReport
 from mage.evaluation.suite.regret import ScoreParts, TaskValue, mean_over_seats
 from mage.evaluation.suite.switch_recovery import Recovery
+from mage.grouped import Units
 from mage.stats import ROUNDING, Estimate
 
 _SCORES = (
-    "Fixed tasks, 95 % intervals over trials. Without memory: the control. Adaptation: last minus first score; over "
-    "control: minus the control's. Exact, knowing the pool: best memoryless; myopic Bayes, which remembers and plays "
-    "each episode for itself (ties worst to best); limit. Their gaps are the values of memory and exploration, and "
-    "split the last score. Regret: limit minus last score. Exploitation: share of the best response's gain."
+    "Fixed tasks, 95 % intervals: members of a split that are not met in training stand for others like them, and are "
+    "the units; else trials. Without memory: the control. Adaptation: last minus first score; over control: minus the "
+    "control's. Exact, knowing the members: best memoryless; myopic Bayes, which remembers and plays each episode for "
+    "itself (ties worst to best); limit. Their gaps are the values of memory and exploration, and split the last "
+    "score. Regret: limit minus last score. Exploitation: share of the best response's gain over equilibrium."
 )
 _RESULTS = (
-    "Shares with 95 % intervals. pass@k: won at least once in the first k episodes. If independent: as many "
-    "repetitions of the first episode, opponent by opponent; it needs k trials of each in each seat. Without memory: "
-    "the control."
+    "Shares with exact 95 % intervals, over members or trials as above. pass@k: won at least once in the first k "
+    "episodes. If independent: as many repetitions of the first episode, opponent by opponent; it needs k trials of "
+    "each in each seat. Without memory: the control."
 )
 _SWITCHED = (
     "Opponents switch at an episode that is not announced. Recovery: episodes until the mean score is back at 90 % of "
@@ -33,7 +35,8 @@ _SWITCHED = (
 )
 _COST = "Per trial, with memory; tokens read are counted once. Health: counts over all trials with memory."
 _REFLECTIONS = (
-    "The same tasks and seeds played four times, 95 % intervals over trials, differences paired. Removed: the agent "
+    "The same tasks and seeds played four times, 95 % intervals over trials, or over members that are not met in "
+    "training; differences paired. Removed: the agent "
     "remembers none of its notes. Swapped: it remembers those of a trial against another opponent. History: it writes "
     "nothing and remembers what happened. Next: in all episodes but the first. Named: notes that name the opponent's "
     "family; by chance, that of another trial's opponent."
@@ -68,6 +71,7 @@ def summary_table(reports: Sequence[SplitReport]) -> Group:
     ]
     rows = [
         ("trials", [str(report.num_trials) for report in reports]),
+        ("intervals over", [_over(report) for report in reports]),
         *(
             (f"score, episode {k + 1}", [_score_cell(report.agent.scores, k) for report in reports])
             for k in _shown_episodes(reports)
@@ -179,6 +183,7 @@ def reflections_table(reports: Sequence[ReflectionReport]) -> Group:
     """Last scores with the agent's own reflections, without, with another trial's, and with history."""
     rows = [
         ("trials", [str(report.num_trials) for report in reports]),
+        ("intervals over", [report.units.value for report in reports]),
         ("last score, own notes", [interval(report.kept[-1]) for report in reports]),
         ("notes removed", [interval(report.removed[-1]) for report in reports]),
         ("notes swapped", [interval(report.swapped[-1]) for report in reports]),
@@ -224,6 +229,11 @@ def _table(title: str | None, splits: Sequence[str], rows: Rows) -> Table:
 def _column(split: str) -> int:
     """Width of a split's column with its gap."""
     return max(len(split), _CELLS) + _GAP
+
+
+def _over(report: SplitReport) -> str:
+    """What the intervals of a report are over."""
+    return f"{len(report.by_member)} members" if report.units is Units.MEMBERS else report.units.value
 
 
 def _score_cell(scores: Sequence[Estimate], k: int) -> str:
@@ -288,7 +298,7 @@ def percent(estimate: Estimate | None) -> str:
 
 
 def interval(estimate: Estimate | None) -> str:
-    """A value and half of its interval's width; a dash for None.
+    """A value and how far its interval reaches, to the farther side where it is not symmetric; a dash for None.
 
     >>> interval(Estimate(0.5, 0.4, 0.6)), interval(Estimate(0.5, None, None)), interval(None)
     ('+0.500 ±0.100', '+0.500 ±n/a', '–')
@@ -298,7 +308,7 @@ def interval(estimate: Estimate | None) -> str:
     value = round(estimate.value, 3) + 0.0  # no minus before zero
     if estimate.low is None or estimate.high is None:
         return f"{value:+.3f} ±n/a"
-    return f"{value:+.3f} ±{(estimate.high - estimate.low) / 2:.3f}"
+    return f"{value:+.3f} ±{max(estimate.high - estimate.value, estimate.value - estimate.low):.3f}"
 
 
 def setup_text(game: str, episodes: int, seats: Sequence[int]) -> str:

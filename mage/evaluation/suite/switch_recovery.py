@@ -7,8 +7,9 @@ from math import copysign
 
 import msgspec
 
+from mage.evaluation.suite.averaging import Averaging
 from mage.opponents.enumerate import switch_episodes
-from mage.stats import ROUNDING, Estimate, mean
+from mage.stats import ROUNDING, Estimate, Range
 from mage.types import Trial
 
 SHARE = 0.9
@@ -35,18 +36,25 @@ class Recovery(msgspec.Struct, frozen=True):
     """The same by its lower end."""
 
 
-def measure_recovery(trials: Sequence[Trial]) -> Recovery | None:
+_OVER_TRIALS = Averaging()
+
+
+def measure_recovery(trials: Sequence[Trial], averaging: Averaging = _OVER_TRIALS) -> Recovery | None:
     """Scores around the first switch in the trials that have one; None where none has."""
-    rows = [row for trial in trials if (row := _scores_around_switch(trial)) is not None]
-    if not rows:
+    found = [(trial, row) for trial in trials if (row := _scores_around_switch(trial)) is not None]
+    if not found:
         return None
+    switched, rows = [trial for trial, _ in found], [row for _, row in found]
     num_after = min(len(after) for _, after in rows)
-    before = mean([score for score, _ in rows])
+    before = averaging.score(switched, [score for score, _ in rows])
     factor = 1 - copysign(1 - SHARE, before.value)
-    gaps = [mean([after[k] - factor * score for score, after in rows]) for k in range(num_after)]
+    bounds = _gap_range(averaging.score_range, factor)
+    gaps = [
+        averaging.mean(switched, [after[k] - factor * score for score, after in rows], bounds) for k in range(num_after)
+    ]
     return Recovery(
         before=before,
-        after=tuple(mean([after[k] for _, after in rows]) for k in range(num_after)),
+        after=tuple(averaging.score(switched, [after[k] for _, after in rows]) for k in range(num_after)),
         recovered=_first([gap.value >= -ROUNDING for gap in gaps]),
         recovered_earliest=_first([_bound_or_value(gap.high, gap) >= -ROUNDING for gap in gaps]),
         recovered_latest=_first([_bound_or_value(gap.low, gap) >= -ROUNDING for gap in gaps]),
@@ -63,10 +71,18 @@ def _scores_around_switch(trial: Trial) -> tuple[float, tuple[float, ...]] | Non
     return trial.scores[start - 1], trial.scores[start:stop]
 
 
+def _gap_range(score_range: Range | None, factor: float) -> Range | None:
+    """The range of a score minus `factor` times another."""
+    if score_range is None:
+        return None
+    gaps = [score - factor * other for score in score_range for other in score_range]
+    return min(gaps), max(gaps)
+
+
 def _first(reached: Sequence[bool]) -> int | None:
     return reached.index(True) if True in reached else None
 
 
 def _bound_or_value(end: float | None, gap: Estimate) -> float:
-    """One end of an interval, or the value where a single trial has no interval."""
+    """One end of an interval, or the value where there is none."""
     return gap.value if end is None else end

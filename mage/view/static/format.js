@@ -29,18 +29,18 @@ export function shortNumber(value) {
   return value.toExponential(1).replace("-", "−");
 }
 
-// An estimate with half the width of its interval: "+0.84 ±0.02".
+// An estimate with how far its interval reaches, to the farther side: "+0.84 ±0.02".
 export function estimate(found, shown = signed) {
   if (!found) return "–";
   if (found.low === null || found.high === null) return shown(found.value);
-  const half = (found.high - found.low) / 2;
+  const half = Math.max(found.high - found.value, found.value - found.low);
   return `${shown(found.value)} ±${half < 0.005 ? "0" : plain(half, half < 10 ? 2 : 0)}`;
 }
 
 // The interval in words, for a tooltip.
 export function interval(found) {
   if (!found) return "no value";
-  if (found.low === null || found.high === null) return "one trial only: no interval";
+  if (found.low === null || found.high === null) return "no interval: one trial, or all the same";
   return `95 % interval from ${signed(found.low, 3)} to ${signed(found.high, 3)}`;
 }
 

@@ -15,7 +15,8 @@ const KINDS = {
 };
 
 const HOW_TO_READ =
-  "Scores with half the width of their 95 % interval over trials. Memory off: the same weights and the same deals, but " +
+  "Scores with half the width of their 95 % interval, over members where these are not met in training, else over " +
+  "trials. Memory off: the same weights and the same deals, but " +
   "nothing is remembered from one episode to the next. What lies above “best memoryless” can only come from memory; " +
   "no agent that starts without knowing the opponent can expect more than the limit. Myopic Bayes remembers everything " +
   "and plays each episode for itself: what lies above it takes exploration, an episode spent to find out. It is a range " +
