@@ -69,7 +69,7 @@ def test_whoever_may_be_trained_with_behaves_like_nobody_held_out(name: str) -> 
     ("world", "member", "like"),
     [
         ("rps(rounds=3)", "behaviour(0.3,900)", r"behaviour\(concentration=0.3,seed=900\)"),
-        ("rps(rounds=3)", "behaviour(seed=900,concentration=.3)", r"behaviour\(concentration=0.3,seed=900\)"),
+        ("rps(rounds=3)", "behaviour(0.30,seed=900)", r"behaviour\(concentration=0.3,seed=900\)"),
         ("rps(rounds=3)", "mixture(always:paper,always:rock)", r"mixture\(always\(rock\),always\(paper\)\)"),
         ("rps(rounds=3)", "mixture(always:0,always:paper,weights=[2,2])", r"mixture\(always\(rock\),always\(paper\)\)"),
         ("rps(rounds=3)", "automaton(noise=0.1,seed=900)", r"automaton\(noise=0.1,seed=900,states=3\)"),

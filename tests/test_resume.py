@@ -19,7 +19,7 @@ STEPS = 8
 # Everything that carries state from step to step is in use: statistics, optimizer, schedules, the entropy floor,
 # alarms that roll back, the best checkpoint.
 RECIPE = f"""
-seed = 5
+seed = 7
 steps = {STEPS}
 world = "rps(rounds=3)"
 

@@ -123,6 +123,7 @@ def _inner(spec: Spec) -> Iterator[Spec]:
 def canonical(spec: Spec, game: Game, seat: int) -> Spec:
     """The spec with every parameter by name, moves as numbers, weights that sum to 1, and without defaults.
 
+    >>> from mage.worlds.openspiel.game import load_game
     >>> game = load_game("tic_tac_toe")
     >>> str(canonical(parse_spec("mcts(30,seed=900)"), game, 1)), str(canonical(parse_spec("always:A1"), game, 1))
     ('mcts(seed=900,simulations=30)', 'always(action=0)')

@@ -18,11 +18,10 @@ from mage.grouped import Units
 from mage.stats import ROUNDING, Estimate
 
 _SCORES = (
-    "Fixed tasks, 95 % intervals: members of a split that are not met in training stand for others like them, and are "
-    "the units; else trials. Without memory: the control. Adaptation: last minus first score; over control: minus the "
-    "control's. Exact, knowing the members: best memoryless; myopic Bayes, which remembers and plays each episode for "
-    "itself (ties worst to best); limit. Their gaps are the values of memory and exploration, and split the last "
-    "score. Regret: limit minus last score. Exploitation: share of the best response's gain over equilibrium."
+    "Fixed tasks, 95 % intervals. Adaptation: last minus first score; over control: minus that without memory. Exact "
+    "bounds know the members; myopic Bayes remembers, and plays each episode for itself (ties worst to best). Their "
+    "gaps are the values of memory and exploration. Regret: limit minus last score. Exploitation: share of the best "
+    "response's gain."
 )
 _RESULTS = (
     "Shares with exact 95 % intervals, over members or trials as above. pass@k: won at least once in the first k "
