@@ -108,7 +108,7 @@ TEXT: tuple[Text, ...] = ()
 DROPPED: tuple[Left, ...] = ()
 """In the base alone. Files and keys by their old names."""
 
-ADDED: tuple[Left, ...] = (Left("*metrics.jsonl", "learner/weight_norm", "the weights are watched"),)
+ADDED: tuple[Left, ...] = ()
 """In the present tree alone. Files and keys by their new names."""
 
 MASKS: tuple[Text, ...] = (
