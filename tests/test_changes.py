@@ -67,15 +67,15 @@ def outcome(folder: Path) -> dict[str, bytes]:
 
 def test_a_change_counts_from_its_step_on_and_for_every_further_resume(tmp_path: Path) -> None:
     folder = begun(tmp_path / "run", "learner.lr=0.001")
-    said = resumed(folder, 0, learner__lr=0.5)
-    assert "from step 1 on: learner.lr = 0.5, not 0.001" in said
-    assert config_of(folder).learner.lr == 0.5
+    said = resumed(folder, 0, learner__lr=0.05)
+    assert "from step 1 on: learner.lr = 0.05, not 0.001" in said
+    assert config_of(folder).learner.lr == 0.05
     assert "learner.lr" not in resumed(folder), "said once"
-    assert metrics(folder, "learner/lr") == [0.001, 0.5, 0.5, 0.5]
-    assert events(folder) == [{"step": 1, "changed": "learner.lr", "old": 0.001, "new": 0.5}]
+    assert metrics(folder, "learner/lr") == [0.001, 0.05, 0.05, 0.05]
+    assert events(folder) == [{"step": 1, "changed": "learner.lr", "old": 0.001, "new": 0.05}]
     (change,) = read_info(folder).changes
-    assert (change.step, change.key, change.old, change.new) == (1, "learner.lr", 0.001, 0.5)
-    assert mage.open_run(folder).config.learner.lr == 0.5
+    assert (change.step, change.key, change.old, change.new) == (1, "learner.lr", 0.001, 0.05)
+    assert mage.open_run(folder).config.learner.lr == 0.05
 
 
 def test_a_change_to_what_it_was_is_none(tmp_path: Path) -> None:
@@ -209,11 +209,11 @@ def test_a_member_that_a_new_split_holds_out_is_refused(tmp_path: Path, stopped:
 
 def test_the_command_line_and_python_change_the_same(tmp_path: Path, stopped: Path) -> None:
     by_command, by_python = (shutil.copytree(stopped, tmp_path / name) for name in ("command", "python"))
-    arguments = ["train", "--resume", str(by_command), "learner.lr=0.25", "checkpoint.keep=7"]
+    arguments = ["train", "--resume", str(by_command), "learner.lr=0.025", "checkpoint.keep=7"]
     done = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    run = mage.open_run(by_python).resume({"learner.lr": 0.25, "checkpoint.keep": 7}, quiet=True)
-    assert (run.step, run.config.learner.lr, run.config.checkpoint.keep) == (4, 0.25, 7)
+    run = mage.open_run(by_python).resume({"learner.lr": 0.025, "checkpoint.keep": 7}, quiet=True)
+    assert (run.step, run.config.learner.lr, run.config.checkpoint.keep) == (4, 0.025, 7)
     assert outcome(by_command) == outcome(by_python)
     assert read_info(by_command).config == read_info(by_python).config
     with pytest.raises(ConfigError, match="give a recipe to train by, or --resume RUN"):

@@ -67,8 +67,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     }
     collapsing = {
         "checkpoint.every": 1,
-        "learner.lr": 0.3,
-        "alarms.entropy": 0.9,
+        "learner.lr": 0.1,
+        "alarms.entropy": 0.99,
         "alarms.patience": 1,
         "alarms.action": "rollback",
     }

@@ -24,7 +24,7 @@ from tests.tiny import tiny_config
 
 SIZES = ("steps=3", "checkpoint.every=1", "checkpoint.keep=9", "learner.lr=0.01", "seed=3")
 JUDGED = ("evaluation.every=1", 'evaluation.splits=["rps-seven"]', "evaluation.trials=2", "world=rps(rounds=3)")
-LORA = ("learner.lora_rank=4", "learner.lr=0.1")
+LORA = ("learner.lora_rank=4", "learner.lr=0.05")
 IDS_BT = torch.tensor([[4, 9, 33, 70, 5, 12, 60, 2, 4, 8, 100, 31]])
 
 

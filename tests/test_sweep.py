@@ -257,12 +257,12 @@ def test_overrides_go_for_all_recipes_and_seeds_count_from_their_own(recipes: di
 def test_a_composed_recipe_names_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.toml").write_text(to_toml(tiny_config("steps=1", *JUDGED)), encoding="utf-8")
-    (tmp_path / "less.toml").write_text("seed = 3\n[learner]\nlr = 0.5\n", encoding="utf-8")
+    (tmp_path / "less.toml").write_text("seed = 3\n[learner]\nlr = 0.05\n", encoding="utf-8")
     swept = mage.sweep(["tiny.toml", "tiny.toml+less.toml"], seeds=1, quiet=True)
     assert list(swept.runs) == ["tiny-seed0", "tiny+less-seed3"]
     assert swept.path.name.endswith("-sweep-tiny-tiny+less")
     assert [recipe.recipe for recipe in swept.summary.recipes] == ["tiny", "tiny+less"]
-    assert swept.runs["tiny+less-seed3"].config.learner.lr == 0.5
+    assert swept.runs["tiny+less-seed3"].config.learner.lr == 0.05
     run = mage.train("tiny.toml+less.toml", {"seed": 4}, quiet=True)
     assert run.path.name.endswith("-train-tiny+less")
     rows = mage.compare(swept, run).comparison.tables[0].rows

@@ -32,7 +32,7 @@ _CUDA_MULTIPLE = 16
 """On CUDA sequences are padded to multiples of this: with fewer shapes the allocator reuses more memory."""
 
 
-MAX_GROWTH = 4.0
+MAX_GROWTH = 1.25
 """An optimizer step that multiplies the norm of the weights by more than this has destroyed them (docs/method.md)."""
 
 
