@@ -20,6 +20,7 @@ from mage.evaluation.suite.evaluate import SplitReport, evaluate_split, evaluati
 from mage.evaluation.suite.regret import mean_over_seats, score_parts, task_value
 from mage.evaluation.suite.report import evaluation_report, read_report, to_json
 from mage.evaluation.suite.report_tables import Seconds, evaluation_table, exact, interval, percent, summary_table
+from mage.grouped import Units
 from mage.stats import Estimate, proportion
 from mage.types import Memory
 from tests.evaluated import KUHN, SEVEN, evaluated, policy_agent, scripted
@@ -181,6 +182,19 @@ def test_a_reference_that_is_missing_for_one_seat_is_a_dash() -> None:
     assert exact(mean_over_seats([], "memoryless")) == "–"
     assert interval(Estimate(-1e-9, -0.5, 0.5)) == "+0.000 ±0.500"
     assert interval(Estimate(-0.25, -0.5, 0.0)) == "-0.250 ±0.250"
+
+
+def test_a_report_of_before_reads_without_what_it_did_not_know() -> None:
+    values = msgspec.json.decode(msgspec.json.encode(kuhn_report()))
+    for key in ("units", "score_range", "parts", "task_value"):
+        values.pop(key, None)
+    for _, references in values["references"]:
+        del references["myopic"]
+    old = msgspec.json.decode(msgspec.json.encode(values), type=SplitReport)
+    assert (old.units, old.score_range, old.parts, old.task_value) == (Units.TRIALS, None, None, None)
+    cells = dict(rows_of(old))
+    assert cells["myopic Bayes"] == "–"
+    assert cells["limit"].startswith("157/648")
 
 
 def test_a_report_reads_back_with_all_that_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from mage.config.schema import Config
 from mage.engines.local.server import LocalPolicyServer
 from mage.errors import ConfigError, RecordError
 from mage.files import count_lines, read_lines
+from mage.grouped import crossed_mean
 from mage.protocols import PolicyServer
 from mage.results import Sweep
 from mage.runs.console import as_text
@@ -124,6 +125,22 @@ def test_means_over_seeds_have_students_interval_and_leave_out_what_was_not_judg
     assert recipe.scores["a"][1].high == pytest.approx(2.0 + 4.302653 / 3**0.5)
     assert summarise_recipes(runs[:2])[0].scores == runs[0].scores, "one seed keeps its interval over trials"
     assert summarise_recipes(runs[1:2]) == ()
+
+
+def test_means_over_seeds_on_members_not_met_are_over_both() -> None:
+    tables = [{"x": (0.0,), "y": (0.4,)}, {"x": (0.2,), "y": (0.8,)}]
+    runs = [
+        msgspec.structs.replace(summary_of(seed, sum(row[0] for row in table.values()) / 2), member_scores={"a": table})
+        for seed, table in enumerate(tables)
+    ]
+    (both,) = summarise_recipes(runs)
+    (seeds_alone,) = summarise_recipes([msgspec.structs.replace(run, member_scores={}) for run in runs])
+    wide, narrow = (found.scores["a"][0] for found in (both, seeds_alone))
+    assert wide.value == narrow.value == pytest.approx(0.35)
+    assert (wide.high, narrow.high) == pytest.approx((crossed_mean([0.2, 0.5], [0.1, 0.6]).high, mean([0.2, 0.5]).high))
+    assert wide.high is not None
+    assert narrow.high is not None
+    assert wide.high > narrow.high
 
 
 def test_runs_that_have_no_score_are_named_in_the_table() -> None:
