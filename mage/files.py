@@ -14,18 +14,26 @@ import msgspec
 
 from mage.errors import RecordError
 
+_UNFINISHED = ".part"
+"""The ending of files that are being written."""
 _PAUSES_S = (0.01, 0.05, 0.2)
 """Between tries for a lock."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file: after a kill it holds the old content or the new, never a part of it."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.part")
+    scratch = path.with_name(f".{path.name}.{os.getpid()}{_UNFINISHED}")
     with scratch.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
     scratch.replace(path)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what killed processes had not finished writing under a folder that no other process writes to."""
+    for path in folder.rglob(f".*{_UNFINISHED}"):
+        path.unlink(missing_ok=True)
 
 
 def try_lock(file: IO[bytes] | FileIO) -> bool:

@@ -128,6 +128,19 @@ def test_a_broken_or_missing_index_is_rebuilt_and_said(
     assert (path / INDEX).read_bytes() == index
 
 
+def test_what_a_killed_process_had_not_finished_writing_is_removed(tmp_path: Path) -> None:
+    path = write(tmp_path / "run", [failure("a")])
+    (path / "snapshots").mkdir()
+    unfinished, other = path / "snapshots" / ".numbers.json.77.part", path / "snapshots" / "numbers.json"
+    unfinished.write_bytes(b"{")
+    other.write_bytes(b"{}")
+    RunReader(path)
+    assert unfinished.exists(), "reading changes nothing"
+    RunWriter.reopen(path).close()
+    assert not unfinished.exists()
+    assert other.exists()
+
+
 def test_an_index_of_another_run_is_not_believed(tmp_path: Path) -> None:
     path = write(tmp_path / "run", [failure("a much longer message"), failure("b")])
     other = write(tmp_path / "other", [failure("a")])

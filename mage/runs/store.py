@@ -28,7 +28,7 @@ import msgspec
 
 from mage.version import __version__
 from mage.errors import RecordError
-from mage.files import try_lock, write_atomically
+from mage.files import remove_unfinished, try_lock, write_atomically
 from mage.plugins import Plugin, keep_plugins, remove_copies
 from mage.runs.index import INDEX, TRIALS, Summary, decode_outcome, scan, summarize
 from mage.types import Failure, Trial
@@ -110,6 +110,7 @@ class RunWriter:
             (path / TRIALS).touch()
             writer = cls(path, 0, 0, ())
             writer._lock()
+            remove_unfinished(path)
             writer._repair()
         except OSError as error:
             raise _cannot("write to", path, error) from None

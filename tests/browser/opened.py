@@ -81,7 +81,8 @@ class Opened:
         return found
 
     def overhang(self) -> int:
-        """By how many pixels the page is wider than its window."""
+        """By how many pixels the page is wider than its window, after it was laid out again."""
+        self.page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         return int(self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
 
     def close(self) -> None:
