@@ -128,7 +128,10 @@ class ComparesOpponents(World, Protocol):
     """A world that can tell which opponents behave alike, whatever their specs say."""
 
     def behaviours(self, spec: str, seat: int) -> Collection[Hashable]:
-        """What an opponent may do in a trial: one for each of its random draws; alike where two are equal."""
+        """What an opponent may do in a trial: one for each of its random draws; alike where two are equal.
+
+        Where the draws cannot be listed it is one text, the canonical spec.
+        """
 
     def drawn_behaviour(self, spec: str, task: Task, seat: int) -> Hashable:
         """What the opponent of one task does, as one of `behaviours`; None where it cannot be compared."""

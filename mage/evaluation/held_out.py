@@ -55,7 +55,7 @@ def avoid_held_out(config: Config, task: Task) -> Task:
     splits = [split for split in _held_out_splits(task.world, named) if split.kind is not SplitKind.REWORDED]
     found = task
     for number in range(_MOST_DRAWS):
-        if not any(_meets(found, split) for split in splits):
+        if not _meets(found, splits):
             return found
         found = msgspec.structs.replace(task, seed=derive(task.seed, "redrawn", number))
     raise ConfigError(f"all of {_MOST_DRAWS} opponents drawn from {listing(task.opponents)} behave like held-out ones")
@@ -97,18 +97,20 @@ def _how(member: str, spec: Spec, held_out: str) -> str:
     return "" if str(parse_spec(member)) == held_out else f" plays {held_out!r}, which"
 
 
-def _meets(task: Task, split: Split) -> bool:
-    """Whether an opponent that the task's seed draws behaves like a member of the split."""
-    world = load_world(split.world)
-    if not isinstance(world, ComparesOpponents):
-        return False
-    others = [seat for seat in range(world.info.num_seats) if seat != task.seat]
-    known = _behaviours_by_seat(split)
-    return any(
-        world.drawn_behaviour(spec, task, seat) in known[seat]
-        for seat, spec in zip(others, task.opponents, strict=True)
-        if _is_drawn_freely(split.world, spec)
-    )
+def _meets(task: Task, splits: Sequence[Split]) -> bool:
+    """Whether an opponent that the task's seed draws behaves like a member of one of the splits."""
+    for spec in dict.fromkeys(split.world for split in splits):
+        world = load_world(spec)
+        if not isinstance(world, ComparesOpponents):
+            continue
+        known = [_behaviours_by_seat(split) for split in splits if split.world == spec]
+        others = [seat for seat in range(world.info.num_seats) if seat != task.seat]
+        for seat, opponent in zip(others, task.opponents, strict=True):
+            if _is_drawn_freely(spec, opponent):
+                behaviour = world.drawn_behaviour(opponent, task, seat)
+                if any(behaviour in held_out[seat] for held_out in known):
+                    return True
+    return False
 
 
 @cache
