@@ -34,6 +34,8 @@ _CUDA_MULTIPLE = 16
 
 MAX_GROWTH = 1.25
 """An optimizer step that multiplies the norm of the weights by more than this has destroyed them (docs/method.md)."""
+MAX_ADAPTER_GROWTH = 4.0
+"""The same for the weights of an adapter, half of which begin at zero."""
 
 
 class LocalLearner:
@@ -238,11 +240,12 @@ class LocalLearner:
 
     def _checked_norm(self, norms: Sequence[float]) -> float:
         """The last of the norms of the weights, before the update and after each of its optimizer steps."""
+        limit = MAX_GROWTH if self._adapter is None else MAX_ADAPTER_GROWTH
         for before, after in pairwise(norms):
             lower = f"lower learner.lr (now {self._config.lr:g})"
             if not math.isfinite(after):
                 raise DivergedError(f"the weights are not finite after an optimizer step; {lower}")
-            if after > MAX_GROWTH * before > 0:
+            if after > limit * before > 0:
                 raise DivergedError(
                     f"the weights exploded: an optimizer step took their norm from {before:.3g} to {after:.3g}; {lower}"
                 )
