@@ -17,7 +17,7 @@ _TINY = f"agent.model={_MODEL} agent.context=512 batch.groups=2 batch.size=4 ste
 _SEVEN = "evaluation.splits='[\"rps-seven\"]'"
 
 _TWO = 'population.split= population.members=\'["copy","beat-last"]\''
-_ROCKS = _TWO.replace("copy", "always:rock").replace("beat-last", "memory-one(first=1,map=[0,0,0],on=them)")
+_ROCKS = _TWO.replace("copy", "always:rock").replace("beat-last", "memory-one(first=1,map=[0,0,1],on=them)")
 _TERMS = (
     "learner.epochs=2 learner.minibatches=2 learner.decay=true learner.divergence=k3 learner.divergence_weight=0.1"
     " learner.weight=token learner.entropy_floor=0.9999 learner.warmup=2"
@@ -78,7 +78,7 @@ SCENARIOS = (
         (
             f"train rps-league {_TINY} {_SEVEN} {_ROCKS} batch.groups=6 steps=4 seed=2"
             " league.learners=2 league.exploit_every=2 population.options.share=0.9 league.snapshot_every=3"
-            " league.factor=30 learner.lr=0.01",
+            " league.factor=30 learner.lr=0.001",
             "league run",
         ),
     ),
