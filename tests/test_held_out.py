@@ -104,9 +104,12 @@ def test_players_that_only_resemble_held_out_ones_are_allowed() -> None:
     refuse_held_out("tic_tac_toe", ("mcts(30,seed=1)", "mcts(31,seed=900)"))
 
 
-def behaviours_of_machines(world: ComparesOpponents) -> set[object]:
+def machines_held_out(config: Config) -> tuple[ComparesOpponents, set[object]]:
+    """The world of a config, and the behaviours of its held-out machines."""
+    world = load_world(config.world)
+    assert isinstance(world, ComparesOpponents)
     members = load_split("rps-automata-held-out").members
-    return {found for member in members for found in world.behaviours(member, 1)}
+    return world, {found for member in members for found in world.behaviours(member, 1)}
 
 
 def automata(*more: str) -> Config:
@@ -116,11 +119,7 @@ def automata(*more: str) -> Config:
 
 def test_a_family_never_draws_who_behaves_like_a_held_out_member() -> None:
     config = automata()
-    world = load_world(config.world)
-    assert isinstance(world, ComparesOpponents)
-    held_out = {
-        found for member in load_split("rps-automata-held-out").members for found in world.behaviours(member, 1)
-    }
+    world, held_out = machines_held_out(config)
     tasks = list(islice(draw_tasks(config, "tasks", 0), 300))
     assert not [task for task in tasks if world.drawn_behaviour(task.opponents[0], task, 1) in held_out]
     drawn_first = [replace(task, seed=derive(config.seed, "tasks", 0, index)) for index, task in enumerate(tasks)]
@@ -131,11 +130,7 @@ def test_a_family_never_draws_who_behaves_like_a_held_out_member() -> None:
 
 def test_a_task_whose_opponent_would_be_held_out_gets_another_seed() -> None:
     config = automata()
-    world = load_world(config.world)
-    assert isinstance(world, ComparesOpponents)
-    held_out = {
-        found for member in load_split("rps-automata-held-out").members for found in world.behaviours(member, 1)
-    }
+    world, held_out = machines_held_out(config)
     task = next(draw_tasks(config, "tasks", 0))
     met = next(
         other
@@ -151,11 +146,7 @@ def test_a_task_whose_opponent_would_be_held_out_gets_another_seed() -> None:
 
 def test_prioritised_draws_avoid_held_out_behaviours_too() -> None:
     config = automata("population.sampler=prioritised")
-    world = load_world(config.world)
-    assert isinstance(world, ComparesOpponents)
-    held_out = {
-        found for member in load_split("rps-automata-held-out").members for found in world.behaviours(member, 1)
-    }
+    world, held_out = machines_held_out(config)
     matches = PrioritisedTasks(config, "main").draw(0, {"main": 300})
     assert not [m for m in matches if world.drawn_behaviour(m.task.opponents[0], m.task, 1) in held_out]
 
@@ -182,7 +173,7 @@ def test_the_best_memoryless_score_is_that_of_the_split_itself(name: str, memory
 
 
 def test_a_part_of_a_split_has_its_own_bound() -> None:
-    """Three players that all begin with the same move: whoever knows them wins the first round without memory."""
+    """Both members begin with rock, so with one round an episode paper wins without memory."""
     part = make_split("part", "", "rps(rounds=1)", ("always:rock", "memory-one(first=0,map=[1,1,1])"), held_out=True)
     ((_, found),) = split_references(part, (0,), 3)
     assert found.memoryless == pytest.approx(1.0)

@@ -132,7 +132,7 @@ def test_a_mixture_that_plays_a_held_out_member_for_whole_episodes_is_refused() 
     for each in ("trial", "episode"):
         with pytest.raises(ConfigError, match=r"(plays|behaves like) 'always\(pass\)', which is held out"):
             refuse_held_out("kuhn_poker", (f"mixture(conservative,always:pass,each={each})",))
-    refuse_held_out("kuhn_poker", ("mixture(conservative,always:pass)",))  # move by move it is someone else
+    refuse_held_out("kuhn_poker", ("mixture(conservative,always:pass)",))  # mixed at each move
 
 
 @pytest.mark.parametrize("game", ["rps", "kuhn", "tictactoe"])
