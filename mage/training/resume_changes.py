@@ -25,6 +25,7 @@ from mage.training.checkpoint import checkpoints, read_state
 
 MAY_CHANGE = (
     "steps",
+    "schedule.*",
     "trackers",
     "alarms.*",
     "checkpoint.*",
