@@ -23,6 +23,7 @@ from mage.league.matches import TaskOrigin
 from mage.rollout.trial import play_trial
 from mage.runs.store import RunReader, read_info
 from mage.training import loop
+from mage.training.build import draw_tasks
 from mage.training.checkpoint import checkpoints
 from mage.training.run import check_start, create_run_directory, train_run
 from mage.training.setup import set_up
@@ -234,19 +235,15 @@ def test_returns_are_those_of_the_world_that_was_played() -> None:
     assert parts.return_spec(msgspec.structs.replace(task, world="rps(rounds=3)")).turns == 3
 
 
-@pytest.mark.parametrize("teacher", ["bayes-optimal", "uniform"])
+@pytest.mark.parametrize("teacher", ["bayes-optimal", "best-response:cycle(step=1)"])
 def test_teachers_play_the_world_of_the_task(teacher: str) -> None:
-    config = tiny_config(*DOORS, "trial.episodes=3", "schedule.doors=[[0.5, 3], [0.5, 9]]")
+    config = tiny_config("schedule.rounds=[[0.5, 1], [0.5, 3]]", "agent.memory=history", "trial.episodes=3")
     make = teacher_of(config, teacher)
-    moves: dict[str, set[str]] = {}
-    for doors in (3, 9):
-        world = f"priced-doors(doors={doors})"
-        for seed in range(6):
-            task = msgspec.structs.replace(tiny_parts(*DOORS).tasks(1, "tasks")[0], world=world, seed=seed)
-            trial = asyncio.run(play_trial(load_world(world), task, 0, make))
-            moves.setdefault(world, set()).update(str(episode.turns[0].action) for episode in trial.episodes)
-    assert moves["priced-doors(doors=3)"] <= {"1", "2", "3", "leave"}
-    assert moves["priced-doors(doors=9)"] & {"4", "5", "6", "7", "8", "9", "depart"}
+    task = msgspec.structs.replace(next(draw_tasks(config, "tasks")), opponents=("cycle(step=1)",))
+    for world, rounds in (("rps(rounds=1)", 1), ("rps(rounds=3)", 3)):
+        trial = asyncio.run(play_trial(load_world(world), msgspec.structs.replace(task, world=world), 0, make))
+        assert [len(episode.turns) for episode in trial.episodes] == [2 * rounds] * 3
+        assert trial.scores[-1] == 1.0 or teacher != "bayes-optimal"
 
 
 def test_a_model_of_words_knows_the_actions_of_every_scheduled_world() -> None:

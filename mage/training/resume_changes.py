@@ -25,7 +25,6 @@ from mage.training.checkpoint import checkpoints, read_state
 
 MAY_CHANGE = (
     "steps",
-    "schedule.*",
     "trackers",
     "alarms.*",
     "checkpoint.*",
@@ -35,6 +34,7 @@ MAY_CHANGE = (
     "learner.divergence_weight",
     "tokens",
     "agent.slots",
+    "schedule.*",
 )
 """Settings that may change: past steps do not depend on them, or they are commonly adjusted during a run."""
 _SPLITS = "splits"
