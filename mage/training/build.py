@@ -107,6 +107,16 @@ def members_of(config: Config) -> tuple[str, ...]:
     return (*split.members, *population.members)
 
 
+def population_of(config: Config) -> list[tuple[str, float]]:
+    """All members of the population with their weights: the config's, else those of its split, else 1."""
+    members, population = members_of(config), config.population
+    if population.weights:
+        return list(zip(members, population.weights, strict=True))
+    split = load_split(population.split).weighted_members if population.split else ()
+    weights = (*(float(weight) for _, weight in split), *(1.0,) * len(population.members))
+    return list(zip(members, weights, strict=True))
+
+
 def worlds_of(config: Config) -> tuple[str, ...]:
     """The worlds of a config: that of training and those of its splits."""
     return (config.world, *(load_split(name).world for name in split_names_of(config)))
@@ -135,8 +145,8 @@ def draw_tasks(config: Config, *path: str | int) -> Iterator[Task]:
     In a world of one seat a member is the level; without members the task's seed draws what is hidden.
     """
     num_seats = load_world(config.world).info.num_seats
-    members = members_of(config)
-    weights = config.population.weights or (1.0,) * len(members)
+    population = population_of(config)
+    members, weights = [member for member, _ in population], [weight for _, weight in population]
     num_drawn = num_seats - 1 or min(1, len(members))
     index = 0
     while True:

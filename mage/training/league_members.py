@@ -26,7 +26,7 @@ from mage.learners.shared import load_state, save_state
 from mage.protocols import AgentFactory, Learner
 from mage.seeds import derive
 from mage.training.alarms import MAX_ROLLBACKS, NO_ALARMS, AlarmState, watch_score, watch_step
-from mage.training.build import members_of
+from mage.training.build import population_of
 from mage.training.event_log import EventLog
 from mage.training.league_metrics import NASH_CONV
 from mage.training.league_policies import LeaguePolicies
@@ -51,14 +51,12 @@ class LeagueState(msgspec.Struct, frozen=True):
 
 def founding_league(config: Config) -> League:
     """A new league: the population as anchors, and untrained learners."""
-    specs = members_of(config)
-    weights = config.population.weights or (1.0,) * len(specs)
     own = {key: float(value_of(config, key)) for key in config.league.explore}
     others = (
         perturb(own, derive(config.seed, "found", number), config.league.factor)
         for number in range(1, config.league.learners)
     )
-    return new_league([anchor(spec, weight) for spec, weight in zip(specs, weights, strict=True)], [own, *others])
+    return new_league([anchor(spec, weight) for spec, weight in population_of(config)], [own, *others])
 
 
 class LeagueMembers:

@@ -20,7 +20,7 @@ from mage.league.payoffs import EMPTY, MatchScore, Payoffs
 from mage.league.samplers import MemberProbs
 from mage.league.state import League
 from mage.seeds import derive
-from mage.training.build import draw_tasks, members_of
+from mage.training.build import draw_tasks, population_of
 from mage.training.combinations import sampler_of
 from mage.training.task_replay import PlayedTask, draw_replayed, update_played
 
@@ -169,9 +169,7 @@ class _Table:
     """The pay-offs of one learner against the population."""
 
     def __init__(self, config: Config, learner: str) -> None:
-        specs = members_of(config)
-        weights = config.population.weights or (1.0,) * len(specs)
-        anchors = [anchor(spec, weight) for spec, weight in zip(specs, weights, strict=True)]
+        anchors = [anchor(spec, weight) for spec, weight in population_of(config)]
         own = Member(learner, MemberKind.LEARNER, SPEC_PREFIX + learner, learner)
         self.league = League((*anchors, own), EMPTY, {}, {})
 

@@ -19,7 +19,7 @@ from mage.opponents.agent_seat import check_seat_agent, seat_agent
 from mage.opponents.policy import PolicyAgent
 from mage.protocols import Agent, AgentFactory, ChatFormat, Sampling, World
 from mage.seeds import derive
-from mage.training.build import draw_tasks, language_agent_factory, members_of
+from mage.training.build import draw_tasks, language_agent_factory, population_of
 from mage.types import AgentInfo, Completion, Memory, Observation, Reply, ReplyMode, Task
 from mage.worlds.openspiel.world import OpenSpielWorld
 from mage.worlds.registry import load_world
@@ -112,9 +112,7 @@ def teacher_of(config: Config, spec: str) -> AgentFactory:
 
 def _bayes(config: Config) -> AgentFactory:
     """Exact Bayes-optimal play for the last episode, given the population; planned now, which takes seconds."""
-    members = members_of(config)
-    weights = config.population.weights or (1.0,) * len(members)
-    population = list(zip(members, weights, strict=True))
+    population = population_of(config)
     make_agent = BayesAgentFactory(population, PlanObjective.LAST)
     try:
         some = next(draw_tasks(config, "teacher"))
