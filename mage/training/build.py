@@ -14,7 +14,7 @@ from mage.config.sections import AgentConfig
 from mage.engines.registry import ENGINES
 from mage.engines.scripted import MODELS, ScriptedEngine
 from mage.errors import ConfigError, pick
-from mage.evaluation.config_splits import evaluated_splits, members_of, split_names_of
+from mage.evaluation.config_splits import evaluated_splits, members_of, population_of, split_names_of
 from mage.evaluation.held_out import avoid_held_out, refuse_held_out
 from mage.evaluation.splits import check_members, check_split, load_split, split_files
 from mage.learners.registry import LEARNERS
@@ -143,8 +143,8 @@ def draw_tasks(config: Config, *path: str | int) -> Iterator[Task]:
     In a world of one seat a member is the level; without members the task's seed draws what is hidden.
     """
     num_seats = load_world(config.world).info.num_seats
-    members = members_of(config)
-    weights = config.population.weights or (1.0,) * len(members)
+    population = population_of(config)
+    members, weights = [member for member, _ in population], [weight for _, weight in population]
     num_drawn = num_seats - 1 or min(1, len(members))
     index = 0
     while True:

@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from mage.config.schema import Config
-from mage.evaluation.config_splits import members_of
+from mage.evaluation.config_splits import population_of
 from mage.league.matches import Match, PlayedMatch, TaskOrigin, draw_matches, learning_seats
 from mage.league.members import SPEC_PREFIX, Member, MemberKind, anchor
 from mage.league.members import learner as learner_member
@@ -178,9 +178,7 @@ class _Table:
     """The pay-offs of one learner against the population."""
 
     def __init__(self, config: Config, learner: str) -> None:
-        specs = members_of(config)
-        weights = config.population.weights or (1.0,) * len(specs)
-        anchors = [anchor(spec, weight) for spec, weight in zip(specs, weights, strict=True)]
+        anchors = [anchor(spec, weight) for spec, weight in population_of(config)]
         own = Member(learner, MemberKind.LEARNER, SPEC_PREFIX + learner, learner)
         self.league = League((*anchors, own), EMPTY, {}, {})
 

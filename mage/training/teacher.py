@@ -15,7 +15,7 @@ from mage.agents.language import AgentSettings
 from mage.config.schema import Config
 from mage.engines.trie import Trie
 from mage.errors import ConfigError, EngineError, InexactError
-from mage.evaluation.config_splits import members_of
+from mage.evaluation.config_splits import population_of
 from mage.evaluation.exact import BayesAgentFactory, PlanObjective, bayes_optimal
 from mage.opponents.agent_seat import check_seat_agent, seat_agent
 from mage.opponents.policy import PolicyAgent
@@ -118,9 +118,7 @@ def _bayes(config: Config) -> AgentFactory:
 
     Between the points of a schedule it is planned when a value is first played.
     """
-    members = members_of(config)
-    weights = config.population.weights or (1.0,) * len(members)
-    population = list(zip(members, weights, strict=True))
+    population = population_of(config)
     make_agent = BayesAgentFactory(population, PlanObjective.LAST)
     try:
         some = next(draw_tasks(config, "teacher"))
