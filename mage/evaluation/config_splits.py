@@ -49,6 +49,6 @@ def _population(config: Config) -> Split:
         return split
     if not all(weight.is_integer() for weight in weights):
         raise ConfigError(
-            f"evaluation.splits: population has the weights {weights}; evaluations take whole numbers, such as 3 for 0.3"
+            f"evaluation.splits: population has the weights {weights}; evaluations take whole numbers"
         )
     return weighted_split(split, [int(weight) for weight in weights])
