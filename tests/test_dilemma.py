@@ -115,6 +115,10 @@ def test_the_bayes_optimal_player_knows_the_weights(tmp_path: Path) -> None:
     assert found.num_trials == 10
     assert found.agent.scores[-1].value == near(3.7)
     assert found.control.scores[-1].value == near(3.225)
+    told, asked = load_eval_agent("bayes-optimal").for_split(FOUR), load_eval_agent("bayes-optimal(pool=dilemma-four)")
+    assert isinstance(told, BayesEvalAgent)
+    assert isinstance(asked, BayesEvalAgent)
+    assert told.members == asked.members == FOUR.weighted_members
 
 
 @pytest.mark.parametrize(
