@@ -84,12 +84,13 @@ def make_spec(name: str, /, *args: Value, **kwargs: Value) -> Spec:
 def call_with(kind: str, spec: Spec, function: Callable[..., Any], *context: Any) -> Any:
     """Call `function(*context, ...)` with the spec's values; where they do not fit, a ConfigError lists what does."""
     known = _parameters_of(function)[len(context) :]
-    names = [p.name for p in known if p.kind is not Parameter.VAR_POSITIONAL]
+    names = [p.name for p in known if p.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)]
+    takes_any_name = any(p.kind is Parameter.VAR_KEYWORD for p in known)
     takes_any = any(p.kind is Parameter.VAR_POSITIONAL for p in known)
-    positional = [p for p in known if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    positional = [p for p in known if p.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
     allowed = f"{kind} {spec.name!r} takes {_parameters(known)}"
     for name, _ in spec.kwargs:
-        if name not in names:
+        if name not in names and not takes_any_name:
             raise ConfigError(f"unknown parameter {name!r} in {str(spec)!r}; {allowed}")
     if len(spec.args) > len(positional) and not takes_any:
         raise ConfigError(f"too many values in {str(spec)!r}; {allowed}")
@@ -146,7 +147,7 @@ def _parameters_of(function: Callable[..., Any]) -> list[Parameter]:
 def _parameters(known: list[Parameter]) -> str:
     shown = [
         f"{p.name}…"
-        if p.kind is Parameter.VAR_POSITIONAL
+        if p.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
         else p.name
         if p.default in (Parameter.empty, None)
         else f"{p.name}={p.default}"

@@ -206,6 +206,8 @@ class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Everything, hidden cards included: for viewers, never for players."""
     successes: tuple[bool, ...] = ()
     """For each seat whether it succeeded; empty where success is a positive score."""
+    keys: tuple[str, ...] = ()
+    """For each seat what it is told in the words of the exact model, where a trial has names of its own."""
 
     def is_success(self, seat: int) -> bool:
         """Whether a seat succeeded."""

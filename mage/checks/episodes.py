@@ -34,8 +34,8 @@ class EpisodeChecker:
         self._world = world
         self._info = world.info
         self._texts = (*TEXTS, *texts)
-        self._offered: dict[tuple[int, str], tuple[str, ...]] = {}
-        """Actions by seat and key."""
+        self._offered: dict[tuple[int | None, int, str], tuple[object, ...]] = {}
+        """Ids of actions by seat and key, and their words by the task's seed too: a trial may have names of its own."""
         self.num_episodes = 0
         self.num_turns = 0
         self.lowest, self.highest = inf, -inf
@@ -50,6 +50,7 @@ class EpisodeChecker:
         while (mover := env.to_move()) is not None:
             require(mover in range(len(decisions)), task.world, f"seat {mover!r} is to move, which does not exist")
             observation = self._check_observations(env, mover, decisions)
+            self._check_offered(task.seed, observation)
             refuses(env.result, "result() answers before the end")
             if not self._info.has_open_actions:
                 refuses(lambda: env.step(NONSENSE), "an action that is not legal is played")
@@ -116,6 +117,13 @@ class EpisodeChecker:
         require(same, trials[0][0].world, "two trials at the same time influence each other's results")
         self.num_episodes += len(under_way)
 
+    def _check_offered(self, seed: int, observation: Observation) -> None:
+        """Equal keys have equal actions."""
+        key = observation.key
+        for trial, actions in ((None, observation.ids), (seed, observation.actions)):
+            offered = self._offered.setdefault((trial, observation.seat, key), actions)
+            require(offered == actions, key, f"one key stands for the actions {offered} and for {actions}")
+
     def _check_observations(self, env: Env, mover: int, decisions: list[int]) -> Observation:
         """Every seat can observe, only the mover has actions, and observing changes nothing."""
         for seat, turn in enumerate(decisions):
@@ -134,8 +142,6 @@ class EpisodeChecker:
         tidy = all(word and word == " ".join(word.split()) for word in words)
         require(tidy, observation.text, f"an action is empty or has untidy spaces: {words}")
         require(bool(observation.text.strip()), observation.key, "the observation has no text")
-        offered = self._offered.setdefault((mover, observation.key), words)
-        require(offered == words, observation.key, f"one key stands for the actions {offered} and for {words}")
         return _read_back(observation, "an observation")
 
     def _step(self, env: Env, action: str) -> tuple[float, ...]:

@@ -41,7 +41,7 @@ def _follow(model: ExactModel[Any], seat: int, played: PlayedEpisode) -> None:
             require(tuple(ids) == observation.ids, observation.key, problem)
         chosen = observation.ids[observation.actions.index(action)]
         reached = _settled(model, [(model.after(p, chosen), types) for p, types in here])
-    told, score = played.result.outcomes[seat], played.result.returns[seat]
+    told, score = (played.result.keys or played.result.outcomes)[seat], played.result.returns[seat]
     ends = [p for p, _ in reached if model.seen(p) == (True, told)]
     require(bool(ends), told, f"the exact model has no end at which seat {seat} is told this")
     scores = sorted({model.score(p) for p in ends})

@@ -24,7 +24,7 @@ from mage.runs.console import plain_console
 from mage.runs.drawings import shown
 from mage.spec import show_parameters
 from mage.worlds.openspiel.game import WORDED, known_games
-from mage.worlds.registry import WORLDS, load_world
+from mage.worlds.registry import WORLDS, load_world, world_entries
 
 _KINDS = {
     "worlds": "game, population and splits; each runs as it is",
@@ -75,7 +75,7 @@ def worlds(everything: bool) -> RenderableType:
     """Registered worlds and games with words of their own; `everything` adds those with OpenSpiel's strings."""
     worded = [_registered(WORDED, name, 0) for name in WORDED]
     how = "Those that hide nothing and are played in turn also take opening=N: the first N moves are drawn at random."
-    registered = [entries("Registered worlds", [_world(name) for name in WORLDS]), Text()] if WORLDS else []
+    registered = [entries("Registered worlds", _worlds()), Text()] if WORLDS else []
     table = Group(*registered, entries("Games with words of their own", worded), Text(), Text(how, "dim"))
     others = [name for name in known_games() if name not in WORDED]
     if not everything:
@@ -149,17 +149,18 @@ def methods() -> RenderableType:
     return entries("Prompting methods, for agent.method", listed)
 
 
-def _world(name: str) -> ListEntry:
-    """One registered world, with its seats where it needs no parameters; of one that cannot be loaded, why."""
-    trouble = WORLDS.trouble(name)
-    if trouble is not None:
-        return ListEntry(name, "", trouble)
-    try:
-        num_seats = load_world(name).info.num_seats
-        seats = "; 1 seat" if num_seats == 1 else f"; {num_seats} seats"
-    except ConfigError:
-        seats = ""
-    return ListEntry(name, f"{show_parameters(WORLDS[name], 0)}{seats}", _first_line(WORLDS[name]))
+def _worlds() -> list[ListEntry]:
+    """Registered worlds, with their seats where they need no parameters; of one that cannot be imported, why."""
+    troubled = [(name, WORLDS.trouble(name)) for name in WORLDS]
+    listed = [ListEntry(name, "", trouble) for name, trouble in troubled if trouble is not None]
+    for spec, parameters, about in world_entries():
+        try:
+            num_seats = load_world(spec).info.num_seats
+            seats = "; 1 seat" if num_seats == 1 else f"; {num_seats} seats"
+        except ConfigError:
+            seats = ""
+        listed.append(ListEntry(spec, f"{parameters or 'no parameters'}{seats}", about))
+    return listed
 
 
 def models() -> RenderableType:

@@ -80,6 +80,8 @@ async def _reflect(agent: Agent, seat: int, index: int, episode: Episode) -> Tur
     facts: dict[str, Fact] = {"score": result.returns[seat]}
     if result.successes:
         facts["success"] = result.is_success(seat)
+    if result.keys:
+        facts["told"] = result.keys[seat]
     told = Observation(seat, index, 0, result.outcomes[seat], (), (), REFLECTION_KEY, facts)
     reply = await agent.reflect(told)
     if reply is None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from mage.errors import ConfigError
 from mage.protocols import World
 from mage.registry import Registry, require_methods
-from mage.spec import call_with, parse_spec
+from mage.spec import call_with, parse_spec, show_parameters
 from mage.types import WorldInfo
+from mage.worlds.hidden import HiddenTable
 from mage.worlds.openspiel.game import WORDED
 from mage.worlds.openspiel.rules import is_known
 from mage.worlds.openspiel.world import OpenSpielWorld
@@ -27,7 +28,9 @@ def _factory(given: object) -> Callable[..., Any]:
     return given
 
 
-WORLDS: Registry[Callable[..., Any]] = Registry("world", {}, _factory, lambda name: name in WORDED or is_known(name))
+WORLDS: Registry[Callable[..., Any]] = Registry(
+    "world", {"hidden": HiddenTable}, _factory, lambda name: name in WORDED or is_known(name)
+)
 """Factories of worlds by name, except for OpenSpiel's games. Parameters of a spec are those of its factory."""
 
 
@@ -57,3 +60,23 @@ def _check_known(name: str) -> None:
             f"unknown world {name!r}; {registered}with words: {', '.join(WORDED)}; "
             "`mage list worlds --all` names OpenSpiel's; --import FILE adds your own"
         )
+
+
+class WorldEntry(NamedTuple):
+    """A registered world as lists show it."""
+
+    spec: str
+    parameters: str
+    about: str
+
+
+def world_entries(table: Registry[Callable[..., Any]] = WORLDS) -> list[WorldEntry]:
+    """The worlds of a table that can be imported; a factory that has `listed` is shown by the specs that it lists."""
+    found: list[WorldEntry] = []
+    for name in table:
+        if table.trouble(name) is None:
+            factory = table[name]
+            about = (factory.__doc__ or "").partition("\n")[0]
+            own = [(name, show_parameters(factory, 0), about)]
+            found += [WorldEntry(*entry) for entry in (factory.listed() if hasattr(factory, "listed") else own)]
+    return found

@@ -36,6 +36,8 @@ class SoloWorld(ABC, Generic[H, P]):
     reflect_request: str = "Write a short note to yourself: what did you find out, and what will you do next?"
     has_open_actions: bool = False
     """Whether any text is an action; then `actions` is not used, and `is_over` must be written."""
+    turns: int = 0
+    """The number of actions in every episode, where it is always the same; 0: it varies."""
 
     def explain(self) -> str:
         """The rules, as told to the agent: by default the docstring of the class."""
@@ -91,6 +93,13 @@ class SoloWorld(ABC, Generic[H, P]):
             return table[self._index(task.level)][0]
         return table[pick_index([weight for _, weight in table], uniform(task.seed, "hidden"))][0]
 
+    def unshuffled(self, hidden: H) -> H:
+        """The same as `hidden()` lists it, where `draw` adds names that differ from trial to trial and mean nothing.
+
+        Keys of decisions and the exact model are in these words; positions must not depend on them.
+        """
+        return hidden
+
     @property
     def has_chance(self) -> bool:
         """Whether trials that differ in their seeds alone can differ."""
@@ -106,6 +115,7 @@ class SoloWorld(ABC, Generic[H, P]):
             has_chance=self.has_chance,
             trial=self.trial,
             reflect=self.reflect_request,
+            turns=self.turns,
         )
 
     def rules(self, task: Task) -> str:
@@ -161,6 +171,7 @@ class SoloEnv(Generic[H, P]):
         self._episode = episode
         self._max_turns = task.max_turns
         self._hidden = world.draw(task)
+        self._listed = world.unshuffled(self._hidden)
         self._deal = derive(task.seed, "deal", 0 if task.replay_deal else episode)
         self._num_draws = 0
         self._turn = 0
@@ -177,9 +188,8 @@ class SoloEnv(Generic[H, P]):
         world, told = self._world, self._world.tell(self._hidden, self._position)
         listed = () if self.to_move() is None or world.has_open_actions else self._actions()
         facts = world.facts(self._hidden, self._position)
-        return Observation(
-            0, self._episode, self._turn, told, listed, tuple(range(len(listed))), decision_key(self._key, told), facts
-        )
+        key = decision_key(self._key, self._told_as_listed())
+        return Observation(0, self._episode, self._turn, told, listed, tuple(range(len(listed))), key, facts)
 
     def step(self, action: str | None) -> tuple[float, ...]:
         if self.to_move() is None:
@@ -190,7 +200,7 @@ class SoloEnv(Generic[H, P]):
         world = self._world
         if not world.has_open_actions and action not in self._actions():
             raise PlayError(f"{self._name}: {action!r} is not legal; legal are {', '.join(self._actions())}")
-        self._key = decision_key(self._key, world.tell(self._hidden, self._position), action)
+        self._key = decision_key(self._key, self._told_as_listed(), self._as_listed(action))
         self._position = self._settle(world.after(self._hidden, self._position, action))
         self._turn += 1
         before, self._score = self._score, world.score(self._hidden, self._position)
@@ -209,7 +219,8 @@ class SoloEnv(Generic[H, P]):
             return Result((self._score,), told, Ending.TRUNCATED, None, facts, (False,))
         success = world.is_success(self._hidden, self._position)
         told = (world.tell(self._hidden, self._position),)
-        return Result((self._score,), told, Ending.FINISHED, None, facts, (success,))
+        keys = () if self._listed == self._hidden else (self._told_as_listed(),)
+        return Result((self._score,), told, Ending.FINISHED, None, facts, (success,), keys)
 
     @property
     def _is_finished(self) -> bool:
@@ -217,6 +228,15 @@ class SoloEnv(Generic[H, P]):
 
     def _actions(self) -> tuple[str, ...]:
         return tuple(self._world.actions(self._hidden, self._position))
+
+    def _told_as_listed(self) -> str:
+        return self._world.tell(self._listed, self._position)
+
+    def _as_listed(self, action: str) -> str:
+        """An action in the words of the exact model."""
+        if self._world.has_open_actions or self._listed == self._hidden:
+            return action
+        return self._world.actions(self._listed, self._position)[self._actions().index(action)]
 
     def _settle(self, position: P) -> P:
         """Sample chance until the seat must act or the episode is over."""

@@ -34,7 +34,7 @@ class BayesPlayer:
         return Reply(observation.actions[observation.ids.index(node.ids[place])], "", ())
 
     async def reflect(self, outcome: Observation) -> Reply | None:
-        leaf = self._next_node(True, outcome.text)
+        leaf = self._next_node(True, str(outcome.facts.get("told", outcome.text)))
         assert isinstance(leaf, Leaf)
         self._belief = self._belief_after(leaf)
         self._next = self._trees[outcome.episode + 1]

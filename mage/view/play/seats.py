@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from threading import Lock
 from typing import Any, NamedTuple
@@ -21,17 +21,16 @@ from mage.evaluation.eval_agent import EvalAgent, load_eval_agent
 from mage.opponents.agent_seat import UNIFORM, check_seat_agent, seat_agent
 from mage.opponents.registry import ANY, MODEL_OPPONENTS, OPPONENTS, REPEATED, Supports, describe_opponents
 from mage.protocols import Agent, AgentFactory, World
-from mage.registry import Registry
 from mage.runs.run_plugins import check_plugins_of
 from mage.runs.store import RUN, read_info
-from mage.spec import Spec, parse_spec, show_parameters
+from mage.spec import Spec, parse_spec
 from mage.types import Task
 from mage.view.read.folder import Folder, Location, NotFoundError
 from mage.view.read.safe_world import is_plain, is_safe
 from mage.view.read.status import CHECKPOINTS, checkpoint_name, checkpoint_steps
 from mage.worlds.openspiel.game import WORDED, known_games
 from mage.worlds.openspiel.world import OpenSpielWorld
-from mage.worlds.registry import WORLDS, load_world
+from mage.worlds.registry import WORLDS, WorldEntry, load_world, world_entries
 
 PERSON = "person"
 _CHECKPOINT = "checkpoint:"
@@ -162,8 +161,8 @@ class Models:
 
 def choices(folder: Folder) -> Mapping[str, Any]:
     """All choices: registered worlds, games, opponents, and the checkpoints below the directory."""
-    games = [game for game in (_world_entry(name, WORDED) for name in WORDED) if game is not None]
-    worlds = [world for world in (_world_entry(name, WORLDS) for name in WORLDS) if world is not None]
+    games = [game for game in map(_world_entry, world_entries(WORDED)) if game is not None]
+    worlds = [world for world in map(_world_entry, world_entries()) if world is not None]
     loaded = {entry["spec"]: load_world(entry["spec"]) for entry in (*games, *worlds)}
     listed = [entry for entry in describe_opponents() if entry.name not in MODEL_OPPONENTS]
     opponents = [
@@ -217,16 +216,13 @@ def _fits(name: str, world: World) -> bool:
     return name == UNIFORM and not world.info.has_open_actions
 
 
-def _world_entry(name: str, table: Registry[Callable[..., Any]]) -> dict[str, Any] | None:
-    """The entry of a world with default parameters; None if it needs some or cannot be loaded."""
-    if table.trouble(name) is not None:
-        return None
+def _world_entry(entry: WorldEntry) -> dict[str, Any] | None:
+    """A world as the browser lists it; None if it needs parameters or cannot be loaded."""
     try:
-        info = load_world(name).info
+        seats = load_world(entry.spec).info.num_seats
     except ConfigError:
         return None
-    about = (table[name].__doc__ or "").partition("\n")[0]
-    return {"spec": name, "parameters": show_parameters(table[name], 0), "about": about, "seats": info.num_seats}
+    return {**entry._asdict(), "seats": seats}
 
 
 def _checkpoints(folder: Folder) -> Iterator[dict[str, Any]]:
