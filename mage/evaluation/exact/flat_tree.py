@@ -36,7 +36,7 @@ class FlatTree:
 
     def best_play(self, values_L: Array, most: float, rng: random.Random) -> list[int]:
         """The leaves that the best play allows, where leaves have these values; ties within `most` break by `rng`."""
-        leaf_values = values_L.tolist()
+        leaf_values: list[float] = values_L.tolist()
         best: list[float] = []
         chosen: list[_Branch] = []
 

@@ -118,7 +118,9 @@ class MyopicPlanner:
                     found.append((_times(mass, low), _times(mass, even), _times(mass, high)))
             elif id(node) in ties:  # else no member that is still possible leads here
                 within, places = ties[id(node)]
-                found.append(self._any_of([self._later(episode, node.branches[place], within, ties) for place in places]))
+                found.append(
+                    self._any_of([self._later(episode, node.branches[place], within, ties) for place in places])
+                )
         low, even, high = (tuple(map(fsum, zip(*flows, strict=True))) for flows in zip(*found, strict=True))
         return low, even, high
 

@@ -57,7 +57,9 @@ class NoteSearch:
             for start in range(1 if num == 1 else STARTS):
                 if best >= self._limit:
                     break
-                best = max(best, _Search(self._trees, self._prior_M, num, self._tie).run(stream(self._seed, num, start)))
+                best = max(
+                    best, _Search(self._trees, self._prior_M, num, self._tie).run(stream(self._seed, num, start))
+                )
             found.append(best)
         return found
 
@@ -65,16 +67,20 @@ class NoteSearch:
         """The best last score found where the last episode is remembered word for word and nothing else: a bound."""
         num = max(len(tree.reach_LM) for tree in self._trees)
         if num > MAX_LEAVES:
-            raise InexactError(f"an episode has {num} ends, too many to search plays that remember one; most {MAX_LEAVES}")
+            raise InexactError(
+                f"an episode has {num} ends, too many to search plays that remember one; most {MAX_LEAVES}"
+            )
         best = -inf
         for start in range(STARTS_VERBATIM):
             if best < self._limit:
-                best = max(best, _Search(self._trees, self._prior_M, None, self._tie).run(stream(self._seed, "W", start)))
+                best = max(
+                    best, _Search(self._trees, self._prior_M, None, self._tie).run(stream(self._seed, "W", start))
+                )
         return best
 
 
 class _Search:
-    """One search: words with a meaning at first drawn by `rng`, then episodes improved in turn, from the last to the first.
+    """One search: words get a meaning by `rng`, then episodes are improved in turn, from the last to the first.
 
     `num_words` of None is a memory that keeps the last episode word for word: the leaf that was reached is the word.
     """
@@ -138,12 +144,14 @@ class _Search:
     def _new_meaning(self, episode: int, word: int, rng: random.Random) -> Array:
         """A belief for a word that is not in use: what the leaf tells, or some members drawn at random."""
         if self._num_words is None:
-            told_M = self._prior_M * self._trees[episode - 1].reach_LM[word]
-            return told_M * np.array([rng.expovariate(1.0) for _ in told_M])
+            told_M: Array = self._prior_M * self._trees[episode - 1].reach_LM[word]
+            noise_M: Array = np.array([rng.expovariate(1.0) for _ in told_M])
+            return told_M * noise_M
         is_meant = [rng.random() < 1 / self._num_words for _ in self._prior_M]
         if not any(is_meant):
             is_meant[rng.randrange(len(is_meant))] = True
-        return self._prior_M * (np.array(is_meant) + _SPREAD)
+        share_M: Array = np.array(is_meant) + _SPREAD
+        return self._prior_M * share_M
 
     def _send_beliefs(self) -> None:
         """What is known at each boundary, by the plays and words of the episodes before."""

@@ -92,7 +92,9 @@ class Planner:
         """The index of the best action among the legal ones."""
         key = (episode, belief_key(belief), id(node))  # nodes live as long as the trees, so ids are unique
         if key not in self._choices:
-            self._choices[key] = self._best(episode, [self._branch_flow(episode, seen, belief) for seen in node.branches])
+            self._choices[key] = self._best(
+                episode, [self._branch_flow(episode, seen, belief) for seen in node.branches]
+            )
         return self._choices[key]
 
     def _branch_flow(self, episode: int, branches: Tree, belief: Belief) -> _Flow:
@@ -123,7 +125,9 @@ class Planner:
     def _best(self, episode: int, options: Sequence[_Flow]) -> int:
         """The place of the best option; all have the same probability, but for rounding."""
         weights = (0.0, *self._objective[episode:])
-        ranks = [(fsum([w * x for w, x in zip(weights, flow, strict=True)]), flow[-1], fsum(flow[1:])) for flow in options]
+        ranks = [
+            (fsum([w * x for w, x in zip(weights, flow, strict=True)]), flow[-1], fsum(flow[1:])) for flow in options
+        ]
         return first_of(ranks, self._tolerance * options[0][0])
 
 

@@ -100,7 +100,11 @@ class Pool:
         if all(episode in self._trees for episode in range(episodes)):
             return self.trees(episodes)
         starts = [
-            [(at, kept) for at, odds in self._model.start(episode) if (kept := {m: odds[m] for m in odds if m in types})]
+            [
+                (at, kept)
+                for at, odds in self._model.start(episode)
+                if (kept := {m: odds[m] for m in odds if m in types})
+            ]
             for episode in range(episodes)
         ]
         built: list[Tree] = []

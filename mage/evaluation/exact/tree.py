@@ -108,11 +108,11 @@ class _Builder:
     def count(self) -> None:
         self.num_states += 1
         if self.num_states > self.max_states:
-            raise InexactError(f"an episode of {self.world} has more than {self.max_states} states against these members")
+            raise InexactError(
+                f"an episode of {self.world} has more than {self.max_states} states against these members"
+            )
 
 
-def episode_tree(
-    model: ExactModel[Any], start: Branches[Any], world: str, max_states: int | None = None
-) -> Tree:
+def episode_tree(model: ExactModel[Any], start: Branches[Any], world: str, max_states: int | None = None) -> Tree:
     """The tree of an episode that begins with `start`; members are the model's types. `world` names it in errors."""
     return _Builder(model, world, MAX_STATES if max_states is None else max_states).forward(start, 0)

@@ -1,0 +1,209 @@
+"""The values of a task as tables for a terminal, with a verdict in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import fsum
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from mage.evaluation.exact import fraction_text
+from mage.evaluation.exact.myopic import MyopicTrial
+from mage.evaluation.exact.planner import EpisodeScores
+from mage.evaluation.value.dial import Dial
+from mage.evaluation.value.objective_weights import SINGLE, PlannedObjective, objectives
+from mage.evaluation.value.report import ValueReport
+from mage.evaluation.value.sampled_bounds import BEST_LAST, BEST_SUM, INFORMED, MEMORYLESS, Bound, BoundKind
+from mage.runs.console import metrics_table
+from mage.runs.drawings import shown
+from mage.stats import ROUNDING
+from mage.worlds.registry import load_world
+
+LITTLE = 0.05
+"""Share of what memory and exploration give together below which a part of it is called little."""
+_MOST_COLUMNS = 8
+_MOST_NAMES = 4
+_NOTES = (
+    "M sees the current episode alone. G (myopic Bayes) remembers everything and plays each episode for itself: what "
+    "it adds to M is the value of memory. B may also spend earlier episodes on finding out: what it adds to G+ is the "
+    "value of exploration. All know which opponents or levels there are; F is told which one it is."
+)
+_SEARCHED = (
+    "Words: the best last episode found where one of so many words crosses each boundary; last episode alone: where "
+    "only the episode before is remembered. Both by local search, so they are lower bounds."
+)
+
+
+def value_table(report: ValueReport, dial: Dial | None = None) -> RenderableType:
+    """All tables of a report, and the verdict."""
+    parts: list[RenderableType] = [shown(_headline(report), "bold"), _scores(report), Text()]
+    if report.objectives:
+        parts += [Text("what each objective ends at", "bold"), _objectives(report), Text()]
+    if report.words_at_least or report.last_episode_at_least is not None:
+        parts += [Text("with little memory, last episode at least", "bold"), _memories(report), Text()]
+    if dial is not None:
+        title = f"where the last score jumps as {dial.parameter} rises"
+        parts += [shown(title, "bold"), _thresholds(dial, objectives(report.discount)), Text()]
+    return Group(*parts, shown(verdict(report), "bold"), Text(), *(Text(note, "dim") for note in _notes(report)))
+
+
+def verdict(report: ValueReport) -> str:
+    """What the task needs, in one sentence."""
+    if report.memoryless is None or report.myopic is None or report.best_last is None:
+        return _bounded_verdict(report)
+    myopic, best = report.myopic.last, report.best_last[-1]
+    ends = f"paying each episode for itself ends at {_plain(myopic.high)} of {_plain(best)}"
+    if myopic.high - myopic.low > ROUNDING:
+        ends += f", or at {_plain(myopic.low)} where ties break badly"
+    memory, exploration = myopic.high - report.memoryless, best - myopic.high
+    if memory + exploration <= ROUNDING:
+        return f"needs neither memory nor exploration: the best play without memory ends at {_plain(best)}, the most"
+    if exploration <= ROUNDING:
+        return f"needs memory and no exploration: {ends}; without memory {_plain(report.memoryless)}"
+    if memory <= LITTLE * (memory + exploration):
+        return f"needs exploration: {ends}"
+    if exploration <= LITTLE * (memory + exploration):
+        return f"needs memory, and hardly exploration: {ends}; without memory {_plain(report.memoryless)}"
+    return f"needs memory and exploration: {ends}; without memory {_plain(report.memoryless)}"
+
+
+def _bounded_verdict(report: ValueReport) -> str:
+    """What can be said where the task is too large to be planned."""
+    uppers = [bound.estimate for bound in report.bounds_of(BEST_LAST) if bound.kind is BoundKind.UPPER]
+    most = min((bound.value if bound.high is None else bound.high for bound in uppers), default=report.score_range[1])
+    if report.best_last is not None:
+        most = report.best_last[-1]
+    if report.memoryless is not None:
+        gain = f"memory and exploration together add at most {_plain(most - report.memoryless)}"
+        return f"too large to be planned as a whole: {gain} to {_plain(report.memoryless)} without memory"
+    lows = [bound.estimate for bound in report.bounds_of(MEMORYLESS) if bound.kind is BoundKind.LOWER]
+    least = max((bound.value if bound.low is None else bound.low for bound in lows), default=report.score_range[0])
+    return f"too large to be planned: the best play without memory ends between {_plain(least)} and {_plain(most)}"
+
+
+def _headline(report: ValueReport) -> str:
+    members = [member for member, _ in report.members if member]
+    has_levels = load_world(report.world).info.num_seats == 1
+    kind = "levels" if has_levels else "opponents"
+    listed = ", ".join(members) if len(members) <= _MOST_NAMES else f"{len(members)} {kind}"
+    seat = "" if has_levels else f", seat {report.seat}"
+    length = "1 episode" if report.episodes == 1 else f"{report.episodes} episodes"
+    return f"{report.world}{seat}: {listed or 'all levels'}, trials of {length}"
+
+
+def _scores(report: ValueReport) -> Table:
+    table = metrics_table("", "last episode", "exactly", "sum")
+    myopic, last, total = report.myopic, report.best_last, report.best_sum
+    table.add_row("M   best without memory", *_cells(report, MEMORYLESS, report.memoryless))
+    for name, scores in _myopic_rows(myopic):
+        table.add_row(name, *_cells(report, "", scores[-1]), _number(fsum(scores)))
+    if myopic is None:
+        table.add_row("G   myopic Bayes", "unknown")
+    of_last = "" if last is None else _number(fsum(last))
+    table.add_row("B   best last episode", *_cells(report, BEST_LAST, None if last is None else last[-1]), of_last)
+    if total is None:
+        table.add_row("C   best sum", "", "", _cells(report, BEST_SUM, None)[0])
+    else:
+        table.add_row("C   best sum", *_cells(report, "", total[-1]), _number(fsum(total)))
+    table.add_row("F   told what is hidden", *_cells(report, INFORMED, report.informed))
+    for name, value in (
+        ("value of memory, G+ - M", report.memory),
+        ("value of exploration, B - G+", report.exploration),
+    ):
+        if value is not None:
+            table.add_row(name, *_cells(report, "", value))
+    if report.price is not None:
+        table.add_row("price of exploring, C's sum - B's sum", "", "", _number(report.price))
+    return table
+
+
+def _myopic_rows(myopic: MyopicTrial | None) -> list[tuple[str, EpisodeScores]]:
+    """One row where ties do not matter, else one for each way in which they break."""
+    if myopic is None:
+        return []
+    if myopic.last.high - myopic.last.low <= ROUNDING:
+        return [("G   myopic Bayes", myopic.high)]
+    rows = (("G-", "worst", myopic.low), ("G~", "even", myopic.even), ("G+", "best", myopic.high))
+    return [(f"{name}  myopic Bayes, {how} ties", scores) for name, how, scores in rows]
+
+
+def _cells(report: ValueReport, name: str, value: float | None) -> tuple[str, str]:
+    """A value with its fraction, or its bounds."""
+    if value is None:
+        return " ".join(map(_bound_text, report.bounds_of(name))) or "unknown", ""
+    is_short = abs(value - round(value, 3)) < ROUNDING
+    text = fraction_text(value)
+    return _number(value), "" if is_short else text if "/" in text else f"{value:.6f}"
+
+
+def _bound_text(bound: Bound) -> str:
+    """A bound with its interval.
+
+    >>> from mage.stats import Estimate
+    >>> _bound_text(Bound("best_last", BoundKind.UPPER, Estimate(0.5, 0.4, 0.6), ""))
+    'at most 0.500 (0.400 to 0.600)'
+    """
+    found = bound.estimate
+    side = "at most" if bound.kind is BoundKind.UPPER else "at least"
+    ends = "" if found.low is None or found.high is None else f" ({found.low:.3f} to {found.high:.3f})"
+    return f"{side} {found.value:.3f}{ends}"
+
+
+def _objectives(report: ValueReport) -> Table:
+    num = report.episodes
+    kept = list(range(num)) if num <= _MOST_COLUMNS else [0, 1, 2, num - 2, num - 1]
+    table = metrics_table("episode", *(str(episode + 1) for episode in kept), "sum")
+    for objective in report.objectives:
+        scores = [_number(objective.scores[episode]) for episode in kept]
+        table.add_row(objective.label, *scores, _number(fsum(objective.scores)))
+    return table
+
+
+def _memories(report: ValueReport) -> Table:
+    words = [str(num) if num > 1 else "1 word" for num in range(1, len(report.words_at_least) + 1)]
+    verbatim = report.last_episode_at_least
+    table = metrics_table("", *words, *(() if verbatim is None else ("last episode alone",)))
+    found = [*report.words_at_least, *(() if verbatim is None else (verbatim,))]
+    table.add_row("at least", *(_number(value) for value in found))
+    return table
+
+
+def _thresholds(dial: Dial, kinds: Sequence[PlannedObjective]) -> Table:
+    table = metrics_table("", dial.parameter, "last below", "last above")
+    for kind in kinds:
+        mine = [found for found in dial.thresholds if found.objective == kind.name]
+        for found in mine:
+            table.add_row(kind.label, f"{found.value:.6f}", _number(found.below), _number(found.above))
+        if not mine:
+            ends = (point.last[kind.name] for point in (dial.points[0], dial.points[-1]))
+            table.add_row(kind.label, "no jump", *map(_number, ends))
+    return table
+
+
+def _notes(report: ValueReport) -> Iterator[str]:
+    """What the values mean and where they come from."""
+    yield _NOTES
+    if any(objective.name == SINGLE for objective in report.objectives):
+        yield "Objectives: where ties leave a choice, the better last episode, then the larger sum; single is G+."
+    if report.words_at_least or report.last_episode_at_least is not None:
+        yield _SEARCHED
+    for name, why in report.missing.items():
+        yield f"{name.replace('_', ' ')} is not exact: {why}."
+    for bound in report.bounds:
+        yield f"{bound.of.replace('_', ' ')}, {bound.kind}: {bound.how}."
+
+
+def _number(value: float) -> str:
+    """Three decimals, without a minus for rounding below zero."""
+    return f"{round(value, 9) + 0.0:.3f}"
+
+
+def _plain(value: float) -> str:
+    """A value as short as three decimals allow.
+
+    >>> _plain(0.5), _plain(1.0), _plain(22 / 63)
+    ('0.5', '1', '0.349')
+    """
+    return f"{round(value, 3) + 0.0:g}"
