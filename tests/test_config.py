@@ -11,7 +11,8 @@ import pytest
 from mage.config.compose import Shipped, label_of, parts_of, resolved, shipped_recipes
 from mage.config.load import load_config, to_toml, validated
 from mage.errors import ConfigError
-from mage.training.build import agent_settings, check, draw_tasks, members_of
+from mage.evaluation.config_splits import members_of
+from mage.training.build import agent_settings, check, draw_tasks
 from mage.types import Memory, Thoughts
 from tests.tree import ROOT
 

@@ -15,6 +15,7 @@ from mage.aio import run_sync
 from mage.checks.worlds import check_world
 from mage.config.load import load_config
 from mage.errors import ConfigError
+from mage.evaluation.config_splits import members_of
 from mage.evaluation.exact import best_memoryless, best_response
 from mage.evaluation.exploitability.policy_table import information_states
 from mage.evaluation.splits import load_split
@@ -24,7 +25,7 @@ from mage.rollout.group import play_groups
 from mage.runs.render import transcript
 from mage.seeds import stream
 from mage.spec import parse_spec
-from mage.training.build import check, check_splits, draw_tasks, members_of
+from mage.training.build import check, check_splits, draw_tasks
 from mage.training.teacher import teacher_of
 from mage.types import Observation
 from mage.worlds.openspiel.game import OpenSpielEnv, load_game

@@ -15,6 +15,7 @@ from mage.config.compose import shipped_recipes
 from mage.config.load import load_config
 from mage.errors import ConfigError, RecordError
 from mage.evaluation import splits
+from mage.evaluation.config_splits import members_of
 from mage.evaluation.held_out import refuse_held_out
 from mage.evaluation.splits import (
     Split,
@@ -27,7 +28,7 @@ from mage.evaluation.splits import (
 from mage.opponents.enumerate import active_spec, switch_episodes
 from mage.opponents.registry import check_opponent
 from mage.spec import Spec, make_spec, parse_spec
-from mage.training.build import check, members_of
+from mage.training.build import check
 from mage.training.loop import tasks_of_split
 from mage.training.run import create_run_directory
 from mage.worlds.openspiel.game import load_game

@@ -11,6 +11,7 @@ PAGE = ROOT / "docs" / "architecture.md"
 _BLOCK = re.compile(r"(## The file tree\n.*?\n```\n).*?(```)", re.DOTALL)
 _SENTENCE = re.compile(r"\.\s+(?=[A-Z`])")
 _OTHERS = {
+    "mage/worlds/tables/": "tables of hidden-type worlds: doors, scout, negotiation, recipe, diagnosis, haggling",
     "Makefile": "make demo, make test, make check",
     "constraints.txt": "the versions that are tested",
     ".ci/run": "what CI runs: the same commands",

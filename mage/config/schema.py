@@ -240,7 +240,7 @@ class EvaluationConfig(FrozenModel):
     every: Count = 0
     """Steps between evaluations; 0: only at the end."""
     splits: tuple[str, ...] = ()
-    """Splits to evaluate on: shipped ones, or paths of files that end in .json."""
+    """Splits to evaluate on: shipped ones, paths of .json files, or `population`: the members that are trained on."""
     trials: Positive = 4
     """Trials per member and seat in evaluations while training."""
     final_trials: Positive = 20

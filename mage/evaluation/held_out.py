@@ -10,6 +10,7 @@ import msgspec
 
 from mage.config.schema import Config
 from mage.errors import ConfigError, listing
+from mage.evaluation.config_splits import split_names_of
 from mage.evaluation.splits import Split, SplitKind, has_levels, load_split, split_names
 from mage.opponents.scripts import MixtureScope
 from mage.protocols import ComparesOpponents, World
@@ -22,11 +23,6 @@ from mage.worlds.registry import load_world
 
 _MOST_DRAWS = 1000
 """Most seeds that are tried for a task whose opponent is not held out."""
-
-
-def split_names_of(config: Config) -> tuple[str, ...]:
-    """The names of the evaluation splits and of the population's split."""
-    return (*config.evaluation.splits, *filter(None, (config.population.split,)))
 
 
 def refuse_held_out(world: str, members: Sequence[str], named: Sequence[Split] = ()) -> None:

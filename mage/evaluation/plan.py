@@ -11,6 +11,7 @@ import msgspec
 from mage.config.load import replaced
 from mage.config.schema import Config
 from mage.errors import ConfigError, RecordError, listing
+from mage.evaluation.config_splits import evaluated_splits
 from mage.evaluation.eval_agent import EvalAgent
 from mage.evaluation.splits import (
     Split,
@@ -211,7 +212,7 @@ def _own_splits(eval_agent: EvalAgent, game: str | None) -> list[Split]:
         raise ConfigError(
             f"{eval_agent.run} names no splits; set evaluation.splits, or name opponents with --opponents"
         )
-    return [load_split(name) for name in names]
+    return list(evaluated_splits(eval_agent.config))
 
 
 def split_of_opponents(game: str, members: Sequence[str]) -> Split:

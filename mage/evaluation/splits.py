@@ -26,6 +26,8 @@ from mage.spec import parse_spec, whole
 from mage.worlds.registry import load_world
 
 _ENDING = ".json"
+POPULATION = "population"
+"""In `evaluation.splits`: the members of training in the config's own world; without members the seeds draw them."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 """Names are part of file names and metric keys."""
 
@@ -233,7 +235,7 @@ def _load_file(path: Path) -> Split:
 
 
 def _check_name(path: Path) -> None:
-    if path.suffix != _ENDING or not _NAME.fullmatch(path.stem) or path.stem in split_names():
+    if path.suffix != _ENDING or not _NAME.fullmatch(path.stem) or path.stem in (*split_names(), POPULATION):
         raise ConfigError(
             f"{str(path)!r} cannot be the file of a split; it ends in {_ENDING}, and its name has letters, digits, '-' "
             "and '_' and is not that of a shipped split"

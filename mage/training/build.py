@@ -13,7 +13,8 @@ from mage.config.schema import AgentConfig, Config
 from mage.engines.registry import ENGINES
 from mage.engines.scripted import MODELS, ScriptedEngine
 from mage.errors import ConfigError, pick
-from mage.evaluation.held_out import avoid_held_out, refuse_held_out, split_names_of
+from mage.evaluation.config_splits import evaluated_splits, members_of, split_names_of
+from mage.evaluation.held_out import avoid_held_out, refuse_held_out
 from mage.evaluation.splits import check_members, check_split, load_split, split_files
 from mage.learners.registry import LEARNERS
 from mage.models.address import PREFIX, refuse_remote
@@ -21,9 +22,7 @@ from mage.opponents.remote import check_access_to
 from mage.protocols import Agent, AgentFactory, ChatFormat, Engine, World
 from mage.rollout.tasks import task_of
 from mage.seeds import derive, pick_index, uniform
-from mage.spec import parse_spec
 from mage.types import Memory, ReplyMode, Task, Thoughts
-from mage.worlds.openspiel.openings import without_opening
 from mage.worlds.registry import load_world
 
 
@@ -96,17 +95,6 @@ def check_thoughts(agent: AgentConfig) -> None:
         )
 
 
-def members_of(config: Config) -> tuple[str, ...]:
-    """All members of the population; a split must be made for the config's world, up to its opening."""
-    population = config.population
-    if not population.split:
-        return population.members
-    split = load_split(population.split)
-    if without_opening(parse_spec(split.world)) != without_opening(parse_spec(config.world)):
-        raise ConfigError(f"population.split: {split.name!r} is made for {split.world}, not for {config.world}")
-    return (*split.members, *population.members)
-
-
 def worlds_of(config: Config) -> tuple[str, ...]:
     """The worlds of a config: that of training and those of its splits."""
     return (config.world, *(load_split(name).world for name in split_names_of(config)))
@@ -114,7 +102,7 @@ def worlds_of(config: Config) -> tuple[str, ...]:
 
 def check_splits(config: Config) -> None:
     """Raise a ConfigError for a split that cannot be evaluated on, and for training on held-out members."""
-    evaluated = [load_split(name) for name in config.evaluation.splits]
+    evaluated = evaluated_splits(config)
     if len({split.name for split in evaluated}) < len(evaluated):
         raise ConfigError(f"evaluation.splits = {list(config.evaluation.splits)}: name each split once")
     for split in evaluated:

@@ -13,6 +13,7 @@ from mage.config.load import value_of
 from mage.config.schema import Config
 from mage.credit.steps import CreditGroup
 from mage.errors import RecordError
+from mage.evaluation.config_splits import members_of
 from mage.evaluation.exploitability.nashconv import first_episode_gains
 from mage.files import write_atomically
 from mage.league.eviction import choose_evictions
@@ -26,7 +27,6 @@ from mage.learners.shared import load_state, save_state
 from mage.protocols import AgentFactory, Learner
 from mage.seeds import derive
 from mage.training.alarms import MAX_ROLLBACKS, NO_ALARMS, AlarmState, watch_score, watch_step
-from mage.training.build import members_of
 from mage.training.event_log import EventLog
 from mage.training.league_metrics import NASH_CONV
 from mage.training.league_policies import LeaguePolicies

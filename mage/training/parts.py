@@ -16,7 +16,8 @@ from mage.credit.estimators.cloning import Cloning
 from mage.credit.returns import ReturnSpec
 from mage.credit.steps import CreditGroup, agent_turns, credit_group
 from mage.errors import ConfigError, PlayError
-from mage.evaluation.splits import Split, load_split
+from mage.evaluation.config_splits import evaluated_splits
+from mage.evaluation.splits import Split
 from mage.league.members import learner as learner_member
 from mage.learners.registry import make_learner
 from mage.learners.samples import to_samples
@@ -189,7 +190,7 @@ def build_parts(
     configure_torch(resolve_placement(config.device, config.dtype), config.threads)
     estimator = make_estimator(config.credit.estimator, config.credit.options)
     teacher = teacher_of(config, estimator.teacher) if isinstance(estimator, Cloning) else None
-    splits = tuple(load_split(name) for name in config.evaluation.splits)
+    splits = evaluated_splits(config)
     loaded, server = (model_cache.get if model_cache is not None else model_and_server)(config, tokenizer)
     for spec in worlds_of(config):
         check_words(loaded, spec)

@@ -16,7 +16,7 @@ import msgspec
 from mage.config.load import replaced, validated
 from mage.config.schema import Config
 from mage.errors import ConfigError, RecordError
-from mage.evaluation.held_out import split_names_of
+from mage.evaluation.config_splits import split_names_of
 from mage.evaluation.splits import is_path, split_files
 from mage.files import write_atomically
 from mage.runs.run_plugins import import_plugins_of

@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from mage.config.schema import Config
+from mage.evaluation.config_splits import members_of
 from mage.league.matches import Match, PlayedMatch, TaskOrigin, draw_matches, learning_seats
 from mage.league.members import SPEC_PREFIX, Member, MemberKind, anchor
 from mage.league.members import learner as learner_member
@@ -20,7 +21,7 @@ from mage.league.payoffs import EMPTY, MatchScore, Payoffs
 from mage.league.samplers import MemberProbs
 from mage.league.state import League
 from mage.seeds import derive
-from mage.training.build import draw_tasks, members_of
+from mage.training.build import draw_tasks
 from mage.training.combinations import sampler_of
 from mage.training.task_replay import PlayedTask, draw_replayed, update_played
 

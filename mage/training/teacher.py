@@ -14,12 +14,13 @@ from mage.agents.language import AgentSettings
 from mage.config.schema import Config
 from mage.engines.trie import Trie
 from mage.errors import ConfigError, EngineError, InexactError
+from mage.evaluation.config_splits import members_of
 from mage.evaluation.exact import BayesAgentFactory, PlanObjective, bayes_optimal
 from mage.opponents.agent_seat import check_seat_agent, seat_agent
 from mage.opponents.policy import PolicyAgent
 from mage.protocols import Agent, AgentFactory, ChatFormat, Sampling, World
 from mage.seeds import derive
-from mage.training.build import draw_tasks, language_agent_factory, members_of
+from mage.training.build import draw_tasks, language_agent_factory
 from mage.types import AgentInfo, Completion, Memory, Observation, Reply, ReplyMode, Task
 from mage.worlds.openspiel.world import OpenSpielWorld
 from mage.worlds.registry import load_world

@@ -15,8 +15,11 @@ from typing import Any
 import msgspec
 
 from mage.errors import MageError
+from mage.evaluation.splits import POPULATION, load_split, make_split
+from mage.spec import parse_spec
 from mage.view.read.folder import Location
 from mage.view.read.run_summary import int_or_zero
+from mage.view.read.safe_world import is_safe
 
 _ENDING = ".json"
 
@@ -28,6 +31,9 @@ class BoundsQuery(msgspec.Struct, frozen=True):
     """A name, or the path of a file in a run."""
     episodes: int
     seats: tuple[int, ...]
+    world: str = ""
+    members: tuple[str, ...] = ()
+    """The world and the levels of the split `population` of a world of one seat."""
 
 
 class Bounds:
@@ -79,20 +85,34 @@ def _queries(place: Location, config: Mapping[str, Any]) -> Iterator[tuple[str, 
     for name in dict.fromkeys(name for name in names if isinstance(name, str) and name):
         stem = name.rpartition("/")[2].removesuffix(_ENDING)
         own = f"{stem}{_ENDING}"
-        if not name.endswith(_ENDING):
+        if name == POPULATION:
+            yield from _population(config, population, int_or_zero(trial.get("episodes")))
+        elif not name.endswith(_ENDING):
             yield stem, BoundsQuery(name, int_or_zero(trial.get("episodes")), numbers)
         elif place.has(f"splits/{own}"):
             yield stem, BoundsQuery(str(place.file("splits", own)), int_or_zero(trial.get("episodes")), numbers)
 
 
+def _population(
+    config: Mapping[str, Any], population: Mapping[str, Any], episodes: int
+) -> Iterator[tuple[str, BoundsQuery]]:
+    """The levels that are trained on, where the world can be loaded safely."""
+    world, members = config.get("world"), population.get("members")
+    if isinstance(world, str) and is_safe(parse_spec(world)):
+        levels = tuple(map(str, members)) if isinstance(members, list) else ()
+        yield POPULATION, BoundsQuery(POPULATION, episodes, (0,), world, levels)
+
+
 def answer(query: BoundsQuery) -> Mapping[str, float | None] | None:
     """The exact values of a split, averaged over seats; None if there is no such split."""
-    from mage.evaluation.splits import load_split
     from mage.evaluation.suite.evaluate import split_references
     from mage.view.read.reports import averaged
 
     try:
-        split = load_split(query.split)
+        if query.split == POPULATION:
+            split = make_split(POPULATION, "", query.world, query.members, held_out=False)
+        else:
+            split = load_split(query.split)
         found = [exact for _, exact in split_references(split, query.seats, split.episodes or query.episodes)]
     except MageError:
         return None
