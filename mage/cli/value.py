@@ -20,7 +20,7 @@ _WORLD = typer.Argument(metavar="WORLD", help="A world spec, such as hidden(door
 _OPPONENTS = typer.Option(
     "--opponents", "--level", help="A split, an opponent spec or a level; all members of several weigh the same."
 )
-_DISCOUNT = typer.Option(min=0, max=1, help="Discount across an episode boundary, of LaMer and MAGE.")
+_DISCOUNT = typer.Option(help="Discount across an episode boundary, of LaMer and MAGE.")
 _WORDS = typer.Option(min=0, help="Search plays with 1 to so many words at each boundary: lower bounds.")
 _LAST = typer.Option("--last-episode", help="Search plays that remember the last episode alone: a lower bound.")
 _VARY = typer.Option(metavar="PARAMETER=LOW:HIGH[:POINTS]", help="Change a parameter and find where objectives jump.")

@@ -196,7 +196,7 @@ def _named_splits(game: str | None, opponents: Sequence[str]) -> tuple[list[Spli
     splits = [load_split(name) for name in named]
     for split in splits:
         if game is not None and split.world != str(parse_spec(game)):
-            raise ConfigError(f"--world {game}: the split {split.name!r} is made for {split.world}")
+            raise ConfigError(f"the world {game}: the split {split.name!r} is made for {split.world}")
     return splits, [text for text in opponents if text not in named]
 
 

@@ -60,6 +60,8 @@ class Planner:
     ) -> None:
         self._trees = trees
         self._objective = tuple(objective)
+        self._weights = [(0.0, *_scaled(self._objective[episode:])) for episode in range(len(self._objective))]
+        """By episode, those of a flow: none of its probability, and of later scores relative to the largest weight."""
         self._tolerance = tolerance(trees)
         self._values: dict[tuple[int, BeliefKey], EpisodeScores] = {}
         self._choices: dict[tuple[int, BeliefKey, int], int] = {}
@@ -124,7 +126,7 @@ class Planner:
 
     def _best(self, episode: int, options: Sequence[_Flow]) -> int:
         """The place of the best option; all have the same probability, but for rounding."""
-        weights = (0.0, *self._objective[episode:])
+        weights = self._weights[episode]
         ranks = [
             (fsum([w * x for w, x in zip(weights, flow, strict=True)]), flow[-1], fsum(flow[1:])) for flow in options
         ]
@@ -162,6 +164,12 @@ def check_length(trees: Sequence[Tree], episodes: int) -> None:
 def belief_key(belief: Belief) -> BeliefKey:
     """The belief rounded to twelve digits, as a key."""
     return tuple([(m, round(belief[m], 12)) for m in sorted(belief)])
+
+
+def _scaled(weights: Sequence[float]) -> list[float]:
+    """Weights whose largest is 1: small ones, of late episodes, must not make all plays equal."""
+    largest = max(map(abs, weights)) or 1.0
+    return [weight / largest for weight in weights]
 
 
 def _depth(tree: Tree) -> int:

@@ -91,8 +91,8 @@ def value_curve(request: ValueRequest) -> list[ValuePoint]:
 
 
 def _check(request: ValueRequest) -> None:
-    if not 0.0 <= request.discount <= 1.0:
-        raise ConfigError(f"discount = {request.discount}: allowed are 0 to 1")
+    if not 0.0 < request.discount <= 1.0:
+        raise ConfigError(f"discount = {request.discount}: allowed are numbers above 0 and up to 1; 0 would be single")
     if request.samples < 2:
         raise ConfigError(f"samples = {request.samples}: an interval needs at least 2")
     if not 0 <= request.words <= MAX_WORDS:

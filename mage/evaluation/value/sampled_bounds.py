@@ -72,7 +72,7 @@ def sub_pool_bounds(pool: Pool, episodes: int, score_range: Range, *, draws: int
     how = f"{draws} draws of {size} of {len(pool.prior)} types, one of them the hidden one"
     spans = {BEST_SUM: (episodes * score_range[0], episodes * score_range[1])}
     return [
-        Bound(name, BoundKind.UPPER, mean([values[name] for values in found], spans.get(name, score_range)), how)
+        Bound(name, BoundKind.UPPER, _within([values[name] for values in found], spans.get(name, score_range)), how)
         for name in found[0]
     ]
 
@@ -106,9 +106,17 @@ def played_bounds(world: str, members: Members, seat: int, episodes: int, *, tri
             continue  # it cannot play here
         scores = _last_scores(loaded, player, _tasks(world, members, seat, episodes, trials, seed))
         if scores:
-            estimate = mean(scores, (loaded.info.lowest, loaded.info.highest))
+            estimate = _within(scores, (loaded.info.lowest, loaded.info.highest))
             found.append(Bound(MEMORYLESS, BoundKind.LOWER, estimate, f"{len(scores)} trials of {player}"))
     return found
+
+
+def _within(values: Sequence[float], span: Range) -> Estimate:
+    """The mean with its interval, as far as scores reach."""
+    found = mean(values, span)
+    if found.low is None or found.high is None:
+        return found
+    return Estimate(found.value, max(found.low, span[0]), min(found.high, span[1]))
 
 
 def _tasks(world: str, members: Members, seat: int, episodes: int, trials: int, seed: int) -> list[Task]:

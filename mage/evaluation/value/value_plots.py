@@ -20,7 +20,7 @@ ENDINGS: Mapping[str, Mapping[str, str | None]] = {
 }
 """Endings of files, with the metadata that makes them the same each time."""
 DPI = 200
-THINNEST, THICKER = 1.2, 1.1
+THINNEST, THICKER = 1.2, 0.9
 """Points: the width of the last line, and what each one before it has more."""
 
 

@@ -21,8 +21,10 @@ from mage.runs.drawings import shown
 from mage.stats import ROUNDING
 from mage.worlds.registry import load_world
 
-LITTLE = 0.05
+LITTLE = 0.1
 """Share of what memory and exploration give together below which a part of it is called little."""
+LETTERS = {MEMORYLESS: "M", "myopic": "G", BEST_LAST: "B", BEST_SUM: "C", INFORMED: "F"}
+"""What the values are called in tables."""
 _MOST_COLUMNS = 8
 _MOST_NAMES = 4
 _NOTES = (
@@ -39,6 +41,8 @@ _SEARCHED = (
 def value_table(report: ValueReport, dial: Dial | None = None) -> RenderableType:
     """All tables of a report, and the verdict."""
     parts: list[RenderableType] = [shown(_headline(report), "bold"), _scores(report), Text()]
+    if report.bounds:
+        parts += [Text("bounds, because the task is too large to be planned", "bold"), _bounds(report.bounds), Text()]
     if report.objectives:
         parts += [Text("what each objective ends at", "bold"), _objectives(report), Text()]
     if report.words_at_least or report.last_episode_at_least is not None:
@@ -62,8 +66,10 @@ def verdict(report: ValueReport) -> str:
         return f"needs neither memory nor exploration: the best play without memory ends at {_plain(best)}, the most"
     if exploration <= ROUNDING:
         return f"needs memory and no exploration: {ends}; without memory {_plain(report.memoryless)}"
-    if memory <= LITTLE * (memory + exploration):
+    if memory <= ROUNDING:
         return f"needs exploration: {ends}"
+    if memory <= LITTLE * (memory + exploration):
+        return f"needs exploration, and hardly memory: {ends}; without memory {_plain(report.memoryless)}"
     if exploration <= LITTLE * (memory + exploration):
         return f"needs memory, and hardly exploration: {ends}; without memory {_plain(report.memoryless)}"
     return f"needs memory and exploration: {ends}; without memory {_plain(report.memoryless)}"
@@ -75,6 +81,10 @@ def _bounded_verdict(report: ValueReport) -> str:
     most = min((bound.value if bound.high is None else bound.high for bound in uppers), default=report.score_range[1])
     if report.best_last is not None:
         most = report.best_last[-1]
+    if report.myopic is not None:
+        ends = f"paying each episode for itself ends at {_plain(report.myopic.last.high)}"
+        gain = f"exploration adds at most {_plain(most - report.myopic.last.high)}"
+        return f"too large to be planned as a whole: {ends}, and {gain}"
     if report.memoryless is not None:
         gain = f"memory and exploration together add at most {_plain(most - report.memoryless)}"
         return f"too large to be planned as a whole: {gain} to {_plain(report.memoryless)} without memory"
@@ -96,24 +106,22 @@ def _headline(report: ValueReport) -> str:
 def _scores(report: ValueReport) -> Table:
     table = metrics_table("", "last episode", "exactly", "sum")
     myopic, last, total = report.myopic, report.best_last, report.best_sum
-    table.add_row("M   best without memory", *_cells(report, MEMORYLESS, report.memoryless))
+    table.add_row("M   best without memory", *_cells(report.memoryless))
     for name, scores in _myopic_rows(myopic):
-        table.add_row(name, *_cells(report, "", scores[-1]), _number(fsum(scores)))
+        table.add_row(name, *_cells(scores[-1]), _number(fsum(scores)))
     if myopic is None:
-        table.add_row("G   myopic Bayes", "unknown")
+        table.add_row("G   myopic Bayes", *_cells(None))
     of_last = "" if last is None else _number(fsum(last))
-    table.add_row("B   best last episode", *_cells(report, BEST_LAST, None if last is None else last[-1]), of_last)
-    if total is None:
-        table.add_row("C   best sum", "", "", _cells(report, BEST_SUM, None)[0])
-    else:
-        table.add_row("C   best sum", *_cells(report, "", total[-1]), _number(fsum(total)))
-    table.add_row("F   told what is hidden", *_cells(report, INFORMED, report.informed))
+    table.add_row("B   best last episode", *_cells(None if last is None else last[-1]), of_last)
+    of_total = "" if total is None else _number(fsum(total))
+    table.add_row("C   best sum", *_cells(None if total is None else total[-1]), of_total)
+    table.add_row("F   told what is hidden", *_cells(report.informed))
     for name, value in (
         ("value of memory, G+ - M", report.memory),
         ("value of exploration, B - G+", report.exploration),
     ):
         if value is not None:
-            table.add_row(name, *_cells(report, "", value))
+            table.add_row(name, *_cells(value))
     if report.price is not None:
         table.add_row("price of exploring, C's sum - B's sum", "", "", _number(report.price))
     return table
@@ -129,26 +137,25 @@ def _myopic_rows(myopic: MyopicTrial | None) -> list[tuple[str, EpisodeScores]]:
     return [(f"{name}  myopic Bayes, {how} ties", scores) for name, how, scores in rows]
 
 
-def _cells(report: ValueReport, name: str, value: float | None) -> tuple[str, str]:
-    """A value with its fraction, or its bounds."""
+def _cells(value: float | None) -> tuple[str, str]:
+    """A value with its fraction, where it is exact."""
     if value is None:
-        return " ".join(map(_bound_text, report.bounds_of(name))) or "unknown", ""
+        return "not exact", ""
     is_short = abs(value - round(value, 3)) < ROUNDING
     text = fraction_text(value)
     return _number(value), "" if is_short else text if "/" in text else f"{value:.6f}"
 
 
-def _bound_text(bound: Bound) -> str:
-    """A bound with its interval.
-
-    >>> from mage.stats import Estimate
-    >>> _bound_text(Bound("best_last", BoundKind.UPPER, Estimate(0.5, 0.4, 0.6), ""))
-    'at most 0.500 (0.400 to 0.600)'
-    """
-    found = bound.estimate
-    side = "at most" if bound.kind is BoundKind.UPPER else "at least"
-    ends = "" if found.low is None or found.high is None else f" ({found.low:.3f} to {found.high:.3f})"
-    return f"{side} {found.value:.3f}{ends}"
+def _bounds(bounds: Sequence[Bound]) -> Table:
+    """The bounds of values that are not exact, each with its interval and how it was found."""
+    table = metrics_table("", "bound", "95 % interval", "from")
+    for bound in bounds:
+        side = "at most" if bound.kind is BoundKind.UPPER else "at least"
+        low, high = bound.estimate.low, bound.estimate.high
+        ends = "" if low is None or high is None else f"{_number(low)} to {_number(high)}"
+        what = f"{LETTERS[bound.of]}{', the sum,' if bound.of == BEST_SUM else ''} is {side}"
+        table.add_row(what, _number(bound.estimate.value), ends, bound.how)
+    return table
 
 
 def _objectives(report: ValueReport) -> Table:
@@ -189,10 +196,9 @@ def _notes(report: ValueReport) -> Iterator[str]:
         yield "Objectives: where ties leave a choice, the better last episode, then the larger sum; single is G+."
     if report.words_at_least or report.last_episode_at_least is not None:
         yield _SEARCHED
-    for name, why in report.missing.items():
-        yield f"{name.replace('_', ' ')} is not exact: {why}."
-    for bound in report.bounds:
-        yield f"{bound.of.replace('_', ' ')}, {bound.kind}: {bound.how}."
+    for why in dict.fromkeys(report.missing.values()):
+        names = [LETTERS.get(name, name.replace("_", " ")) for name, found in report.missing.items() if found == why]
+        yield f"Not exact: {', '.join(names)}; {why}."
 
 
 def _number(value: float) -> str:
