@@ -17,8 +17,8 @@ from math import fsum
 import msgspec
 
 from mage.aio import run_sync
-from mage.errors import ConfigError, InexactError
-from mage.evaluation.exact.planner import Planner, PlanObjective, best_value, informed_value
+from mage.errors import ConfigError, InexactError, PlayError
+from mage.evaluation.exact.planner import Planner, PlanObjective, best_value, informed_value, normalised
 from mage.evaluation.exact.pool import Members, Pool
 from mage.opponents.agent_seat import UNIFORM, check_seat_agent, seat_agent
 from mage.protocols import Agent, World
@@ -26,7 +26,7 @@ from mage.rollout.group import play_trials
 from mage.seeds import derive, pick_index, stream, uniform
 from mage.spec import parse_spec
 from mage.stats import Estimate, Range, mean
-from mage.types import Task, Trial
+from mage.types import Failure, Task, Trial
 from mage.worlds.registry import load_world
 
 MAX_WORK = 300_000
@@ -82,7 +82,7 @@ def _drawn(pool: Pool, episodes: int, size: int, rng: random.Random) -> dict[str
     types = sorted(pool.prior)
     (hidden,) = rng.choices(types, [pool.prior[kind] for kind in types])
     others = rng.sample([kind for kind in types if kind != hidden], size - 1)
-    some = {kind: pool.prior[kind] for kind in sorted([hidden, *others])}
+    some = normalised({kind: pool.prior[kind] for kind in sorted([hidden, *others])})
     trees = pool.trees_among(some, episodes, MAX_STATES)
     last, total = (
         Planner(trees, some, objective.weights(episodes), MAX_WORK).trial_scores() for objective in PlanObjective
@@ -105,9 +105,8 @@ def played_bounds(world: str, members: Members, seat: int, episodes: int, *, tri
         except ConfigError:
             continue  # it cannot play here
         scores = _last_scores(loaded, player, _tasks(world, members, seat, episodes, trials, seed))
-        if scores:
-            estimate = _within(scores, (loaded.info.lowest, loaded.info.highest))
-            found.append(Bound(MEMORYLESS, BoundKind.LOWER, estimate, f"{len(scores)} trials of {player}"))
+        estimate = _within(scores, (loaded.info.lowest, loaded.info.highest))
+        found.append(Bound(MEMORYLESS, BoundKind.LOWER, estimate, f"{trials} trials of {player}"))
     return found
 
 
@@ -133,13 +132,16 @@ def _tasks(world: str, members: Members, seat: int, episodes: int, trials: int, 
 
 
 def _last_scores(world: World, player: str, tasks: Sequence[Task]) -> list[float]:
-    """Scores of the last episode of the trials that did not fail."""
+    """Scores of the last episode; `PlayError` where a trial fails."""
 
     def seated(task: Task, sibling: int) -> Agent:
         return seat_agent(world, player, task)
 
     async def play() -> list[float]:
         outcomes = [outcome async for outcome in play_trials(world, [(task, 0) for task in tasks], seated)]
-        return [o.episodes[-1].result.returns[o.task.seat] for o in outcomes if isinstance(o, Trial)]
+        for outcome in outcomes:
+            if isinstance(outcome, Failure):
+                raise PlayError(f"{player} cannot play {outcome.task.world}: {outcome.error}: {outcome.message}")
+        return [trial.episodes[-1].result.returns[trial.task.seat] for trial in outcomes if isinstance(trial, Trial)]
 
     return run_sync(play())
