@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mage.config.schema import AlarmConfig
+from mage.config.sections import AlarmConfig
 from mage.training.alarms import NO_ALARMS, AlarmState, watch_score, watch_step
 
 CONFIG = AlarmConfig(entropy=0.1, invalid=0.5, dead=0.9, asymmetry=2.0, drop=0.3, patience=2)

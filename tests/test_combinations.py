@@ -40,15 +40,16 @@ TUTORED = (
     r"agent.tutor=opponent (\w+)",
     "agent.tutor_steps=2",
 )
+SCHEDULE = "schedule.rounds=[[0.0, 1], [1.0, 3]]"
 REPLAY, RESAMPLE = "batch.replay=0.25", "batch.dead=resample"
 COMBINATIONS = {
     "prioritised": HARD,
-    "prioritised, replay, resample": (*HARD, REPLAY, RESAMPLE, "batch.groups=4"),
+    "prioritised, replay, resample": (*HARD, REPLAY, RESAMPLE, SCHEDULE, "batch.groups=4"),
     "prioritised, tutor": (*HARD, *TUTORED),
     "league, replay": (*LEAGUE, REPLAY),
     "league, resample": (*LEAGUE, RESAMPLE, "batch.size=2"),
     "league, tutor": (*LEAGUE, *TUTORED),
-    "league, everything": (*LEAGUE, *HARD, *TUTORED, REPLAY, RESAMPLE, "batch.size=2"),
+    "league, everything": (*LEAGUE, *HARD, *TUTORED, REPLAY, RESAMPLE, SCHEDULE, "batch.size=2"),
     "adapters, replay, resample": (*LEAGUE, REPLAY, RESAMPLE, "batch.size=2", "learner.lora_rank=2"),
 }
 
@@ -169,6 +170,8 @@ def test_every_combination_trains_and_is_resumed_to_the_same_bits(mage: Mage, na
     assert len(metrics) == 5
     assert any(line.get("groups/replayed", 0) > 0 for line in metrics) == (REPLAY in settings)
     assert sum(line["groups/replacements"] for line in metrics) == 0 or RESAMPLE in settings
+    rounds = [1.0, 2.0, 2.0, 2.0, 3.0] if SCHEDULE in settings else []
+    assert [line["world/rounds"] for line in metrics if "world/rounds" in line] == rounds
     moment = when(lambda: count_lines(broken / "metrics.jsonl") >= 4, SIGKILL)
     assert mage("train", "--resume", broken, meanwhile=moment).code == -SIGKILL
     ended = mage("train", "--resume", broken)

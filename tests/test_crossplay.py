@@ -118,6 +118,8 @@ def test_games_in_which_both_gain_have_self_play_and_no_nash_average() -> None:
     assert standing(report, "always:defect").score == mean([5.0] * 4, (0.0, 5.0)), "itself is no opponent"
     assert "nash" in report.missing
     assert standing(report, "always:defect").nash_share is None
+    alike = cell(report, "always:cooperate", "always:cooperate")
+    assert (alike.wins.value, alike.draws.value) == (0.0, 1.0), "both succeed, neither wins"
 
 
 def test_two_models_remember_each_other() -> None:

@@ -43,7 +43,7 @@ def keys_of(values: Any) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Five small runs that together write everything there is to write."""
+    """Six small runs that together write everything there is to write."""
     folder = tmp_path_factory.mktemp("runs")
     common: dict[str, object] = {
         **SMALL,
@@ -74,6 +74,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     }
     skipping = {"steps": 1, "learner.entropy_start": 1e39}  # a loss that is not finite
     cloning = {"steps": 1, "credit.estimator": "cloning"}
+    scheduled = {"steps": 1, "schedule.rounds": [[0.0, 3]]}
     revisiting = {"batch.groups": 8, "batch.replay": 0.2, "population.split": "", "population.members": ["uniform"]}
     special: dict[str, Mapping[str, object]] = {
         "everything": everything,
@@ -81,6 +82,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         "skipping": skipping,
         "cloning": cloning,
         "revisiting": revisiting,
+        "scheduled": scheduled,
     }
     made: list[Path] = []
     for name, values in special.items():

@@ -7,6 +7,7 @@ from itertools import product
 
 import pytest
 
+from mage.opponents.behaviours import behaviours
 from mage.opponents.matrix_games import memory_one_members
 from mage.opponents.policy import Policy
 from mage.opponents.registry import make_policy
@@ -71,6 +72,9 @@ def test_rules_in_rock_paper_scissors(spec: str, expected: list[int]) -> None:
         ("lose-to-last(first=defect)", [DEFECT, COOPERATE, COOPERATE, COOPERATE]),
         # betrayed: shift; 5 points: stay; both defect: shift
         ("win-stay-lose-shift(first=cooperate)", [COOPERATE, DEFECT, DEFECT, COOPERATE]),
+        ("grim", [COOPERATE, DEFECT, DEFECT, DEFECT]),
+        # its own move first: after cooperate and defect defect, after defect and cooperate cooperate, after both defect
+        ("memory-one(first=cooperate, on=both, map=[0, 1, 0, 1])", [COOPERATE, DEFECT, COOPERATE, DEFECT]),
     ],
 )
 def test_rules_in_the_prisoners_dilemma(spec: str, expected: list[int]) -> None:
@@ -81,6 +85,41 @@ def test_rules_follow_the_pay_offs_of_their_own_seat() -> None:
     matcher, differer = (policy_of("beat-last(first=0)", "pennies", seat) for seat in (0, 1))
     assert plays(matcher, [0, 1], num_moves=2) == [0, 0, 1]
     assert plays(differer, [0, 1], num_moves=2) == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("spec", "table"),
+    [
+        ("copy(first=cooperate)", "[0,1,0,1]"),
+        ("win-stay-lose-shift(first=cooperate)", "[0,1,1,0]"),
+        ("grim", "[0,1,1,1]"),
+        ("always:cooperate", "[0,0,0,0]"),
+        ("memory-one(first=cooperate,map=[1,0],on=me)", "[1,1,0,0]"),
+    ],
+)
+def test_rules_of_the_dilemma_are_maps_of_both_last_moves(spec: str, table: str) -> None:
+    game, joint = load_game("pd(rounds=4)"), f"memory-one(first=cooperate,map={table},on=both)"
+    for seat in (0, 1):
+        assert behaviours(spec, game, seat) == behaviours(joint, game, seat)
+        assert behaviours(spec, game, seat) != behaviours(joint.replace("cooperate", "defect"), game, seat)
+
+
+def test_joint_players_heed_both_moves() -> None:
+    """Of 16 maps for a first move, the 4 that never leave it are one player: 2 x 13 behaviours."""
+    game = load_game("pd(rounds=4)")
+    maps = [f"memory-one(first={first},map={list(table)},on=both)" for first, *table in product((0, 1), repeat=5)]
+    joint = {behaviours(spec, game, 1) for spec in maps}
+    assert len(joint) == 26
+    single = {behaviours(str(spec), game, 1) for spec in memory_one_members(2)}
+    assert len(single) == 10
+    assert single < joint
+
+
+def test_grim_finds_its_moves_by_what_they_pay() -> None:
+    """Stags are hunted together; hare is what holds the other to 3. The moves may stand in any order."""
+    hunt = "matrix(payoffs=[[3,3],[0,4]],columns=[[3,0],[3,4]],moves=[hare,stag],rounds=4)"
+    for seat in (0, 1):
+        assert plays(policy_of("grim", hunt, seat), [1, 0, 1], num_moves=2) == [1, 1, 0, 0]
 
 
 def test_first_moves_and_phases_are_drawn_for_the_trial() -> None:

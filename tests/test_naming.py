@@ -29,6 +29,7 @@ SAID = {
     "conservative": ("A cautious, tight player.", "It only bets with the king.", "folds unless it has the king"),
     "copy": ("It copies me.", "They mirrored my move", "plays my last move", "tit-for-tat"),
     "cycle": ("cycling through the moves", "rock, paper, scissors in order", "they rotate"),
+    "grim": ("a grim trigger", "It never forgives a defection.", "unforgiving once betrayed"),
     "intermediate": ("a moderate player",),
     "lose-to-last": ("plays what loses to my last move",),
     "mcts": ("looks ahead a few moves",),

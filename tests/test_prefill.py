@@ -11,7 +11,7 @@ from mage.agents.byte_format import ByteFormat
 from mage.agents.language import AgentSettings, LanguageAgent
 from mage.agents.messages import BEGUN_ANSWER, system_message
 from mage.config.load import load_config
-from mage.config.schema import AgentConfig
+from mage.config.sections import AgentConfig
 from mage.credit.dead_groups import is_dead
 from mage.credit.running_stats import EMPTY
 from mage.errors import ConfigError

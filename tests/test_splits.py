@@ -63,11 +63,11 @@ def test_every_member_is_canonical_and_can_be_seated_anywhere(name: str) -> None
             check_opponent(member, game, seat)
 
 
-@pytest.mark.parametrize("change", ["members", "world", "sha256"])
+@pytest.mark.parametrize("change", ["members", "world", "sha256", "weights"])
 def test_a_split_that_was_changed_is_refused_by_its_name(folder: Path, change: str) -> None:
     path = folder / "rps-seven.json"
     split = msgspec.json.decode(path.read_bytes(), type=Split)
-    values = {"members": split.members[1:], "world": "rps(rounds=4)", "sha256": "0" * 64}
+    values = {"members": split.members[1:], "world": "rps(rounds=4)", "sha256": "0" * 64, "weights": (2,) * 7}
     path.write_bytes(msgspec.json.encode(msgspec.structs.replace(split, **{change: values[change]})))
     with pytest.raises(RecordError, match="the split 'rps-seven' was changed"):
         load_split("rps-seven")
@@ -90,7 +90,7 @@ def test_a_split_that_cannot_be_read_is_named(folder: Path, content: bytes) -> N
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="unknown split 'rps-eight'; known: kuhn-behaviour-held-out, ") as caught:
+    with pytest.raises(ConfigError, match="unknown split 'rps-eight'; known: dilemma-four, ") as caught:
         load_split("rps-eight")
     assert all(name in str(caught.value) for name in split_names())
 
@@ -169,7 +169,8 @@ def test_reworded_splits_have_players_to_train_with_and_no_usual_word(name: str)
     ]
     for term in ("rock", "paper", "scissors", "rock-paper-scissors", "kuhn", "poker", "king", "bet", "tic-tac-toe"):
         assert term not in words[0]
-    assert {"rock-paper-scissors", "kuhn", "tic-tac-toe"} & words[1]
+    assert not {"prisoner's", "dilemma", "cooperate", "defect"} & words[0]
+    assert {"rock-paper-scissors", "dilemma", "kuhn", "tic-tac-toe"} & words[1]
     refuse_held_out(plain.world, split.members)
 
 

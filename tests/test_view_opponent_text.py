@@ -24,6 +24,13 @@ from mage.view.read.opponent_text import describe_opponent, worded_game
             "Begins at random; then it follows the other's last move: after heads heads, after tails tails.",
         ),
         (
+            "memory-one(first=0,map=[0,1,1,0],on=both)",
+            "pd",
+            "Begins with cooperate; then it follows both last moves, its own first: after cooperate and cooperate "
+            "cooperate, after cooperate and defect defect, after defect and cooperate defect, after defect and defect "
+            "cooperate.",
+        ),
+        (
             "minimax",
             "tic_tac_toe",
             "Perfect play: every move that keeps the value of the game, with the same probability.",
@@ -34,7 +41,8 @@ from mage.view.read.opponent_text import describe_opponent, worded_game
         (
             "memory-one(first=0,map=[0,1])",
             "leduc_poker",
-            "A first move, then map from the last move of the other (on=them) or its own (on=me) to the next move.",
+            "A first move, then map from the last move of the other (on=them), its own (on=me) or both to the next "
+            "move.",
         ),
     ],
 )

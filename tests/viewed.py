@@ -8,7 +8,8 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from mage.config.schema import Config, TrialConfig
+from mage.config.schema import Config
+from mage.config.sections import TrialConfig
 from mage.files import JsonLines
 from mage.runs.store import RunWriter
 from mage.types import Failure, Trial

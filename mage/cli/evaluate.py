@@ -109,7 +109,8 @@ def _headlines(eval_agent: EvalAgent, plan: EvaluationPlan) -> Iterator[Text]:
     for split in plan.splits:
         num = len(split.members)
         what = "levels" if has_levels(split.world) else "opponents"
-        members = ", ".join(split.members) if num <= _MOST_NAMES else f"{num} {what}"
+        names = [member if weight == 1 else f"{member} x{weight}" for member, weight in split.weighted_members]
+        members = ", ".join(names) if num <= _MOST_NAMES else f"{num} {what}"
         episodes = plan.tasks(eval_agent, split)[0].episodes
         setup = setup_text(split.world, episodes, plan.seats(eval_agent, split))
         yield shown(f"{split.name}: {members or 'levels drawn by seed'}; {setup}", "dim")

@@ -22,7 +22,7 @@ from mage.evaluation.suite.evaluate import Play, play_all
 from mage.protocols import World
 from mage.seeds import derive, stream
 from mage.spec import parse_spec, whole
-from mage.stats import ROUNDING, Estimate, Range, Verdict, clustered_proportion, mean, result_verdict
+from mage.stats import ROUNDING, Estimate, Range, Verdict, clustered_proportion, mean, verdict
 from mage.types import Ending, Failure, Task, Trial, WorldInfo
 
 _SEATS = 2
@@ -107,8 +107,9 @@ class _Results:
                 for seat in range(_SEATS):
                     place = (number, agents[seat], agents[1 - seat], seat, k)
                     self.scores_TNNSK[place] = result.returns[seat]
-                    self.won_TNNSK[place] = result_verdict(result, seat) is Verdict.WIN
-                    self.drew_TNNSK[place] = result_verdict(result, seat) is Verdict.DRAW
+                    found = verdict(result.returns, seat)  # agents are compared: both may succeed, one at most wins
+                    self.won_TNNSK[place] = found is Verdict.WIN
+                    self.drew_TNNSK[place] = found is Verdict.DRAW
             elif result.forfeited_by is not None:
                 self.forfeits[agents[result.forfeited_by]] += 1
             else:

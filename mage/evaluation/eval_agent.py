@@ -162,20 +162,19 @@ class BayesEvalAgent(EvalAgent):
     objective: PlanObjective = PlanObjective.LAST
     pool: str = ""
     """The split whose members are its prior; empty for the split it is evaluated on."""
-    members: tuple[str, ...] | None = None
+    members: tuple[tuple[str, float], ...] | None = None
     """None where the pool is not known yet; empty where it has all levels of a world of one seat."""
 
     def make_agent(self, world: World, memory: Memory | None = None, rewrite: Rewrite = as_written) -> AgentFactory:
         _refuse_memory(self.name, memory, rewrite)
         if self.members is None:
             raise ConfigError(f"{self.name} needs a pool of opponents; name a split, as in {BAYES}(pool=rps-seven)")
-        expected = [(member, 1.0) for member in self.members]
-        return (
-            MemorylessAgentFactory(expected) if memory is Memory.NONE else BayesAgentFactory(expected, self.objective)
-        )
+        if memory is Memory.NONE:
+            return MemorylessAgentFactory(self.members)
+        return BayesAgentFactory(self.members, self.objective)
 
     def for_split(self, split: Split) -> EvalAgent:
-        return self if self.pool else replace(self, members=split.members)
+        return self if self.pool else replace(self, members=split.weighted_members)
 
     def describe(self) -> Mapping[str, Any]:
         return {**super().describe(), "objective": self.objective.value, "pool": self.pool}
@@ -289,8 +288,8 @@ def _bayes(objective: Any = PlanObjective.LAST.value, pool: Any = "") -> tuple[P
     return PlanObjective(str(objective)), str(pool)
 
 
-def _members(pool: str) -> tuple[str, ...] | None:
-    return load_split(pool).members if pool else None
+def _members(pool: str) -> tuple[tuple[str, float], ...] | None:
+    return load_split(pool).weighted_members if pool else None
 
 
 def _config(model: str, given: Mapping[str, object]) -> Config:

@@ -16,7 +16,6 @@ from mage.evaluation.eval_agent import EvalAgent
 from mage.evaluation.splits import (
     Split,
     check_split,
-    fingerprint,
     has_levels,
     is_path,
     load_split,
@@ -77,7 +76,7 @@ class EvaluationPlan(msgspec.Struct, frozen=True):
     """The whole config at the time: that of a run may change later."""
     splits: tuple[Split, ...]
     trials: int
-    """Per member and seat; in all where a split has no members."""
+    """Per member and seat, times the member's weight; in all where a split has no members."""
     reflections: bool
     """Whether the effect of reflections is evaluated too."""
     as_usual: bool
@@ -153,7 +152,7 @@ def read_plan(folder: Path) -> EvaluationPlan:
         plan = msgspec.convert(info.config, EvaluationPlan)
     except msgspec.ValidationError as error:
         raise RecordError(f"{folder} holds no plan that can be read: {error}") from None
-    if any(fingerprint(split.world, split.members, split.episodes) != split.sha256 for split in plan.splits):
+    if not all(split.has_its_hash for split in plan.splits):
         raise RecordError(f"{folder} was changed: the members of its splits do not have their hash")
     return plan
 

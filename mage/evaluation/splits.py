@@ -65,15 +65,34 @@ class Split(msgspec.Struct, frozen=True):
     """Episodes per trial; None leaves it to the evaluation."""
     is_test: bool = False
     """Kept for published figures: training does not evaluate on it, so that no setting is chosen by it."""
+    weights: tuple[int, ...] | msgspec.UnsetType = msgspec.UNSET
+    """How often each member is met: evaluations play it so many times more often; unset where all count the same."""
+
+    @property
+    def weighted_members(self) -> tuple[tuple[str, int], ...]:
+        """The members with their weights, which are 1 where none are given."""
+        weights = (1,) * len(self.members) if self.weights is msgspec.UNSET else self.weights
+        return tuple(zip(self.members, weights, strict=True))
+
+    @property
+    def has_its_hash(self) -> bool:
+        """Whether the hash is that of what it holds."""
+        return fingerprint(self.world, self.members, self.episodes, self.weights) == self.sha256
 
 
-def fingerprint(game: str, members: tuple[str, ...], episodes: int | None = None) -> str:
-    """The hash of a split's world, members and episodes.
+def fingerprint(
+    game: str,
+    members: tuple[str, ...],
+    episodes: int | None = None,
+    weights: tuple[int, ...] | msgspec.UnsetType = msgspec.UNSET,
+) -> str:
+    """The hash of a split's world, members, episodes and weights.
 
     >>> fingerprint("rps", ("uniform",)) == fingerprint("rps", ("uniform",))
     True
     """
-    parts = [game, members] if episodes is None else [game, members, episodes]
+    parts: list[object] = [game, members] if episodes is None else [game, members, episodes]
+    parts += [] if weights is msgspec.UNSET else [{"weights": weights}]
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
 
@@ -107,6 +126,15 @@ def make_split(
         episodes=episodes,
         is_test=is_test,
     )
+
+
+def weighted_split(split: Split, weights: Sequence[int]) -> Split:
+    """The split with a weight for each member, a whole number from 1, and the hash of both."""
+    given = tuple(whole("a weight", weight, 1) for weight in weights)
+    if len(given) != len(split.members):
+        raise ConfigError(f"the split {split.name!r} needs a weight for each of {len(split.members)} members")
+    sha256 = fingerprint(split.world, split.members, split.episodes, given)
+    return msgspec.structs.replace(split, weights=given, sha256=sha256)
 
 
 def split_names() -> list[str]:
@@ -247,6 +275,6 @@ def _decode(content: bytes, name: str) -> Split:
         split = msgspec.json.decode(content, type=Split)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RecordError(f"the split {name!r} cannot be read: {error}") from None
-    if fingerprint(split.world, split.members, split.episodes) != split.sha256:
+    if not split.has_its_hash:
         raise RecordError(f"the split {name!r} was changed: its members do not have the hash {split.sha256[:12]}…")
     return split

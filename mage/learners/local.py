@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mage.config.schema import LearnerConfig
+from mage.config.sections import LearnerConfig
 from mage.learners.batch import MicroBatch, iter_micro_batches, padded, partition, split_by_sample
 from mage.learners.forward import PolicyModel, checkpoint_layers, is_compiled
 from mage.learners.load_weights import DivergedError, LearnError, load_weights, with_tied

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mage.config.schema import LearnerConfig
+from mage.config.sections import LearnerConfig
 from mage.learners.batch import MicroBatch
 from mage.learners.forward import PolicyModel
 from mage.learners.lora import Adapter

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mage.config.schema import LearnerConfig
+from mage.config.schedule import share_done
+from mage.config.sections import LearnerConfig
 from mage.errors import ConfigError
 
 
@@ -37,15 +38,12 @@ class LearnerSettings:
     def learning_rate(self, num_updates: int, num_tokens: int) -> float:
         """The learning rate after so many updates and tokens."""
         rise = min(1.0, (num_updates + 1) / max(1, self.config.warmup))
-        fall = 1.0 - self._done(num_updates / max(1, self.steps), num_tokens) if self.config.decay else 1.0
+        # Zero is reached after the last step, not in it.
+        fall = 1.0 - share_done(num_updates, self.steps + 1, num_tokens, self.tokens) if self.config.decay else 1.0
         return self.config.lr * rise * fall
 
     def entropy_bonus(self, num_updates: int, num_tokens: int) -> float:
         """The entropy bonus after so many updates and tokens, before the floor raises it."""
-        done = self._done(num_updates / max(1, self.steps - 1), num_tokens)
+        done = share_done(num_updates, self.steps, num_tokens, self.tokens)
         start, end = self.config.entropy_start, self.config.entropy_end
         return start + (end - start) * done
-
-    def _done(self, by_updates: float, num_tokens: int) -> float:
-        """The fraction of the run that is done, from 0 to 1."""
-        return min(1.0, num_tokens / self.tokens if self.tokens else by_updates)

@@ -52,12 +52,36 @@ def win_stay_lose_shift(game: Game, seat: int, rng: random.Random, first: Any = 
 
 
 def memory_one(game: Game, seat: int, rng: random.Random, map: Any, on: Any = "them", first: Any = None) -> Policy:
-    """A first move, then `map` from the last move of the other (on=them) or its own (on=me) to the next move."""
+    """A first move, then `map` from the last move of the other (on=them), its own (on=me) or both to the next move.
+
+    With on=both the map has an entry for each pair of last moves, by its own move first: in the prisoner's dilemma
+    tit-for-tat is [0,1,0,1], win-stay-lose-shift [0,1,1,0] and grim [0,1,1,1].
+    """
     num_moves = len(_payoffs(game, seat))
-    table = [move("map", m, game, seat) for m in values("map", map, num_moves)]
-    is_on_them = one_of("on", on, ("them", "me")) == "them"
-    replies = [table] * num_moves if is_on_them else [[own] * num_moves for own in table]
+    heeded = one_of("on", on, ("them", "me", "both"))
+    table = [move("map", m, game, seat) for m in values("map", map, num_moves ** (2 if heeded == "both" else 1))]
+    if heeded == "both":
+        replies = [table[own * num_moves : (own + 1) * num_moves] for own in range(num_moves)]
+    else:
+        replies = [table] * num_moves if heeded == "them" else [[own] * num_moves for own in table]
     return _reactive(game, seat, rng, first, replies)
+
+
+def grim(game: Game, seat: int, rng: random.Random) -> Policy:
+    """Plays the move that both gain most by, until the other plays another; from then on the one that pays it least.
+
+    In the prisoner's dilemma it cooperates until it is defected against, then defects for the rest of the episode.
+    """
+    mine, theirs = _payoffs(game, seat), _payoffs(game, 1 - seat)
+    shared = _extreme(max, [mine[m][m] + theirs[m][m] for m in range(len(mine))])
+    punishment = _extreme(min, [max(row[m] for row in theirs) for m in range(len(mine))])
+    hot = _one_hot(len(mine))
+
+    def policy(observation: Observation) -> Sequence[float]:
+        is_crossed = any(played != shared for _, played in rounds_of(observation))
+        return hot[punishment if is_crossed else shared]
+
+    return policy
 
 
 def cycle(game: Game, seat: int, rng: random.Random, step: Any = 1, phase: Any = None) -> Policy:

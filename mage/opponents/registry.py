@@ -10,7 +10,16 @@ from typing import NamedTuple
 from mage.errors import ConfigError, InexactError, pick
 from mage.opponents.draws import draw, enumerate_draws
 from mage.opponents.kuhn_scripts import aggressive, conservative, intermediate
-from mage.opponents.matrix_games import automaton, beat_last, copy, cycle, lose_to_last, memory_one, win_stay_lose_shift
+from mage.opponents.matrix_games import (
+    automaton,
+    beat_last,
+    copy,
+    cycle,
+    grim,
+    lose_to_last,
+    memory_one,
+    win_stay_lose_shift,
+)
 from mage.opponents.policy import Policy, PolicyPlayer
 from mage.opponents.random_strategies import behaviour
 from mage.opponents.remote import NAME, RemotePolicy, remote
@@ -92,6 +101,7 @@ MAKERS: Mapping[str, tuple[Maker, Supports]] = {
     "conservative": (conservative, _KUHN),
     "copy": (copy, REPEATED),
     "cycle": (cycle, REPEATED),
+    "grim": (grim, REPEATED),
     "intermediate": (intermediate, _KUHN),
     "lose-to-last": (lose_to_last, REPEATED),
     "mcts": (mcts, _OPEN),

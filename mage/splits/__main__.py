@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
-from mage.evaluation.splits import Split, SplitKind, make_split, to_json
+from mage.evaluation.splits import Split, SplitKind, make_split, to_json, weighted_split
 from mage.opponents.behaviours import Behaviour, behaviours
 from mage.opponents.matrix_games import memory_one_members
 from mage.opponents.tictactoe_scripts import ORDERS
@@ -14,7 +14,7 @@ from mage.seeds import stream
 from mage.spec import make_spec, parse_spec
 from mage.worlds.openspiel.game import load_game
 
-_RPS, _KUHN, _TICTACTOE = "rps(rounds=3)", "kuhn_poker", "tic_tac_toe"
+_RPS, _DILEMMA, _KUHN, _TICTACTOE = "rps(rounds=3)", "pd(rounds=4)", "kuhn_poker", "tic_tac_toe"
 _WORDING = 2603
 """The seed of the rewording."""
 _SWITCHING_EPISODES = 6
@@ -23,7 +23,7 @@ _SEVEN = ("always:rock", "always:paper", "always:scissors", "cycle(step=1)", "cy
 
 def definitions() -> list[Split]:
     """Every shipped split."""
-    return [*_rps(), *_rps_unseen(), *_kuhn(), *_tictactoe()]
+    return [*_rps(), *_rps_unseen(), *_dilemma(), *_kuhn(), *_tictactoe()]
 
 
 def _rps() -> list[Split]:
@@ -89,6 +89,19 @@ def _distinct(members: Iterable[str]) -> tuple[str, ...]:
 @cache
 def _behaviours(member: str) -> frozenset[Behaviour]:
     return behaviours(member, load_game(_RPS), seat=1)
+
+
+def _dilemma() -> list[Split]:
+    """A pool in which only defection tells apart the opponents that answer it and the one that does not."""
+    four, weights = ("always:cooperate", "always:defect", "copy(first=cooperate)", "grim"), (3, 1, 1, 5)
+    about = "always cooperate (.3), always defect (.1), tit-for-tat (.1) and grim (.5)"
+    other_words = str(make_spec("pd", rounds=4, reworded=_WORDING))
+    return [
+        weighted_split(_seen("dilemma-four", about, _DILEMMA, four), weights),
+        weighted_split(
+            _new(SplitKind.REWORDED, "dilemma-reworded", f"{about}, in other words", other_words, four), weights
+        ),
+    ]
 
 
 def _kuhn() -> list[Split]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from mage.config.schema import AlarmConfig
+from mage.config.sections import AlarmConfig
 
 MAX_ROLLBACKS = 3
 """Further rollbacks would not help: they change the random draws, not the cause of the collapse."""

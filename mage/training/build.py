@@ -9,11 +9,12 @@ from mage.agents.byte_format import ByteFormat
 from mage.agents.language import AgentSettings, LanguageAgent, Rewrite, as_written
 from mage.agents.methods.registry import agent_class, check_method
 from mage.agents.tutor import check_tutor
-from mage.config.schema import AgentConfig, Config
+from mage.config.schema import Config
+from mage.config.sections import AgentConfig
 from mage.engines.registry import ENGINES
 from mage.engines.scripted import MODELS, ScriptedEngine
 from mage.errors import ConfigError, pick
-from mage.evaluation.config_splits import evaluated_splits, members_of, split_names_of
+from mage.evaluation.config_splits import evaluated_splits, members_of, population_of, split_names_of
 from mage.evaluation.held_out import avoid_held_out, refuse_held_out
 from mage.evaluation.splits import check_members, check_split, load_split, split_files
 from mage.learners.registry import LEARNERS
@@ -25,12 +26,14 @@ from mage.seeds import derive, pick_index, uniform
 from mage.types import Memory, ReplyMode, Task, Thoughts
 from mage.worlds.registry import load_world
 
+REWORDED = "reworded"
+"""The parameter of worlds that gives their wording a seed."""
+
 
 def check(config: Config) -> None:
     """Raise a ConfigError for a world, seat, opponent, level, agent setting, engine or learner that cannot be used."""
     refuse_remote(config.agent.model)
-    world = load_world(config.world)
-    num_seats = world.info.num_seats
+    num_seats = load_world(config.world).info.num_seats
     members, weights = members_of(config), config.population.weights
     if not members and num_seats > 1:
         raise ConfigError("population.members = []: name at least one opponent; mage list opponents shows them")
@@ -40,13 +43,30 @@ def check(config: Config) -> None:
         if seat >= num_seats:
             raise ConfigError(f"trial.seats: seat {seat} does not exist; {config.world} has 0 to {num_seats - 1}")
     check_access_of(config)
-    check_members(world, members, config.trial.seats)
+    check_members(load_world(config.world), members, config.trial.seats)
     if not config.trial.seats:
         raise ConfigError("trial.seats = []: name at least one seat")
     check_agent(config.agent)
-    check_reply(config.agent.reply, world)
+    check_reply(config.agent.reply, load_world(config.world))
+    check_schedule(config)
     pick("engine", ENGINES, config.engine)
     pick("learner", LEARNERS, config.learner.kind)
+
+
+def check_schedule(config: Config) -> None:
+    """Raise a ConfigError where the world at a point of the schedule cannot be played with the other settings."""
+    if REWORDED in config.schedule:
+        raise ConfigError(f"schedule.{REWORDED}: a wording is not a quantity, and some are held out; give it in world")
+    for spec, values in config.scheduled_worlds.items():
+        at = "schedule, " + ", ".join(f"{name} = {value}" for name, value in values.items())
+        try:
+            world = load_world(spec)
+            check_members(world, members_of(config), config.trial.seats)
+            check_reply(config.agent.reply, world)
+        except ConfigError as error:
+            raise ConfigError(f"{at}: {error}") from None
+        if world.info.num_seats != load_world(config.world).info.num_seats:
+            raise ConfigError(f"{at}: {spec} has {world.info.num_seats} seats, and {config.world} has another number")
 
 
 def check_access_of(config: Config) -> None:
@@ -96,8 +116,8 @@ def check_thoughts(agent: AgentConfig) -> None:
 
 
 def worlds_of(config: Config) -> tuple[str, ...]:
-    """The worlds of a config: that of training and those of its splits."""
-    return (config.world, *(load_split(name).world for name in split_names_of(config)))
+    """The worlds of a config: those of training, at the points of its schedule, and those of its splits."""
+    return (config.world, *config.scheduled_worlds, *(load_split(name).world for name in split_names_of(config)))
 
 
 def check_splits(config: Config) -> None:
@@ -123,8 +143,8 @@ def draw_tasks(config: Config, *path: str | int) -> Iterator[Task]:
     In a world of one seat a member is the level; without members the task's seed draws what is hidden.
     """
     num_seats = load_world(config.world).info.num_seats
-    members = members_of(config)
-    weights = config.population.weights or (1.0,) * len(members)
+    population = population_of(config)
+    members, weights = [member for member, _ in population], [weight for _, weight in population]
     num_drawn = num_seats - 1 or min(1, len(members))
     index = 0
     while True:
@@ -161,13 +181,16 @@ def scripted_engine(model: str) -> tuple[Engine, ChatFormat]:
 def language_agent_factory(
     world: World, engine: Engine, chat_format: ChatFormat, how: AgentSettings, rewrite: Rewrite = as_written
 ) -> AgentFactory:
-    """A factory of language agents; `rewrite` maps reflections to what is stored in memory."""
+    """A factory of language agents; `rewrite` maps reflections to what is stored in memory.
+
+    Agents are told the rules of their task's own world, which a schedule may give other parameters than `world` has.
+    """
     check_method(how.method, how.memory)
     check_reply(how.reply, world)
     kind = agent_class(how.method)
 
     def make_agent(task: Task, sibling: int) -> Agent:
-        return kind(engine, chat_format, how, briefing_of(world, task), task, sibling, rewrite)
+        return kind(engine, chat_format, how, briefing_of(load_world(task.world), task), task, sibling, rewrite)
 
     return make_agent
 

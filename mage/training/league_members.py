@@ -13,7 +13,7 @@ from mage.config.load import value_of
 from mage.config.schema import Config
 from mage.credit.steps import CreditGroup
 from mage.errors import RecordError
-from mage.evaluation.config_splits import members_of
+from mage.evaluation.config_splits import population_of
 from mage.evaluation.exploitability.nashconv import first_episode_gains
 from mage.files import write_atomically
 from mage.league.eviction import choose_evictions
@@ -51,14 +51,12 @@ class LeagueState(msgspec.Struct, frozen=True):
 
 def founding_league(config: Config) -> League:
     """A new league: the population as anchors, and untrained learners."""
-    specs = members_of(config)
-    weights = config.population.weights or (1.0,) * len(specs)
     own = {key: float(value_of(config, key)) for key in config.league.explore}
     others = (
         perturb(own, derive(config.seed, "found", number), config.league.factor)
         for number in range(1, config.league.learners)
     )
-    return new_league([anchor(spec, weight) for spec, weight in zip(specs, weights, strict=True)], [own, *others])
+    return new_league([anchor(spec, weight) for spec, weight in population_of(config)], [own, *others])
 
 
 class LeagueMembers:

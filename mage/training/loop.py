@@ -23,7 +23,7 @@ from mage.learners.samples import to_samples
 from mage.training.parts import CONCURRENCY, LEARNER, Parts
 from mage.training.recorder import RunRecorder
 from mage.training.setup import Setup
-from mage.training.step_metrics import as_teacher_metrics, step_metrics
+from mage.training.step_metrics import as_teacher_metrics, step_metrics, world_metrics
 from mage.types import DeadGroups, Failure, Group, Sample, Task, Trial
 from mage.worlds.registry import load_world
 
@@ -139,6 +139,8 @@ def metrics_of(parts: Parts, played: Sequence[PlayedMatch]) -> dict[str, float]:
     new = [one.group for one in drawn if one.origin is TaskOrigin.DRAWN]
     num_replayed = sum(one.origin is TaskOrigin.REPLAYED for one in drawn)
     metrics = step_metrics(new, [one.group for one in drawn], num_replayed)
+    if parts.config.schedule:
+        metrics |= world_metrics(drawn[0].group.task.world, parts.config.schedule)
     return as_teacher_metrics(metrics) if parts.has_teacher else metrics
 
 

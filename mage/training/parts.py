@@ -10,7 +10,8 @@ from itertools import islice
 from pathlib import Path
 
 from mage.agents.tutor import Tutor
-from mage.config.schema import Config, CreditConfig
+from mage.config.schema import Config
+from mage.config.sections import CreditConfig
 from mage.credit.estimators import Estimator, make_estimator
 from mage.credit.estimators.cloning import Cloning
 from mage.credit.returns import ReturnSpec
@@ -96,6 +97,10 @@ class Parts:
         if failures and not any(group.trials for group in groups):
             raise PlayError(f"all {len(failures)} trials failed; the first: {failures[0].error}: {failures[0].message}")
 
+    def return_spec(self, task: Task, credit: CreditConfig | None = None) -> ReturnSpec:
+        """What a task's returns are computed by; `credit` overrides the config's."""
+        return return_spec_of(credit or self.config.credit, load_world(task.world).info.turns)
+
     def credit(
         self,
         groups: Sequence[Group],
@@ -104,10 +109,9 @@ class Parts:
         credit: CreditConfig | None = None,
     ) -> list[CreditGroup]:
         """Groups as numbers for the estimator, with values where it uses them; `opponents` are their names."""
-        return_spec = return_spec_of(credit or self.config.credit, self.world.info.turns)
         names = [opponent_name(group.task) for group in groups] if opponents is None else opponents
         return [
-            credit_group(group, return_spec, name, learner, values)
+            credit_group(group, self.return_spec(group.task, credit), name, learner, values)
             for group, name, values in zip(groups, names, self._values(groups), strict=True)
         ]
 

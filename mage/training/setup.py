@@ -9,7 +9,14 @@ from mage.training.combinations import uses_payoffs
 from mage.training.league_members import LeagueMembers
 from mage.training.parts import LEARNER, Parts
 from mage.training.run_learners import OneLearner, RunLearners
-from mage.training.task_sources import LeagueTasks, PopulationTasks, PrioritisedTasks, ReplayedTasks, TaskSource
+from mage.training.task_sources import (
+    LeagueTasks,
+    PopulationTasks,
+    PrioritisedTasks,
+    ReplayedTasks,
+    ScheduledTasks,
+    TaskSource,
+)
 
 
 @dataclass(frozen=True)
@@ -27,6 +34,7 @@ def set_up(parts: Parts, folder: Path) -> Setup:
     """The learners and the task source that a config asks for; a league keeps snapshots in the run's folder."""
     config = parts.config
     members = LeagueMembers(parts, folder) if config.league.learners else None
+    learners = members or OneLearner(parts)
     source: TaskSource
     if members is not None:
         source = LeagueTasks(config, members)
@@ -34,4 +42,6 @@ def set_up(parts: Parts, folder: Path) -> Setup:
         source = PrioritisedTasks(config, LEARNER) if uses_payoffs(config) else PopulationTasks(config)
     if config.batch.replay:
         source = ReplayedTasks(config, source)
-    return Setup(parts, members or OneLearner(parts), source, members)
+    if config.schedule:
+        source = ScheduledTasks(config, source, learners)
+    return Setup(parts, learners, source, members)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from mage.credit.steps import agent_turns
 from mage.opponents.registry import family
+from mage.spec import parse_spec
 from mage.types import Ending, Group, Trial
 
 
@@ -31,6 +32,16 @@ def as_teacher_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
     {'teacher/episode_1': 1.0, 'play/overflows': 0.0}
     """
     return {re.sub("^score/", "teacher/", name): value for name, value in metrics.items()}
+
+
+def world_metrics(world: str, parameters: Iterable[str]) -> dict[str, float]:
+    """The values of some parameters in the spec of a world.
+
+    >>> world_metrics("rps(rounds=3)", ["rounds"])
+    {'world/rounds': 3.0}
+    """
+    named = parse_spec(world).named
+    return {f"world/{name}": float(named[name]) for name in parameters}
 
 
 def _scores(trials: Sequence[Trial]) -> dict[str, float]:

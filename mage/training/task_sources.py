@@ -1,7 +1,8 @@
 """Task sources: what every learner of a run plays next.
 
 `PopulationTasks` draws opponents by the weights of the config, `PrioritisedTasks` by a sampler over the pay-offs of one
-learner, `LeagueTasks` over those of a league. `ReplayedTasks` wraps any of them and plays some tasks again.
+learner, `LeagueTasks` over those of a league. `ReplayedTasks` wraps any of them and plays some tasks again,
+`ScheduledTasks` any of these and plays all tasks at the present values of a schedule.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from mage.config.schema import Config
-from mage.evaluation.config_splits import members_of
+from mage.evaluation.config_splits import population_of
 from mage.league.matches import Match, PlayedMatch, TaskOrigin, draw_matches, learning_seats
 from mage.league.members import SPEC_PREFIX, Member, MemberKind, anchor
 from mage.league.members import learner as learner_member
@@ -67,6 +68,13 @@ class HoldsLeague(Protocol):
     """Has a league, whose pay-offs a task source reads and updates."""
 
     league: League
+
+
+class CountsTokens(Protocol):
+    """Knows how many tokens were trained on."""
+
+    @property
+    def num_tokens(self) -> int: ...
 
 
 class PopulationTasks:
@@ -170,9 +178,7 @@ class _Table:
     """The pay-offs of one learner against the population."""
 
     def __init__(self, config: Config, learner: str) -> None:
-        specs = members_of(config)
-        weights = config.population.weights or (1.0,) * len(specs)
-        anchors = [anchor(spec, weight) for spec, weight in zip(specs, weights, strict=True)]
+        anchors = [anchor(spec, weight) for spec, weight in population_of(config)]
         own = Member(learner, MemberKind.LEARNER, SPEC_PREFIX + learner, learner)
         self.league = League((*anchors, own), EMPTY, {}, {})
 
@@ -242,4 +248,38 @@ class ReplayedTasks:
 
     def restore(self, state: SourceState) -> None:
         self._played = dict(state.played)
+        self._inner.restore(state)
+
+
+class ScheduledTasks:
+    """Plays another source's tasks, replayed ones too, in the world that the config's schedule has at the step."""
+
+    def __init__(self, config: Config, inner: TaskSource, learners: CountsTokens) -> None:
+        self._config = config
+        self._inner = inner
+        self._learners = learners
+
+    def draw(self, step: int, num: Mapping[str, int]) -> list[Match]:
+        return self._scheduled(step, self._inner.draw(step, num))
+
+    def draw_replacements(self, step: int, num: Mapping[str, int]) -> list[Match]:
+        return self._scheduled(step, self._inner.draw_replacements(step, num))
+
+    def _scheduled(self, step: int, matches: Sequence[Match]) -> list[Match]:
+        world = self._config.world_at(step, self._learners.num_tokens)
+        return [match._replace(task=msgspec.structs.replace(match.task, world=world)) for match in matches]
+
+    def replay(self, learner: str, entry: PlayedTask) -> Match | None:
+        return self._inner.replay(learner, entry)
+
+    def update(self, step: int, played: Sequence[PlayedMatch]) -> None:
+        self._inner.update(step, played)
+
+    def copy(self, learner: str, parent: str) -> None:
+        self._inner.copy(learner, parent)
+
+    def state(self) -> SourceState:
+        return self._inner.state()
+
+    def restore(self, state: SourceState) -> None:
         self._inner.restore(state)

@@ -7,6 +7,7 @@ like any other.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import msgspec
 
@@ -14,7 +15,7 @@ from mage.agents.language import AgentSettings
 from mage.config.schema import Config
 from mage.engines.trie import Trie
 from mage.errors import ConfigError, EngineError, InexactError
-from mage.evaluation.config_splits import members_of
+from mage.evaluation.config_splits import population_of
 from mage.evaluation.exact import BayesAgentFactory, PlanObjective, bayes_optimal
 from mage.opponents.agent_seat import check_seat_agent, seat_agent
 from mage.opponents.policy import PolicyAgent
@@ -98,11 +99,12 @@ def teacher_of(config: Config, spec: str) -> AgentFactory:
         raise ConfigError(f"{_ESTIMATOR} takes agent.reply = choice, not {agent.reply}: a teacher only chooses")
     if spec == BAYES:
         return _bayes(config)
-    world = load_world(config.world)
-    for seat in config.trial.seats:
-        check_seat_agent(world, spec, seat)
+    for name in (config.world, *config.scheduled_worlds):
+        for seat in config.trial.seats:
+            check_seat_agent(load_world(name), spec, seat)
 
     def make_teacher(task: Task, sibling: int) -> Agent:
+        world = load_world(task.world)
         seed = derive(task.seed, "teacher", sibling)
         if isinstance(world, OpenSpielWorld):
             return PolicyAgent(world.player(spec, task.seat, seed), spec)
@@ -112,16 +114,17 @@ def teacher_of(config: Config, spec: str) -> AgentFactory:
 
 
 def _bayes(config: Config) -> AgentFactory:
-    """Exact Bayes-optimal play for the last episode, given the population; planned now, which takes seconds."""
-    members = members_of(config)
-    weights = config.population.weights or (1.0,) * len(members)
-    population = list(zip(members, weights, strict=True))
+    """Exact Bayes-optimal play for the last episode, given the population; planned now, which takes seconds.
+
+    Between the points of a schedule it is planned when a value is first played.
+    """
+    population = population_of(config)
     make_agent = BayesAgentFactory(population, PlanObjective.LAST)
     try:
         some = next(draw_tasks(config, "teacher"))
-        for seat in config.trial.seats:
-            make_agent(msgspec.structs.replace(some, seat=seat), 0)
-            bayes_optimal(config.world, population, seat, some.episodes, PlanObjective.LAST)
+        for world, seat in product(config.scheduled_worlds or (config.world,), config.trial.seats):
+            make_agent(msgspec.structs.replace(some, world=world, seat=seat), 0)
+            bayes_optimal(world, population, seat, some.episodes, PlanObjective.LAST)
     except InexactError as error:
         raise ConfigError(f"{_ESTIMATOR}: there is no exact plan against this population: {error}") from None
     return make_agent

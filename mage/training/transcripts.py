@@ -12,7 +12,7 @@ from mage.learners.samples import samples_by_stream
 from mage.protocols import Learner
 from mage.runs.credit import CREDIT, CallCredit, Credit, TurnCredit
 from mage.runs.store import RunWriter
-from mage.training.parts import LEARNER, Parts, opponent_name, return_spec_of
+from mage.training.parts import LEARNER, Parts, opponent_name
 from mage.types import Call, Failure, Group, Sample, Trial
 
 NUM_SIBLINGS = 2
@@ -59,7 +59,7 @@ class Transcripts:
         if isinstance(outcome, Failure):
             self._trials.append(outcome)
             return
-        return_spec = return_spec_of(self._parts.config.credit, self._parts.world.info.turns)
+        return_spec = self._parts.return_spec(outcome.task)
         name = opponent_name(outcome.task)
         (steps,) = credit_group(Group(outcome.task, (outcome,), ()), return_spec, name, LEARNER).trials
         (turns,) = turn_credits(self._parts.learner, [outcome], [steps], [[None] * len(steps)])

@@ -84,7 +84,7 @@ class SplitReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def evaluation_tasks(split: Split, *, episodes: int, seats: Sequence[int], trials: int, seed: int) -> list[Task]:
-    """The tasks of a split: every member, every seat, `trials` times; a function of the arguments alone.
+    """The tasks of a split: every member, every seat, `trials` times its weight; a function of the arguments alone.
 
     Without members there are `trials` tasks, whose seeds draw what is hidden. Repeated seats count once: their tasks
     would be the same.
@@ -102,9 +102,9 @@ def evaluation_tasks(split: Split, *, episodes: int, seats: Sequence[int], trial
             early_stop=False,
             max_turns=1000,
         )
-        for member in split.members or ("",)
+        for member, weight in split.weighted_members or (("", 1),)
         for seat in dict.fromkeys(seats)
-        for trial in range(trials)
+        for trial in range(trials * weight)
     ]
 
 
@@ -192,5 +192,6 @@ def trials_against(member: str, trials: Sequence[Trial]) -> list[Trial]:
 
 def split_references(split: Split, seats: Sequence[int], episodes: int) -> tuple[tuple[int, References], ...]:
     """The exact references of each seat for the split's own members, which may be none in a world of one seat."""
-    pool = [(member, 1.0 / len(split.members)) for member in split.members]
+    total = sum(weight for _, weight in split.weighted_members)
+    pool = [(member, weight / total) for member, weight in split.weighted_members]
     return tuple((seat, references(split.world, pool, seat, episodes)) for seat in seats)

@@ -41,6 +41,7 @@ PHRASES: Mapping[str, tuple[str, ...]] = {
         rf"(?:plays?|repeats?|follows?) {_LAST} (?:move|action|choice|play)",
     ),
     "cycle": (r"cycl\w*", r"rotat\w*", r"in (?:order|turn|sequence)", r"sequence", r"one after (?:the|an)other"),
+    "grim": (r"grim\w*", r"unforgiving", r"never forgiv\w*", r"(?:punish|retaliat)\w* for ?ever", r"holds? a grudge"),
     "intermediate": (r"intermediate", r"moderate\w*", r"medium", r"in between", r"average"),
     "lose-to-last": (rf"loses? (?:to|against) {_LAST}", r"loses? to what (?:i|you) (?:just )?played"),
     "mcts": (r"search\w*", r"looks? ahead", r"monte carlo", r"plans? ahead"),

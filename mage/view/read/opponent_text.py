@@ -50,6 +50,8 @@ def _describe_memory_one(spec: Spec, game: Game | None) -> str:
     opening = "Begins at random" if first is None else f"Begins with {moves[move('first', first, game, 0)]}"
     if len(set(replies)) == 1:
         return f"{opening}; then always {replies[0]}."
-    whose = "its own" if str(spec.named.get("on")) == "me" else "the other's"
-    rest = ", ".join(f"after {moved} {reply}" for moved, reply in zip(moves, replies, strict=True))
-    return f"{opening}; then it follows {whose} last move: {rest}."
+    on = str(spec.named.get("on"))
+    whose = {"me": "its own last move", "both": "both last moves, its own first"}.get(on, "the other's last move")
+    seen = [f"{own} and {other}" for own in moves for other in moves] if on == "both" else moves
+    rest = ", ".join(f"after {moved} {reply}" for moved, reply in zip(seen, replies, strict=True))
+    return f"{opening}; then it follows {whose}: {rest}."

@@ -21,7 +21,7 @@ from mage.worlds.openspiel.game_builders import GAMES, Built
 from mage.worlds.openspiel.openings import check_opening, opening_of, opening_rule, without_opening
 from mage.worlds.openspiel.positions import Positions, StateView
 from mage.worlds.openspiel.rules import is_known, load_rules, names_without_parameters
-from mage.worlds.openspiel.words.base import State, Words
+from mage.worlds.openspiel.words.base import NamesSuccess, State, Words
 from mage.worlds.openspiel.words.generic import GenericWords
 
 
@@ -134,11 +134,17 @@ class Game:
     def finished(self, state: State) -> Result:
         """The result of a terminal state."""
         outcomes = tuple([self.words.outcome(state, seat) for seat in range(self.num_seats)])
-        return Result(self.scores(state), outcomes, Ending.FINISHED, None, self.facts(state, None))
+        scores = self.scores(state)
+        return Result(scores, outcomes, Ending.FINISHED, None, self.facts(state, None), self.successes(scores))
 
     def scores(self, state: State) -> tuple[float, ...]:
         """Returns so far, scaled."""
         return tuple([value / self.scale for value in state.returns()])
+
+    def successes(self, scores: Sequence[float]) -> tuple[bool, ...]:
+        """For each seat whether its score is a success; empty where the game does not name one."""
+        least = self.words.success_score if isinstance(self.words, NamesSuccess) else None
+        return () if least is None else tuple(score >= least for score in scores)
 
 
 class OpenSpielEnv:
@@ -194,10 +200,12 @@ class OpenSpielEnv:
             returns = tuple(game.lowest if seat == who else 0.0 for seat in seats)
             told = ("Another player gave up. The episode does not count.", "You gave up the episode.")
             outcomes = tuple(told[seat == who] for seat in seats)
-            return Result(returns, outcomes, Ending.FORFEITED, who, game.facts(position.state, None))
+            facts, successes = game.facts(position.state, None), game.successes(returns)
+            return Result(returns, outcomes, Ending.FORFEITED, who, facts, successes)
         if not position.state.is_terminal():
             outcomes = tuple("The episode was stopped because it was too long." for _ in seats)
-            return Result(position.scores, outcomes, Ending.TRUNCATED, None, game.facts(position.state, None))
+            facts, successes = game.facts(position.state, None), game.successes(position.scores)
+            return Result(position.scores, outcomes, Ending.TRUNCATED, None, facts, successes)
         return position.result
 
     def _advance(self) -> None:

@@ -28,10 +28,13 @@ def rps(rounds: int = 3, reworded: int | None = None) -> Built:
 
 
 def pd(rounds: int = 5, reworded: int | None = None) -> Built:
-    """The prisoner's dilemma, repeated: 3 each for cooperating, 5 and 0 for betrayal, 1 each for both."""
+    """The prisoner's dilemma, repeated: 3 each for cooperating, 5 and 0 for betrayal, 1 each for both.
+
+    An episode is a success for a seat that scores what cooperation of both pays, or more.
+    """
     points = [[3, 0], [5, 1]]
     columns = [[3, 5], [0, 1]]
-    return _repeated("the prisoner's dilemma", ["cooperate", "defect"], points, columns, rounds, reworded)
+    return _repeated("the prisoner's dilemma", ["cooperate", "defect"], points, columns, rounds, reworded, 3.0)
 
 
 def pennies(rounds: int = 3, reworded: int | None = None) -> Built:
@@ -94,6 +97,7 @@ def _repeated(
     columns: Matrix | None,
     rounds: int,
     reworded: int | None,
+    success_score: float | None = None,
 ) -> Built:
     whole("rounds", rounds, 1, MAX_ROUNDS)
     rows = [[float(value) for value in row] for row in payoffs]
@@ -104,7 +108,7 @@ def _repeated(
     stage = pyspiel.create_matrix_game("matrix", name, numbers, numbers, rows, cols)
     game = pyspiel.create_repeated_game(stage, {"num_repetitions": rounds, "enable_infostate": True})
     transposed = [list(column) for column in zip(*cols, strict=True)]
-    words = MatrixWords(name, moves, (rows, transposed), rounds, reworded)
+    words = MatrixWords(name, moves, (rows, transposed), rounds, reworded, success_score)
     return game, words, float(rounds)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from mage.errors import ConfigError
 from mage.seeds import stream
@@ -41,6 +41,13 @@ class Words(Protocol):
 
     def facts(self, state: State, seat: int | None) -> Mapping[str, Fact]:
         """The facts known to a seat, as data; all facts for None."""
+
+
+@runtime_checkable
+class NamesSuccess(Protocol):
+    """Words of a game that may name the score of a success, because a positive one is none."""
+
+    success_score: float | None
 
 
 def lexicon(game: str, terms: Sequence[str], reworded: int | None) -> Mapping[str, str]:

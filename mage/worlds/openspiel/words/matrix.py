@@ -20,12 +20,14 @@ class MatrixWords:
         payoffs_by_seat: tuple[Matrix, Matrix],
         rounds: int,
         reworded: int | None,
+        success_score: float | None = None,
     ) -> None:
         shown = lexicon(name, [name, *moves], reworded)
         self.title = shown[name]
         self.moves = [shown[m] for m in moves]
         self.payoffs_by_seat = payoffs_by_seat
         self.rounds = rounds
+        self.success_score = success_score
 
     def rules(self, seat: int) -> str:
         both, score = "Both", ""
