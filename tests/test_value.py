@@ -15,7 +15,7 @@ from mage.evaluation.value.dial import find_dial, parse_variation
 from mage.evaluation.value.find import find_value, value_curve
 from mage.evaluation.value.objective_weights import objectives
 from mage.evaluation.value.report import ValueReport, ValueRequest
-from mage.evaluation.value.value_tables import verdict
+from mage.evaluation.value.verdict import verdict
 from tests import exact_worlds, myopic_worlds
 from tests.memory_one import distinct_members
 
