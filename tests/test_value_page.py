@@ -1,4 +1,4 @@
-"""docs/value.md shows what `mage value` finds: its example, its thresholds, and those rows of its table that are cheap."""
+"""docs/value.md shows what `mage value` finds: its example, its thresholds, and the cheap rows of its table."""
 
 from __future__ import annotations
 
