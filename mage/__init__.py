@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         register_world,
         sweep,
         train,
+        value,
         write_split,
     )
     from mage.checks.worlds import check_world
@@ -59,6 +60,7 @@ __all__ = [
     "register_world",
     "sweep",
     "train",
+    "value",
     "write_split",
 ]
 

@@ -26,6 +26,8 @@ from mage.evaluation.plan import EvaluationRequest
 from mage.evaluation.resource_limits import ResourceLimits
 from mage.evaluation.run import begin_evaluation
 from mage.evaluation.splits import write_split as write_split
+from mage.evaluation.value.report import ValueRequest
+from mage.evaluation.value.value_file import make_value_file
 from mage.extras import require
 from mage.learners.registry import LEARNERS, LearnerFactory
 from mage.models.hosts import allow_hosts as hosts_allowed
@@ -33,7 +35,7 @@ from mage.models.load import MODELS
 from mage.opponents.registry import OPPONENTS, Opponent, Supports
 from mage.plugins import note_registration, refuse_while_importing
 from mage.protocols import World
-from mage.results import ComparisonResult, Report, Run, SavedReport, Sweep
+from mage.results import ComparisonResult, Report, Run, SavedReport, Sweep, ValueResult
 from mage.results import open_run as open_run
 from mage.results import open_sweep as open_sweep
 from mage.runs.console import as_text, plain_console
@@ -199,6 +201,33 @@ def compare(*inputs: Run | Sweep | str | Path) -> ComparisonResult:
     """
     read = read_inputs([str(one.path if isinstance(one, Run | Sweep) else one) for one in inputs])
     return ComparisonResult(comparison_of(read.entries), read)
+
+
+def value(
+    world: str,
+    *,
+    opponents: Sequence[str] = (),
+    seat: int = 0,
+    episodes: int = 3,
+    discount: float = 0.6,
+    words: int = 0,
+    last_episode: bool = False,
+    vary: str | None = None,
+    curve: bool = False,
+    samples: int = 32,
+    seed: int = 0,
+) -> ValueResult:
+    """Find whether a task needs memory or exploration, before any training: exact scores of the best plays.
+
+    `opponents` are splits, opponent specs, or levels of a world of one seat, which needs none. `discount` is that of
+    LaMer and MAGE across episodes. With `words` plays are searched in which one of 1 to so many words crosses each
+    boundary, with `last_episode` plays that remember the last episode alone. `vary`, such as `look=-1:0.1`, changes a
+    parameter and finds where an objective's last score jumps; `curve` finds last scores for 1 to `episodes` episodes.
+    `samples` is the number of draws and trials for bounds of a task that is too large to be planned.
+    """
+    refuse_while_importing("mage.value")
+    request = ValueRequest(world, opponents, seat, episodes, discount, words, last_episode, samples, seed)
+    return ValueResult(make_value_file(request, vary=vary, curve=curve))
 
 
 def export_model(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from mage.config.schema import Config
+from mage.errors import ConfigError
 from mage.evaluation.compare.comparison import Comparison
 from mage.evaluation.compare.plots import comparison_figures as plots_of
 from mage.evaluation.compare.sources import ComparisonInputs
@@ -15,6 +16,12 @@ from mage.evaluation.compare.tables import comparison_table
 from mage.evaluation.compare.write import write_comparison
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.report_tables import evaluation_table
+from mage.evaluation.value.dial import Dial
+from mage.evaluation.value.objective_weights import objectives
+from mage.evaluation.value.report import ValueReport
+from mage.evaluation.value.value_file import ValueFile, write_json
+from mage.evaluation.value.value_plots import curve_figure, dial_figure
+from mage.evaluation.value.value_tables import value_table
 from mage.extras import require
 from mage.files import read_lines
 from mage.plot_style import check_matplotlib, style_context
@@ -137,6 +144,42 @@ class ComparisonResult:
 
     def __str__(self) -> str:
         return as_text(comparison_table(self.comparison, self.inputs, WIDTH))
+
+
+@dataclass(frozen=True)
+class ValueResult:
+    """The values of a task. It prints as a table; `report` has the values, `dial` those against a parameter."""
+
+    content: ValueFile
+
+    @property
+    def report(self) -> ValueReport:
+        """All values."""
+        return self.content.report
+
+    @property
+    def dial(self) -> Dial | None:
+        """Last scores against the parameter that was varied."""
+        return self.content.dial
+
+    def figure(self) -> Figure:
+        """The dial, or without one last scores against the number of episodes, as a matplotlib figure."""
+        check_matplotlib("")
+        dial, report = self.content.dial, self.content.report
+        if dial is not None:
+            labels = {kind.name: kind.label for kind in objectives(report.discount)}
+            return dial_figure(dial, labels, f"{report.world}, {report.episodes} episodes")
+        if not self.content.curve:
+            raise ConfigError("there is nothing to draw; ask for a curve, or for a parameter to vary")
+        return curve_figure(self.content.curve, report.world)
+
+    def write(self, path: str | Path) -> Path:
+        """Write all values as JSON and return the path."""
+        write_json(self.content, Path(path))
+        return Path(path)
+
+    def __str__(self) -> str:
+        return as_text(value_table(self.content.report, self.content.dial))
 
 
 def open_run(folder: str | Path) -> Run:

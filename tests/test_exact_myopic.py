@@ -107,7 +107,7 @@ def test_one_episode_is_the_memoryless_value(world: str, members: list[tuple[str
 def test_scores_are_read_back_from_disk_and_never_taken_for_a_plan_of_another_kind() -> None:
     value = myopic_bayes("solo-doors", [], 0, 3)
     (entry,) = (cache_directory() / "exact").iterdir()
-    entry.write_bytes(b"[0.1,0.2,0.3]")
+    entry.write_bytes(b"[0,0,0.1,0,0,0.2,0,0,0.3]")
     assert myopic_bayes("solo-doors", [], 0, 3) == MyopicScores(0.1, 0.2, 0.3)
     entry.write_bytes(b"[0.1]")
     assert myopic_bayes("solo-doors", [], 0, 3) == value

@@ -31,6 +31,7 @@ COMMANDS = {
     "cross-play": "Let agents meet each other in both seats.",
     "nashconv": "Find what best replies to an agent would gain.",
     "compare": "Put methods side by side, in tables and plots.",
+    "value": "Say whether a task needs memory or exploration.",
     "split": "Write a split of your own: opponents or levels to evaluate on.",
     "check-world": "Check that a world keeps its contract.",
 }

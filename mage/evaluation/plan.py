@@ -169,12 +169,8 @@ def _splits(eval_agent: EvalAgent, game: str | None, opponents: Sequence[str]) -
     """The splits to evaluate on: those given by name, and one more of all opponents or levels given."""
     if not opponents:
         return _own_splits(eval_agent, game)
-    named = [name for name in opponents if is_path(name) or name in split_names()]
-    splits = [load_split(name) for name in named]
-    for split in splits:
-        if game is not None and split.world != str(parse_spec(game)):
-            raise ConfigError(f"--world {game}: the split {split.name!r} is made for {split.world}")
-    given = [text for text in opponents if text not in named]
+    splits, given = _named_splits(game, opponents)
+    named = [split.name for split in splits]
     if given:
         played = game or (eval_agent.config.world if eval_agent.run is not None else None)
         members = [text if _has_own_names(played) else _spec(text) for text in given]
@@ -184,6 +180,23 @@ def _splits(eval_agent: EvalAgent, game: str | None, opponents: Sequence[str]) -
     if len({split.name for split in splits}) < len(splits):
         raise ConfigError(f"name each split once, not {', '.join(named)}")
     return splits
+
+
+def named_members(world: str, opponents: Sequence[str]) -> list[tuple[str, int]]:
+    """The members of all splits, opponent specs or levels of `world` that are named, with a split's weights or 1."""
+    splits, given = _named_splits(world, opponents)
+    own = [(text if _has_own_names(world) else _spec(text), 1) for text in given]
+    return [*(member for split in splits for member in split.weighted_members), *own]
+
+
+def _named_splits(game: str | None, opponents: Sequence[str]) -> tuple[list[Split], list[str]]:
+    """The splits among the names, and the other names."""
+    named = [name for name in opponents if is_path(name) or name in split_names()]
+    splits = [load_split(name) for name in named]
+    for split in splits:
+        if game is not None and split.world != str(parse_spec(game)):
+            raise ConfigError(f"the world {game}: the split {split.name!r} is made for {split.world}")
+    return splits, [text for text in opponents if text not in named]
 
 
 def _own_splits(eval_agent: EvalAgent, game: str | None) -> list[Split]:

@@ -7,6 +7,7 @@ Bayes-optimal play of the last episode scores over it is the value of exploratio
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import fsum
 from typing import TypeAlias
 
 import msgspec
@@ -16,16 +17,14 @@ from mage.evaluation.exact.planner import (
     MAX_WORK,
     Belief,
     BeliefKey,
+    EpisodeScores,
     belief_key,
     check_length,
     normalised,
     posterior,
 )
+from mage.evaluation.exact.ties import first_of, tied, tolerance
 from mage.evaluation.exact.tree import Leaf, Tree
-
-TIE = 1e-10
-"""Actions whose scores differ by no more than this share of the largest absolute score are equally good. Sums over
-branches and posteriors carry rounding of about 1e-15."""
 
 
 class MyopicScores(msgspec.Struct, frozen=True):
@@ -39,7 +38,20 @@ class MyopicScores(msgspec.Struct, frozen=True):
     """Ties broken best for the last episode."""
 
 
-_Last: TypeAlias = tuple[float, float, float]
+class MyopicTrial(msgspec.Struct, frozen=True):
+    """The scores of myopic Bayes by episode, with ties broken as in `MyopicScores`."""
+
+    low: EpisodeScores
+    even: EpisodeScores
+    high: EpisodeScores
+
+    @property
+    def last(self) -> MyopicScores:
+        """The scores of the last episode."""
+        return MyopicScores(self.low[-1], self.even[-1], self.high[-1])
+
+
+_Three: TypeAlias = tuple[EpisodeScores, EpisodeScores, EpisodeScores]
 """`low`, `even` and `high`."""
 _Ties: TypeAlias = dict[int, tuple[Belief, list[int]]]
 """By the id of a decision that can be reached: the members that may be there, and the places of the best actions."""
@@ -52,62 +64,74 @@ class MyopicPlanner:
         check_length(trees, len(trees))
         self._trees = trees
         self._prior = normalised(prior)
-        self._tolerance = TIE * max(_largest_score(tree) for tree in {id(tree): tree for tree in trees}.values())
-        self._values: dict[tuple[int, BeliefKey], _Last] = {}
+        self._tolerance = tolerance(trees)
+        self._values: dict[tuple[int, BeliefKey], _Three] = {}
         self._work = 0
+
+    def trial_scores(self) -> MyopicTrial:
+        """Expected scores by episode."""
+        return MyopicTrial(*self._value(0, self._prior))
 
     def last_scores(self) -> MyopicScores:
         """Expected scores of the last episode."""
-        return MyopicScores(*self._value(0, self._prior))
+        return self.trial_scores().last
 
-    def _value(self, episode: int, belief: Belief) -> _Last:
-        """The last scores of a player that starts `episode` with `belief`."""
+    def _value(self, episode: int, belief: Belief) -> _Three:
+        """The scores from `episode` on of a player that starts it with `belief`."""
         key = (episode, belief_key(belief))
         if key not in self._values:
             tree, ties = self._trees[episode], _Ties()
             _, score = self._best_play(tree, belief, ties)
-            is_last = episode == len(self._trees) - 1
-            self._values[key] = (score,) * 3 if is_last else self._later(episode, tree, belief, ties)
+            low, even, high = self._later(episode, tree, belief, ties)
+            self._values[key] = (score, *low), (score, *even), (score, *high)
         return self._values[key]
 
     def _best_play(self, branches: Tree, belief: Belief, ties: _Ties) -> tuple[float, float]:
         """The probability of these branches, and the best score of the episode times it; best actions go to `ties`."""
-        mass, score = 0.0, 0.0
+        masses, scores = [], []
         for node in branches.values():
             if isinstance(node, Leaf):
                 self._count(len(belief))
-                mass += sum(posterior(node, belief).values())
-                score += sum([p * node.gain[m] for m, p in belief.items() if m in node.gain])
+                masses.append(fsum(posterior(node, belief).values()))
+                scores.append(fsum([p * node.gain[m] for m, p in belief.items() if m in node.gain]))
                 continue
             within = {m: p for m, p in belief.items() if m in node.members}
             if within:
                 options = [self._best_play(seen, within, ties) for seen in node.branches]
-                best = max(options, key=lambda option: option[1])
-                least = best[1] - self._tolerance * best[0]
-                ties[id(node)] = within, [place for place, (_, value) in enumerate(options) if value >= least]
-                mass, score = mass + best[0], score + best[1]
-        return mass, score
+                places = tied([value for _, value in options], self._tolerance * options[0][0])
+                ties[id(node)] = within, places
+                masses.append(options[0][0])
+                scores.append(max(value for _, value in options))
+        return fsum(masses), fsum(scores)
 
-    def _later(self, episode: int, branches: Tree, belief: Belief, ties: _Ties) -> _Last:
-        """The last scores after the best actions of this episode, times the probability of these branches."""
-        low, even, high = 0.0, 0.0, 0.0
-        for node in branches.values():
+    def _later(self, episode: int, branches: Tree, belief: Belief, ties: _Ties) -> _Three:
+        """The scores of later episodes after the best actions of this one, times the probability of these branches."""
+        num_later = len(self._trees) - episode - 1
+        none = (0.0,) * num_later
+        found = [(none, none, none)]
+        for node in branches.values() if num_later else ():
             if isinstance(node, Leaf):
                 self._count(len(belief))
                 after = posterior(node, belief)
-                mass = sum(after.values())
-                found = [self._value(episode + 1, normalised(after))] if mass else []
-            elif id(node) in ties:
+                if mass := fsum(after.values()):
+                    low, even, high = self._value(episode + 1, normalised(after))
+                    found.append((_times(mass, low), _times(mass, even), _times(mass, high)))
+            elif id(node) in ties:  # else no member that is still possible leads here
                 within, places = ties[id(node)]
-                mass, found = 1.0, [self._later(episode, node.branches[place], within, ties) for place in places]
-            else:
-                continue  # no member that is still possible leads here
-            if found:
-                lows, evens, highs = zip(*found, strict=True)
-                low += mass * min(lows)
-                even += mass * sum(evens) / len(evens)
-                high += mass * max(highs)
+                found.append(
+                    self._any_of([self._later(episode, node.branches[place], within, ties) for place in places])
+                )
+        low, even, high = (tuple(map(fsum, zip(*flows, strict=True))) for flows in zip(*found, strict=True))
         return low, even, high
+
+    def _any_of(self, options: Sequence[_Three]) -> _Three:
+        """Equally good actions: the worst, all with the same probability, and the best for the last episode."""
+        if len(options) == 1:
+            return options[0]
+        lows, evens, highs = zip(*options, strict=True)
+        low = first_of([(-scores[-1], -fsum(scores)) for scores in lows], self._tolerance)
+        high = first_of([(scores[-1], fsum(scores)) for scores in highs], self._tolerance)
+        return lows[low], tuple(fsum(column) / len(evens) for column in zip(*evens, strict=True)), highs[high]
 
     def _count(self, work: int) -> None:
         self._work += work
@@ -115,14 +139,5 @@ class MyopicPlanner:
             raise InexactError(f"planning {len(self._trees)} episodes of myopic play against this pool takes too long")
 
 
-def _largest_score(tree: Tree) -> float:
-    """The largest absolute mean score of a leaf."""
-    found = 0.0
-    waiting = list(tree.values())
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, Leaf):
-            found = max([found, *(abs(gain) / node.reach[m] for m, gain in node.gain.items() if node.reach[m])])
-        else:
-            waiting += [after for branch in node.branches for after in branch.values()]
-    return found
+def _times(factor: float, scores: EpisodeScores) -> EpisodeScores:
+    return tuple([factor * score for score in scores])

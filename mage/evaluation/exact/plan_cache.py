@@ -16,7 +16,7 @@ from mage.cache import cache_directory
 from mage.evaluation.exact.tree import Leaf, Node, Tree
 from mage.files import write_atomically
 
-VERSION = 1
+VERSION = 2
 """Version of the planning code: increase it when the same numbers would give other values."""
 
 

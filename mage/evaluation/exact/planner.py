@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from enum import StrEnum
+from math import fsum
 from typing import TypeAlias
 
 from mage.errors import InexactError
+from mage.evaluation.exact.ties import first_of, tolerance
 from mage.evaluation.exact.tree import Decision, Leaf, Node, Tree
 
 MAX_WORK = 10_000_000
@@ -26,6 +28,8 @@ BeliefKey: TypeAlias = tuple[tuple[int, float], ...]
 """A rounded belief as a dictionary key, so that different paths to one posterior share it."""
 EpisodeScores: TypeAlias = tuple[float, ...]
 """Expected score by episode, from the current one to the last."""
+_Flow: TypeAlias = tuple[float, ...]
+"""The probability of some nodes, and the scores by episode from there on times that probability."""
 
 
 class PlanObjective(StrEnum):
@@ -47,16 +51,22 @@ class PlanObjective(StrEnum):
 class Planner:
     """Maximises the episodes' scores weighted by `objective`, one weight per episode.
 
-    Ties go to the larger plain sum, then to the first legal action, so the plan is deterministic; where several plans
-    are optimal, `value` is that of one of them.
+    Ties go to the better last episode, then to the larger plain sum, then to the first legal action, so the plan is
+    deterministic; where several plans are optimal, `value` is that of one of them.
     """
 
-    def __init__(self, trees: Sequence[Tree], prior: Belief, objective: Sequence[float]) -> None:
+    def __init__(
+        self, trees: Sequence[Tree], prior: Belief, objective: Sequence[float], max_work: int | None = None
+    ) -> None:
         self._trees = trees
         self._objective = tuple(objective)
+        self._weights = [(0.0, *_scaled(self._objective[episode:])) for episode in range(len(self._objective))]
+        """By episode, those of a flow: none of its probability, and of later scores relative to the largest weight."""
+        self._tolerance = tolerance(trees)
         self._values: dict[tuple[int, BeliefKey], EpisodeScores] = {}
         self._choices: dict[tuple[int, BeliefKey, int], int] = {}
         self._work = 0
+        self._max_work = MAX_WORK if max_work is None else max_work
         self.prior = normalised(prior)
         check_length(trees, len(objective))
 
@@ -77,46 +87,50 @@ class Planner:
             return ()
         key = (episode, belief_key(belief))
         if key not in self._values:
-            self._values[key] = self._branch_scores(episode, self._trees[episode], belief)
+            self._values[key] = self._branch_flow(episode, self._trees[episode], belief)[1:]
         return self._values[key]
 
     def choose(self, episode: int, node: Decision, belief: Belief) -> int:
         """The index of the best action among the legal ones."""
         key = (episode, belief_key(belief), id(node))  # nodes live as long as the trees, so ids are unique
         if key not in self._choices:
-            ranks = [self._rank(episode, self._branch_scores(episode, seen, belief)) for seen in node.branches]
-            self._choices[key] = ranks.index(max(ranks))
+            self._choices[key] = self._best(
+                episode, [self._branch_flow(episode, seen, belief) for seen in node.branches]
+            )
         return self._choices[key]
 
-    def _branch_scores(self, episode: int, branches: Tree, belief: Belief) -> EpisodeScores:
-        scores = [self._node_scores(episode, node, belief) for node in branches.values()]
-        return tuple([sum(values) for values in zip(*scores, strict=True)])
+    def _branch_flow(self, episode: int, branches: Tree, belief: Belief) -> _Flow:
+        flows = [self._node_flow(episode, node, belief) for node in branches.values()]
+        return flows[0] if len(flows) == 1 else tuple([fsum(values) for values in zip(*flows, strict=True)])
 
-    def _node_scores(self, episode: int, node: Node, belief: Belief) -> EpisodeScores:
-        """Scores from `node` on, times the probability of reaching it under `belief`."""
+    def _node_flow(self, episode: int, node: Node, belief: Belief) -> _Flow:
         if isinstance(node, Leaf):
-            return self._leaf_scores(episode, node, belief)
+            return self._leaf_flow(episode, node, belief)
         within = {m: p for m, p in belief.items() if m in node.members}
         if not within:
-            return (0.0,) * (len(self._objective) - episode)
-        options = [self._branch_scores(episode, seen, within) for seen in node.branches]
-        return max(options, key=lambda scores: self._rank(episode, scores))
+            return (0.0,) * (len(self._objective) - episode + 1)
+        options = [self._branch_flow(episode, seen, within) for seen in node.branches]
+        return options[self._best(episode, options)]
 
-    def _leaf_scores(self, episode: int, leaf: Leaf, belief: Belief) -> EpisodeScores:
+    def _leaf_flow(self, episode: int, leaf: Leaf, belief: Belief) -> _Flow:
         self._work += len(belief)
-        if self._work > MAX_WORK:
+        if self._work > self._max_work:
             raise InexactError(f"planning {len(self._objective)} episodes against this pool takes too long")
-        score = sum([p * leaf.gain[m] for m, p in belief.items() if m in leaf.gain])
+        score = fsum([p * leaf.gain[m] for m, p in belief.items() if m in leaf.gain])
         after = posterior(leaf, belief)
-        mass = sum(after.values())
+        mass = fsum(after.values())
         if mass == 0:
-            return (0.0,) * (len(self._objective) - episode)
+            return (0.0,) * (len(self._objective) - episode + 1)
         rest = self.value(episode + 1, normalised(after))
-        return (score, *[mass * later for later in rest])
+        return (mass, score, *[mass * later for later in rest])
 
-    def _rank(self, episode: int, scores: EpisodeScores) -> tuple[float, float]:
-        weighted = sum([w * s for w, s in zip(self._objective[episode:], scores, strict=True)])
-        return round(weighted, 10), round(sum(scores), 10)
+    def _best(self, episode: int, options: Sequence[_Flow]) -> int:
+        """The place of the best option; all have the same probability, but for rounding."""
+        weights = self._weights[episode]
+        ranks = [
+            (fsum([w * x for w, x in zip(weights, flow, strict=True)]), flow[-1], fsum(flow[1:])) for flow in options
+        ]
+        return first_of(ranks, self._tolerance * options[0][0])
 
 
 def posterior(leaf: Leaf, belief: Belief) -> dict[int, float]:
@@ -132,12 +146,12 @@ def best_value(tree: Tree, belief: Belief) -> float:
 def informed_value(tree: Tree, belief: Belief) -> float:
     """The highest expected score of a single episode if the member is told: the best responses, averaged."""
     planner = Planner([tree], belief, [1.0])
-    return sum(p * planner.from_prior({member: 1.0}).trial_scores()[0] for member, p in belief.items())
+    return fsum(p * planner.from_prior({member: 1.0}).trial_scores()[0] for member, p in belief.items())
 
 
 def normalised(belief: Belief) -> Belief:
     """The belief scaled to sum to 1."""
-    total = sum(belief.values())
+    total = fsum(belief.values())
     return {m: p / total for m, p in belief.items()}
 
 
@@ -150,6 +164,12 @@ def check_length(trees: Sequence[Tree], episodes: int) -> None:
 def belief_key(belief: Belief) -> BeliefKey:
     """The belief rounded to twelve digits, as a key."""
     return tuple([(m, round(belief[m], 12)) for m in sorted(belief)])
+
+
+def _scaled(weights: Sequence[float]) -> list[float]:
+    """Weights whose largest is 1: small ones, of late episodes, must not make all plays equal."""
+    largest = max(map(abs, weights)) or 1.0
+    return [weight / largest for weight in weights]
 
 
 def _depth(tree: Tree) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from math import fsum, isfinite
 from typing import Any
@@ -94,6 +94,24 @@ class Pool:
     def trees(self, episodes: int) -> tuple[Tree, ...]:
         """The trees of a trial."""
         return tuple(self.tree(episode) for episode in range(episodes))
+
+    def trees_among(self, types: Collection[int], episodes: int, max_states: int) -> tuple[Tree, ...]:
+        """The trees of a trial in which only these types are possible: for a pool that is too large as a whole."""
+        if all(episode in self._trees for episode in range(episodes)):
+            return self.trees(episodes)
+        starts = [
+            [
+                (at, kept)
+                for at, odds in self._model.start(episode)
+                if (kept := {m: odds[m] for m in odds if m in types})
+            ]
+            for episode in range(episodes)
+        ]
+        built: list[Tree] = []
+        for episode, start in enumerate(starts):
+            same = starts.index(start)
+            built.append(built[same] if same < episode else episode_tree(self._model, start, self._name, max_states))
+        return tuple(built)
 
 
 @lru_cache(maxsize=16)

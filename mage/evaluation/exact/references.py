@@ -10,10 +10,10 @@ from typing import TypeVar
 import msgspec
 
 from mage.errors import InexactError
-from mage.evaluation.exact.myopic import MyopicPlanner, MyopicScores
+from mage.evaluation.exact.myopic import MyopicPlanner, MyopicScores, MyopicTrial
 from mage.evaluation.exact.plan_cache import fingerprint, load_or_compute, tree_numbers
 from mage.evaluation.exact.planner import EpisodeScores, Planner, PlanObjective, best_value, informed_value
-from mage.evaluation.exact.pool import Members, exact_world, load_pool, normalise_members
+from mage.evaluation.exact.pool import Members, Pool, exact_world, load_pool, normalise_members
 
 T = TypeVar("T")
 
@@ -128,22 +128,34 @@ def bayes_optimal(
 ) -> EpisodeScores:
     """Expected score by episode of a play that is optimal for `objective` over a trial; cached on disk."""
     pool = load_pool(world, normalise_members(world, members, seat, episodes), seat)
-    trees, weights = pool.trees(episodes), objective.weights(episodes)
+    return planned_scores(pool, objective.weights(episodes))
+
+
+def planned_scores(pool: Pool, weights: Sequence[float]) -> EpisodeScores:
+    """Expected score by episode of a play that is optimal for these weights of the episodes; cached on disk."""
+    trees, weights = pool.trees(len(weights)), tuple(weights)
     name = fingerprint([tree_numbers(tree) for tree in trees], pool.prior, weights)
-    return load_or_compute(name, episodes, lambda: Planner(trees, pool.prior, weights).trial_scores())
+    return load_or_compute(name, len(weights), lambda: Planner(trees, pool.prior, weights).trial_scores())
 
 
 def myopic_bayes(world: str, members: Sequence[tuple[str, float]], seat: int, episodes: int) -> MyopicScores:
     """The last score of a play that is best for each episode, given all episodes before it; cached on disk."""
     pool = load_pool(world, normalise_members(world, members, seat, episodes), seat)
+    return myopic_scores(pool, episodes).last
+
+
+def myopic_scores(pool: Pool, episodes: int) -> MyopicTrial:
+    """Scores by episode of a play that is best for each episode, given all episodes before it; cached on disk."""
     trees = pool.trees(episodes)
     name = fingerprint([tree_numbers(tree) for tree in trees], pool.prior, "myopic")
 
     def compute() -> tuple[float, ...]:
-        found = MyopicPlanner(trees, pool.prior).last_scores()
-        return found.low, found.even, found.high
+        found = MyopicPlanner(trees, pool.prior).trial_scores()
+        return (*found.low, *found.even, *found.high)
 
-    return MyopicScores(*load_or_compute(name, 3, compute))
+    stored = load_or_compute(name, 3 * episodes, compute)
+    low, even, high = (stored[start : start + episodes] for start in range(0, 3 * episodes, episodes))
+    return MyopicTrial(low, even, high)
 
 
 def fraction_text(value: float) -> str:

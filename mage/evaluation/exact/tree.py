@@ -49,9 +49,10 @@ _Place: TypeAlias = tuple[Any, Mapping[int, float]]
 
 
 class _Builder:
-    def __init__(self, model: ExactModel[Any], world: str) -> None:
+    def __init__(self, model: ExactModel[Any], world: str, max_states: int) -> None:
         self.model = model
         self.world = world
+        self.max_states = max_states
         self.num_states = 0
 
     def forward(self, places: Sequence[_Place], num_decisions: int) -> Tree:
@@ -106,10 +107,12 @@ class _Builder:
 
     def count(self) -> None:
         self.num_states += 1
-        if self.num_states > MAX_STATES:
-            raise InexactError(f"an episode of {self.world} has more than {MAX_STATES} states against these members")
+        if self.num_states > self.max_states:
+            raise InexactError(
+                f"an episode of {self.world} has more than {self.max_states} states against these members"
+            )
 
 
-def episode_tree(model: ExactModel[Any], start: Branches[Any], world: str) -> Tree:
+def episode_tree(model: ExactModel[Any], start: Branches[Any], world: str, max_states: int | None = None) -> Tree:
     """The tree of an episode that begins with `start`; members are the model's types. `world` names it in errors."""
-    return _Builder(model, world).forward(start, 0)
+    return _Builder(model, world, MAX_STATES if max_states is None else max_states).forward(start, 0)

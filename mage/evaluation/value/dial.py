@@ -1,0 +1,144 @@
+"""The dial: what each objective ends at as one parameter of a world changes, and where its last score jumps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from math import isfinite
+
+import msgspec
+
+from mage.errors import ConfigError
+from mage.evaluation.exact.myopic import MyopicPlanner
+from mage.evaluation.exact.planner import Planner
+from mage.evaluation.exact.pool import load_pool
+from mage.evaluation.value.objective_weights import SINGLE, objectives
+from mage.evaluation.value.pool_members import pool_members
+from mage.evaluation.value.report import ValueRequest
+from mage.spec import Spec, parse_spec
+
+POINTS = 25
+MAX_POINTS = 1000
+WIDTH = 1e-11
+"""Thresholds are found to this."""
+JUMP = 1e-6
+"""A last score that changes by more than this within `WIDTH` jumps; one that changes with the parameter does not."""
+_RANGE = re.compile(r"(?P<name>[^=]+)=(?P<low>[^:]+):(?P<high>[^:]+)(?::(?P<points>[^:]+))?")
+
+
+class Variation(msgspec.Struct, frozen=True):
+    """Which parameter of a world changes, from where to where, and at how many values."""
+
+    parameter: str
+    low: float
+    high: float
+    points: int = POINTS
+
+    @property
+    def values(self) -> list[float]:
+        """Evenly spaced values from `low` to `high`.
+
+        >>> Variation("look", 0.0, 1.0, 3).values
+        [0.0, 0.5, 1.0]
+        """
+        share = (self.high - self.low) / (self.points - 1)
+        return [*(self.low + share * number for number in range(self.points - 1)), self.high]
+
+
+class DialPoint(msgspec.Struct, frozen=True):
+    """The last score that each objective ends at, by its name, at one value of the parameter."""
+
+    value: float
+    last: Mapping[str, float]
+
+
+class Threshold(msgspec.Struct, frozen=True):
+    """A value of the parameter at which the last score of an objective jumps."""
+
+    objective: str
+    value: float
+    below: float
+    """The last score just below it."""
+    above: float
+
+
+class Dial(msgspec.Struct, frozen=True):
+    """Last scores against a parameter, with the thresholds between the points."""
+
+    parameter: str
+    points: tuple[DialPoint, ...]
+    thresholds: tuple[Threshold, ...]
+
+
+def parse_variation(text: str) -> Variation:
+    """Read `PARAMETER=LOW:HIGH` or `PARAMETER=LOW:HIGH:POINTS`.
+
+    >>> parse_variation("look=-1:0.1:12")
+    Variation(parameter='look', low=-1.0, high=0.1, points=12)
+    """
+    match = _RANGE.fullmatch(text.strip())
+    try:
+        if match is None:
+            raise ValueError
+        low, high, points = float(match["low"]), float(match["high"]), int(match["points"] or POINTS)
+    except ValueError:
+        raise ConfigError(f"{text!r} is no range of a parameter; write PARAMETER=LOW:HIGH or …:POINTS") from None
+    if not (isfinite(low) and isfinite(high) and low < high and 2 <= points <= MAX_POINTS):
+        raise ConfigError(f"{text!r}: allowed are finite numbers, LOW below HIGH, and 2 to {MAX_POINTS} points")
+    return Variation(match["name"].strip(), low, high, points)
+
+
+def find_dial(request: ValueRequest, variation: Variation) -> Dial:
+    """Last scores at the points and thresholds between them; one in each gap between points is found."""
+    points = [_point(request, variation.parameter, value) for value in variation.values]
+    thresholds = [
+        found
+        for name in points[0].last
+        for low, high in pairwise(points)
+        for found in _jumps(request, variation.parameter, name, low, high)
+    ]
+    return Dial(variation.parameter, tuple(points), tuple(thresholds))
+
+
+def world_with(world: str, parameter: str, value: float) -> str:
+    """The spec of a world with another value of a parameter.
+
+    >>> world_with("hidden(scout,look=0)", "look", -0.5)
+    'hidden(scout,look=-0.5)'
+    """
+    spec = parse_spec(world)
+    named = {**spec.named, parameter: value}
+    return str(Spec(spec.name, spec.args, tuple(sorted(named.items()))))
+
+
+def last_scores(request: ValueRequest, names: Sequence[str] = ()) -> dict[str, float]:
+    """By objective, all or those named, the last score that it ends at; not cached on disk."""
+    members = pool_members(request.world, request.opponents, request.seat, request.episodes)
+    pool = load_pool(request.world, members, request.seat)
+    trees = pool.trees(request.episodes)
+    found: dict[str, float] = {}
+    for objective in objectives(request.discount):
+        if names and objective.name not in names:
+            continue
+        if objective.name == SINGLE:
+            found[objective.name] = MyopicPlanner(trees, pool.prior).last_scores().high
+        else:
+            found[objective.name] = Planner(trees, pool.prior, objective.weights(request.episodes)).trial_scores()[-1]
+    return found
+
+
+def _point(request: ValueRequest, parameter: str, value: float, names: Sequence[str] = ()) -> DialPoint:
+    world = world_with(request.world, parameter, value)
+    return DialPoint(value, last_scores(msgspec.structs.replace(request, world=world), names))
+
+
+def _jumps(request: ValueRequest, parameter: str, name: str, low: DialPoint, high: DialPoint) -> Iterator[Threshold]:
+    """The largest jump of an objective's last score between two points, by bisection; none where it is continuous."""
+    while abs(high.last[name] - low.last[name]) > JUMP:
+        if high.value - low.value <= WIDTH:
+            yield Threshold(name, (low.value + high.value) / 2, low.last[name], high.last[name])
+            return
+        middle = _point(request, parameter, (low.value + high.value) / 2, [name])
+        below, above = abs(middle.last[name] - low.last[name]), abs(high.last[name] - middle.last[name])
+        low, high = (low, middle) if below > above else (middle, high)
