@@ -13,6 +13,7 @@ import mage
 from mage.config.load import load_config
 from mage.errors import ConfigError
 from mage.evaluation.config_splits import population_of
+from mage.evaluation.eval_agent import BayesEvalAgent, load_eval_agent
 from mage.evaluation.exact import PlanObjective, bayes_optimal
 from mage.evaluation.splits import Split, load_split, make_split, weighted_split
 from mage.evaluation.suite.evaluate import evaluation_tasks, split_references
