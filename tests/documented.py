@@ -175,7 +175,8 @@ def _seated(world: str, specs: Sequence[str], own: int | None = None) -> None:
 
 
 def _play(command: Parsed) -> None:
-    _seated(command.words[0], command.options["--against"] or [], command.options["--seat"])
+    if load_world(command.words[0]).info.num_seats > 1:
+        _seated(command.words[0], command.options["--against"] or [], command.options["--seat"])
 
 
 def _value(command: Parsed) -> None:
