@@ -110,6 +110,7 @@ def test_the_prisoners_dilemma_needs_exploration_against_its_four() -> None:
     assert scores["cumulative"][-1] == scores["differential"][-1] == near(3.7)
 
 
+@pytest.mark.slow
 def test_eight_words_diagnose_eight_faults_and_so_does_the_last_episode() -> None:
     """Of the last episode the agent's own action is remembered too, which can say what was known before it.
 
@@ -136,8 +137,8 @@ def test_eight_words_diagnose_eight_faults_and_so_does_the_last_episode() -> Non
         ("rps(rounds=3)", ["rps-seven"], 1, "22/63 1 1"),
         ("kuhn_poker", ["kuhn-scripts"], 0, "1/18 19/81 77/324"),
         ("kuhn_poker", ["kuhn-scripts"], 1, "1/6 20/81 20/81"),
-        ("tic_tac_toe", ["tictactoe-orders"], 0, "1 1 1"),
-        ("solo-dark-room", [], 0, "1/2 1 1"),
+        pytest.param("tic_tac_toe", ["tictactoe-orders"], 0, "1 1 1", marks=pytest.mark.slow),
+        pytest.param("solo-dark-room", [], 0, "1/2 1 1", marks=pytest.mark.slow),
         ("solo-mines", [], 0, "1/4 1 1"),
     ],
 )
