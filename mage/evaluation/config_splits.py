@@ -48,7 +48,5 @@ def _population(config: Config) -> Split:
     if len(set(weights)) < 2:
         return split
     if not all(weight.is_integer() for weight in weights):
-        raise ConfigError(
-            f"evaluation.splits: population has the weights {weights}; evaluations take whole numbers"
-        )
+        raise ConfigError(f"evaluation.splits: population has the weights {weights}; evaluations take whole numbers")
     return weighted_split(split, [int(weight) for weight in weights])

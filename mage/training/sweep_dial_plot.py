@@ -1,0 +1,109 @@
+"""The plot of a sweep's dial: learned last scores over the exact steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import takewhile
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+from mage.config.vary import is_number, value_text
+from mage.plot_style import COLOURS, HEIGHT, MARKERS, WIDTH, new_figure, style_context
+from mage.training.sweep_dial import SweepDial, SweepLine
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_WIDE = 1.35
+"""Width of the plot, in widths of half a page."""
+_SPREAD = 0.012
+"""Distance between the points of two recipes at the same value, as a share of the x-range."""
+_THINNEST, _THICKER = 2.0, 1.6
+"""Points: the width of the last exact line, and what each one before it has more, so that all are seen."""
+_TINT = 0.35
+"""How much of its colour an exact line has; the rest is white."""
+
+
+def dial_figure(dial: SweepDial) -> Figure:
+    """Learned last scores with intervals, joined by a line for each recipe; behind them what is exact."""
+    with style_context():
+        figure = new_figure(WIDTH * _WIDE, HEIGHT + 0.17 * ceil(len(dial.lines) / 3))
+        panel = figure.subplots()
+        places = _places(dial)
+        common = _common_parts([line.recipe for line in dial.lines])
+        for number, line in enumerate(dial.lines):
+            rank = len(dial.lines) - 1 - number
+            _draw_exact(panel, line, places, number, {"linewidth": _THINNEST + _THICKER * rank})
+            shift = (number - (len(dial.lines) - 1) / 2) * _SPREAD * _width(places)
+            shifted = {text: x + shift for text, x in places.items()}
+            _draw_learned(panel, line, shifted, number, "+".join(line.recipe.split("+")[len(common) :]))
+        if not all(map(is_number, dial.values)):
+            panel.set_xticks(list(places.values()), list(places))
+        panel.set_title("+".join(common) or "last score")
+        panel.set_xlabel(f"{dial.key}\n(points: learned, with 95 % intervals; behind them: exact)")
+        panel.set_ylabel("last score")
+        figure.legend(loc="outside lower center", ncols=3, frameon=False, handlelength=2.2, borderpad=0.1)
+        return figure
+
+
+def _places(dial: SweepDial) -> dict[str, float]:
+    """Where each value is on the x-axis; values that are not numbers stand side by side."""
+    are_numbers = all(map(is_number, dial.values))
+    return {value_text(value): float(value) if are_numbers else number for number, value in enumerate(dial.values)}
+
+
+def _common_parts(recipes: Sequence[str]) -> list[str]:
+    """The names that all recipes begin with, but not the whole of one.
+
+    >>> _common_parts(["scout+single", "scout+final"])
+    ['scout']
+    """
+    columns = zip(*(recipe.split("+")[:-1] for recipe in recipes), strict=False)
+    return [names[0] for names in takewhile(lambda names: len(set(names)) == 1, columns)]
+
+
+def _draw_exact(panel: Axes, line: SweepLine, places: dict[str, float], number: int, style: dict[str, Any]) -> None:
+    """The steps, or where there are none a short line at each value."""
+    style = {"color": _light(COLOURS[number % len(COLOURS)]), "zorder": 1, **style}
+    if line.steps:
+        panel.plot([x for x, _ in line.steps], [y for _, y in line.steps], solid_capstyle="butt", **style)
+        return
+    half = 0.04 * _width(places)
+    for point in line.points:
+        if point.exact is not None:
+            x = places[value_text(point.value)]
+            panel.hlines(point.exact, x - half, x + half, **style)
+
+
+def _draw_learned(panel: Axes, line: SweepLine, places: dict[str, float], number: int, label: str) -> None:
+    """The scores with their intervals, in the order of their places."""
+    found = sorted((places[value_text(point.value)], point.score) for point in line.points if point.score is not None)
+    lows = [0.0 if score.low is None else score.value - score.low for _, score in found]
+    highs = [0.0 if score.high is None else score.high - score.value for _, score in found]
+    panel.errorbar(
+        [x for x, _ in found],
+        [score.value for _, score in found],
+        yerr=[lows, highs],
+        color=COLOURS[number % len(COLOURS)],
+        marker=MARKERS[number % len(MARKERS)],
+        linewidth=0.7,
+        elinewidth=0.8,
+        capsize=1.5,
+        zorder=3,
+        label=label,
+    )
+
+
+def _light(colour: str) -> str:
+    """The colour mixed with white.
+
+    >>> _light("#0072B2")
+    '#a6cde5'
+    """
+    parts = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(255 - _TINT * (255 - part)):02x}" for part in parts)
+
+
+def _width(places: dict[str, float]) -> float:
+    return (max(places.values()) - min(places.values())) or 1.0
