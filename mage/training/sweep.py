@@ -36,7 +36,7 @@ from mage.training.model_cache import ModelCache
 from mage.training.run import check_start
 from mage.training.sweep_dial import write_dial
 from mage.training.sweep_jobs import run_side_by_side
-from mage.training.sweep_run import Outcome, run_or_record_failure
+from mage.training.sweep_run import Outcome, log_path, run_or_record_failure
 from mage.training.sweep_summary import (
     RunEnd,
     RunState,
@@ -143,8 +143,7 @@ def run_sweep(folder: Path, console: Console, jobs: int = 1) -> SweepSummary:
         is_interrupted = False
         with closing(_outcomes(folder, plan, left, jobs, console)) as outcomes:
             for outcome in outcomes:
-                if outcome.ended is not None:
-                    _append_end(folder, outcome.ended)
+                _record(folder, outcome)
                 found = msgspec.json.format(msgspec.json.encode(summarise(folder)), indent=1)
                 write_atomically(folder / SUMMARY, found)
                 is_interrupted |= outcome.is_interrupted
@@ -200,7 +199,13 @@ def _run_ends(folder: Path) -> dict[str, RunEnd]:
     return {ended.name: ended for ended in found}
 
 
-def _append_end(folder: Path, ended: RunEnd) -> None:
+def _record(folder: Path, outcome: Outcome) -> None:
+    """Record how a run ended."""
+    ended = outcome.ended
+    if ended is None:
+        return
+    if ended.state is not RunState.FAILED:
+        log_path(folder, ended.name).unlink(missing_ok=True)
     log = JsonLines(folder / ENDED)
     log.append(ended)
     log.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 
 import msgspec
@@ -62,6 +63,18 @@ class SweepDial(msgspec.Struct, frozen=True):
     def values(self) -> tuple[Scalar, ...]:
         """The values, in the order of the plan."""
         return tuple(point.value for point in self.lines[0].points)
+
+    @property
+    def common(self) -> str:
+        """What the names of all recipes begin with, as `scout` of `scout+single` and `scout+final`; may be empty."""
+        columns = zip(*(line.recipe.split("+")[:-1] for line in self.lines), strict=False)
+        return "+".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, columns))
+
+    @property
+    def named_lines(self) -> Mapping[str, SweepLine]:
+        """The lines by the rest of their recipes' names."""
+        start = f"{self.common}+" if self.common else ""
+        return {line.recipe.removeprefix(start): line for line in self.lines}
 
 
 def write_dial(folder: Path, plan: SweepPlan, summary: SweepSummary) -> SweepDial | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import takewhile
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +17,10 @@ _WIDE = 1.35
 """Width of the plot, in widths of half a page."""
 _SPREAD = 0.012
 """Distance between the points of two recipes at the same value, as a share of the x-range."""
-_THINNEST, _THICKER = 2.0, 1.6
+_THINNEST, _THICKER = 1.8, 1.3
 """Points: the width of the last exact line, and what each one before it has more, so that all are seen."""
+_WIDEST = 0.25
+"""How far intervals may extend the y-range, as a share: those over three seeds can be huge."""
 _TINT = 0.35
 """How much of its colour an exact line has; the rest is white."""
 
@@ -31,16 +31,16 @@ def dial_figure(dial: SweepDial) -> Figure:
         figure = new_figure(WIDTH * _WIDE, HEIGHT + 0.17 * ceil(len(dial.lines) / 3))
         panel = figure.subplots()
         places = _places(dial)
-        common = _common_parts([line.recipe for line in dial.lines])
-        for number, line in enumerate(dial.lines):
+        for number, (name, line) in enumerate(dial.named_lines.items()):
             rank = len(dial.lines) - 1 - number
             _draw_exact(panel, line, places, number, {"linewidth": _THINNEST + _THICKER * rank})
             shift = (number - (len(dial.lines) - 1) / 2) * _SPREAD * _width(places)
             shifted = {text: x + shift for text, x in places.items()}
-            _draw_learned(panel, line, shifted, number, "+".join(line.recipe.split("+")[len(common) :]))
+            _draw_learned(panel, line, shifted, number, name)
+        panel.set_ylim(*_range(dial))
         if not all(map(is_number, dial.values)):
             panel.set_xticks(list(places.values()), list(places))
-        panel.set_title("+".join(common) or "last score")
+        panel.set_title(dial.common)
         panel.set_xlabel(f"{dial.key}\n(points: learned, with 95 % intervals; behind them: exact)")
         panel.set_ylabel("last score")
         figure.legend(loc="outside lower center", ncols=3, frameon=False, handlelength=2.2, borderpad=0.1)
@@ -53,21 +53,17 @@ def _places(dial: SweepDial) -> dict[str, float]:
     return {value_text(value): float(value) if are_numbers else number for number, value in enumerate(dial.values)}
 
 
-def _common_parts(recipes: Sequence[str]) -> list[str]:
-    """The names that all recipes begin with, but not the whole of one.
-
-    >>> _common_parts(["scout+single", "scout+final"])
-    ['scout']
-    """
-    columns = zip(*(recipe.split("+")[:-1] for recipe in recipes), strict=False)
-    return [names[0] for names in takewhile(lambda names: len(set(names)) == 1, columns)]
-
-
 def _draw_exact(panel: Axes, line: SweepLine, places: dict[str, float], number: int, style: dict[str, Any]) -> None:
     """The steps, or where there are none a short line at each value."""
     style = {"color": _light(COLOURS[number % len(COLOURS)]), "zorder": 1, **style}
     if line.steps:
-        panel.plot([x for x, _ in line.steps], [y for _, y in line.steps], solid_capstyle="butt", **style)
+        panel.plot(
+            [x for x, _ in line.steps],
+            [y for _, y in line.steps],
+            solid_capstyle="butt",
+            solid_joinstyle="miter",
+            **style,
+        )
         return
     half = 0.04 * _width(places)
     for point in line.points:
@@ -93,6 +89,19 @@ def _draw_learned(panel: Axes, line: SweepLine, places: dict[str, float], number
         zorder=3,
         label=label,
     )
+
+
+def _range(dial: SweepDial) -> tuple[float, float]:
+    """The y-range: all scores, learned and exact, and of the intervals at most `_WIDEST` more."""
+    points = [point for line in dial.lines for point in line.points]
+    scores = [point.score for point in points if point.score is not None]
+    exact = [point.exact for point in points if point.exact is not None]
+    values = [*exact, *(score.value for score in scores), *(y for line in dial.lines for _, y in line.steps)] or [0.0]
+    low, high = min(values), max(values)
+    most = _WIDEST * ((high - low) or 1.0)
+    lowest = min([low, *(score.low for score in scores if score.low is not None)])
+    highest = max([high, *(score.high for score in scores if score.high is not None)])
+    return max(lowest, low - most) - 0.2 * most, min(highest, high + most) + 0.2 * most
 
 
 def _light(colour: str) -> str:

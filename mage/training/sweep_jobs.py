@@ -26,7 +26,7 @@ from mage.runs.drawings import shown
 from mage.runs.sweep_plan import read_plan
 from mage.training.model_cache import ModelCache
 from mage.training.run import interruptible
-from mage.training.sweep_run import Outcome, run_or_record_failure
+from mage.training.sweep_run import Outcome, log_path, run_or_record_failure
 from mage.training.sweep_summary import RunEnd, RunState
 
 _POLL_S = 0.05
@@ -43,7 +43,7 @@ class _Job:
 
     def __init__(self, folder: Path, name: str) -> None:
         self.name = name
-        self._log = folder / f"{name}.log"
+        self._log = log_path(folder, name)
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", __spec__.name, str(folder), name, *named_plugins()],
@@ -62,11 +62,10 @@ class _Job:
         self._process.send_signal(signal.SIGINT)
 
     def report(self) -> _Report:
-        """What it reported, once it has ended; a crash is the failure of its run, and its log stays."""
+        """What it reported, once it has ended; a crash is the failure of its run."""
         assert self._process.stdout is not None
         reported = self._process.stdout.read()
         if self._process.returncode == 0 and reported:
-            self._log.unlink(missing_ok=True)
             return msgspec.json.decode(reported, type=_Report)
         why = f"its process ended with code {self._process.returncode}; {self._log} has what it said"
         return _Report(RunEnd(self.name, RunState.FAILED, 0, why))
@@ -135,7 +134,7 @@ def _ending(ended: RunEnd) -> str:
 
 def _exit_with_parent() -> None:
     """End this process when the one that started it is gone: its end of the pipe closes then."""
-    sys.stdin.buffer.read()
+    os.read(0, 1)  # not by sys.stdin, whose lock would be held when Python shuts down
     os._exit(1)
 
 

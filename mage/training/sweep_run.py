@@ -34,6 +34,11 @@ class Outcome(NamedTuple):
     is_interrupted: bool
 
 
+def log_path(folder: Path, name: str) -> Path:
+    """What the process of a run said, where it has one of its own; deleted once the run has not failed."""
+    return folder / f"{name}.log"
+
+
 def run_or_record_failure(
     path: Path, planned: PlannedRun, max_minutes: float | None, model_cache: ModelCache, console: Console
 ) -> Outcome:

@@ -13,7 +13,7 @@ from mage.evaluation.suite.report_tables import interval
 from mage.runs.console import metrics_table
 from mage.runs.drawings import shown
 from mage.stats import Estimate
-from mage.training.sweep_dial import SweepDial, SweepPoint
+from mage.training.sweep_dial import SweepDial
 from mage.training.sweep_summary import RecipeSummary, SweepRun, SweepSummary
 
 _CAPTION = (
@@ -24,8 +24,8 @@ _CAPTION = (
 
 
 _DIAL_CAPTION = (
-    "Last scores, means over seeds with 95 % intervals. In brackets: the exact last score of the best play for the "
-    "recipe's objective."
+    "Last scores: means over seeds with 95 % intervals. Exact: the last score of the best play for the recipe's "
+    "objective, if everything is remembered."
 )
 
 
@@ -35,17 +35,16 @@ def full_table(summary: SweepSummary, dial: SweepDial | None) -> RenderableType:
 
 
 def dial_table(dial: SweepDial) -> RenderableType:
-    """A row for each recipe, a column for each value."""
-    table = metrics_table(dial.key, *(value_text(value) for value in dial.values))
-    for line in dial.lines:
+    """Two rows for each recipe, learned and exact; a column for each value."""
+    table = metrics_table(", ".join(filter(None, (dial.common, dial.key))), *map(value_text, dial.values))
+    for name, line in dial.named_lines.items():
         points = {value_text(point.value): point for point in line.points}
-        table.add_row(shown(line.recipe), *(_cell(points[value_text(value)]) for value in dial.values))
-    remarks = [shown(f"no exact values of {line.recipe}: {line.missing}", "dim") for line in dial.lines if line.missing]
+        mine = [points[value_text(value)] for value in dial.values]
+        table.add_row(shown(name), *(interval(point.score) for point in mine))
+        if any(point.exact is not None for point in mine):
+            table.add_row("  exact", *("–" if one.exact is None else f"{one.exact:+.3f}" for one in mine), style="dim")
+    remarks = [shown(f"{line.recipe}, not exact: {line.missing}", "dim") for line in dial.lines if line.missing]
     return Group(table, *remarks, Text(_DIAL_CAPTION, "italic dim"))
-
-
-def _cell(point: SweepPoint) -> str:
-    return interval(point.score) + ("" if point.exact is None else f" [{point.exact:.3f}]")
 
 
 def sweep_table(summary: SweepSummary) -> RenderableType:
