@@ -1,4 +1,4 @@
-"""Sweeps that vary a setting: the plan, scores against the value, exact steps behind them; a finished one is redrawn."""
+"""Sweeps that vary a setting: plan, scores against the value, exact steps behind them; a finished one is redrawn."""
 
 from __future__ import annotations
 
@@ -231,7 +231,9 @@ def test_a_step_is_found_between_two_values() -> None:
 def test_recipes_that_were_not_evaluated_have_a_dash() -> None:
     dial = dial_of(scout("credit.objective=final"), LOOK)
     mean = RecipeSummary("scout", (0,), {"population": (Estimate(0.25, 0.0, 0.5),)}, {"world.look": -1.0})
-    (line,) = make_dial(plan_sweep([("scout", scout())], 1, None, LOOK), SweepSummary((), (mean,)), dial).lines
+    found = make_dial(plan_sweep([("scout", scout())], 1, None, LOOK), SweepSummary((), (mean,)), dial)
+    assert found is not None
+    (line,) = found.lines
     assert [point.score for point in line.points] == [None, Estimate(0.25, 0.0, 0.5)]
     printed = as_text(dial_table(SweepDial("world.look", (line,)))).splitlines()
     assert printed[0].split() == ["world.look", "0.1", "-1.0"]

@@ -117,7 +117,7 @@ def test_interrupted_and_killed_runs_side_by_side_go_on(server: Mage, tmp_path: 
         "sweep", "--resume", folder, "--jobs", "2", meanwhile=when(lambda: num_steps() >= saved + 10, SIGKILL)
     )
     assert ended.code == -SIGKILL
-    wait_until(lambda: not any(is_file_locked(run / "run.json") for run in runs))
+    wait_until(lambda: not any(is_file_locked(run / "trials.jsonl") for run in runs))
     left = {run: count_lines(run / "timings.jsonl") for run in runs}
     time.sleep(0.5)
     assert {run: count_lines(run / "timings.jsonl") for run in runs} == left, "no process goes on without its parent"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -40,6 +40,14 @@ def vary_setting(key: str, values: Sequence[object]) -> VariedSetting:
     if not given or len({value_text(value) for value in given}) < len(given):
         raise ConfigError(f"{key} needs values that differ, not {', '.join(map(value_text, given)) or 'none'}")
     return VariedSetting(key, tuple(given))
+
+
+def one_setting(values: Mapping[str, Sequence[object]]) -> VariedSetting:
+    """The setting of a mapping from one key to its values."""
+    if len(values) != 1:
+        raise ConfigError(f"vary has one key with its values, not {len(values)}")
+    ((key, given),) = values.items()
+    return vary_setting(key, given)
 
 
 def parse_vary(text: str) -> VariedSetting:

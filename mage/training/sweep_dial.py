@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
 
@@ -15,17 +14,14 @@ from mage.config.vary import Scalar, with_value
 from mage.errors import ConfigError, InexactError, RecordError
 from mage.evaluation.config_splits import evaluated_splits
 from mage.evaluation.splits import POPULATION, Split
-from mage.evaluation.suite.report import command_line
 from mage.evaluation.value.dial import Variation
 from mage.evaluation.value.jumps import stepped_curve
 from mage.evaluation.value.objective_end import objective_end
-from mage.evaluation.value.value_plots import write_plot
-from mage.files import write_atomically
 from mage.runs.sweep_plan import SweepPlan
 from mage.stats import Estimate
 from mage.training.sweep_summary import SweepSummary
 
-DIAL, PLOT = "dial.json", "dial.png"
+DIAL = "dial.json"
 
 
 class SweepPoint(msgspec.Struct, frozen=True):
@@ -75,22 +71,6 @@ class SweepDial(msgspec.Struct, frozen=True):
         """The lines by the rest of their recipes' names."""
         start = f"{self.common}+" if self.common else ""
         return {line.recipe.removeprefix(start): line for line in self.lines}
-
-
-def write_dial(folder: Path, plan: SweepPlan, summary: SweepSummary) -> SweepDial | None:
-    """Write the dial of a sweep, and its plot where matplotlib is installed; None where nothing is varied.
-
-    Exact values that were written before are kept: the plan of a sweep does not change.
-    """
-    dial = make_dial(plan, summary, read_dial(folder))
-    if dial is None:
-        return None
-    write_atomically(folder / DIAL, msgspec.json.format(msgspec.json.encode(dial), indent=1) + b"\n")
-    if find_spec("matplotlib") is not None:
-        from mage.training.sweep_dial_plot import dial_figure
-
-        write_plot(dial_figure(dial), folder / PLOT, command_line())
-    return dial
 
 
 def read_dial(folder: Path) -> SweepDial | None:

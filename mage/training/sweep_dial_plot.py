@@ -1,18 +1,28 @@
-"""The plot of a sweep's dial: learned last scores over the exact steps."""
+"""The files of a sweep's dial: its values, and the plot of learned last scores over the exact steps."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from mage.config.vary import is_number, value_text
+from mage.evaluation.suite.report import command_line
+from mage.evaluation.value.value_plots import write_plot
+from mage.files import write_atomically
 from mage.plot_style import COLOURS, HEIGHT, MARKERS, WIDTH, new_figure, style_context
-from mage.training.sweep_dial import SweepDial, SweepLine
+from mage.runs.sweep_plan import SweepPlan
+from mage.training.sweep_dial import DIAL, SweepDial, SweepLine, make_dial, read_dial
+from mage.training.sweep_summary import SweepSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+PLOT = "dial.png"
 _WIDE = 1.35
 """Width of the plot, in widths of half a page."""
 _SPREAD = 0.012
@@ -23,6 +33,20 @@ _WIDEST = 0.25
 """How far intervals may extend the y-range, as a share: those over three seeds can be huge."""
 _TINT = 0.35
 """How much of its colour an exact line has; the rest is white."""
+
+
+def write_dial(folder: Path, plan: SweepPlan, summary: SweepSummary) -> SweepDial | None:
+    """Write the dial of a sweep, and its plot where matplotlib is installed; None where nothing is varied.
+
+    Exact values that were written before are kept: the plan of a sweep does not change.
+    """
+    dial = make_dial(plan, summary, read_dial(folder))
+    if dial is None:
+        return None
+    write_atomically(folder / DIAL, msgspec.json.format(msgspec.json.encode(dial), indent=1) + b"\n")
+    if find_spec("matplotlib") is not None:
+        write_plot(dial_figure(dial), folder / PLOT, command_line())
+    return dial
 
 
 def dial_figure(dial: SweepDial) -> Figure:
