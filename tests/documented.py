@@ -17,6 +17,8 @@ from mage.config.schema import Config
 from mage.config.vary import parse_vary
 from mage.engines.scripted import MODELS
 from mage.evaluation.splits import check_split, is_path, load_split, split_names
+from mage.evaluation.value.dial import parse_variation, world_with
+from mage.evaluation.value.pool_members import pool_members
 from mage.models.address import PREFIX, read_address
 from mage.opponents.registry import OPPONENTS, check_opponent
 from mage.spec import parse_spec
@@ -180,6 +182,14 @@ def _play(command: Parsed) -> None:
     _seated(command.words[0], command.options["--against"] or [], command.options["--seat"])
 
 
+def _value(command: Parsed) -> None:
+    options = command.options
+    pool_members(command.words[0], options["--opponents"] or [], options["--seat"], options["--episodes"])
+    if options["--vary"] is not None:
+        variation = parse_variation(options["--vary"])
+        load_world(world_with(command.words[0], variation.parameter, variation.low))
+
+
 def _duel(command: Parsed) -> None:
     player, *others = command.words
     _seated(command.options["--world"], others)
@@ -259,5 +269,6 @@ _RESOLVE: Mapping[str, Callable[[Parsed], None]] = {
     "cross-play": _agents,
     "nashconv": _agents,
     "split": _split,
+    "value": _value,
     "check-world": _world,
 }

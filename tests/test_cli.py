@@ -73,7 +73,7 @@ def test_every_command_begins_its_help_as_the_list_of_commands_has_it(name: str)
 def test_an_unknown_command_is_answered_with_a_known_one() -> None:
     result = CliRunner().invoke(app, ["evalute"])
     assert result.exit_code == 2
-    assert "No such command 'evalute'. Did you mean 'evaluate'?" in result.output
+    assert "No such command 'evalute'. Did you mean 'evaluate'" in result.output
 
 
 def test_a_world_may_be_given_as_a_game(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import mage
 from mage.config.load import load_config
 from mage.errors import ConfigError
 from mage.evaluation.config_splits import population_of
+from mage.evaluation.eval_agent import BayesEvalAgent, load_eval_agent
 from mage.evaluation.exact import PlanObjective, bayes_optimal
 from mage.evaluation.splits import Split, load_split, make_split, weighted_split
 from mage.evaluation.suite.evaluate import evaluation_tasks, split_references
@@ -115,6 +116,10 @@ def test_the_bayes_optimal_player_knows_the_weights(tmp_path: Path) -> None:
     assert found.num_trials == 10
     assert found.agent.scores[-1].value == near(3.7)
     assert found.control.scores[-1].value == near(3.225)
+    told, asked = load_eval_agent("bayes-optimal").for_split(FOUR), load_eval_agent("bayes-optimal(pool=dilemma-four)")
+    assert isinstance(told, BayesEvalAgent)
+    assert isinstance(asked, BayesEvalAgent)
+    assert told.members == asked.members == FOUR.weighted_members
 
 
 @pytest.mark.parametrize(

@@ -263,8 +263,11 @@ def test_every_command_is_listed() -> None:
     assert re.findall(r"^\| `mage ([\w-]+)` \|", text, re.MULTILINE) == list(COMMANDS)
 
 
-@pytest.mark.parametrize(("page", "prints"), [("environments.md", "minimax"), ("opponents.md", "best memoryless")])
-def test_the_code_about_games_and_opponents_runs(page: str, prints: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("page", "prints"),
+    [("environments.md", "minimax"), ("opponents.md", "best memoryless"), ("value.md", "('single (GRPO)', 0.3)")],
+)
+def test_the_code_about_worlds_and_opponents_runs(page: str, prints: str, tmp_path: Path) -> None:
     """In a process of its own: the names that it registers last as long as the process."""
     command = [sys.executable, "-c", code_of(page)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

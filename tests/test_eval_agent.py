@@ -179,7 +179,7 @@ def test_bayes_optimal_play_expects_the_members_of_the_split() -> None:
         eval_agent.make_agent(WORLD)
     told = eval_agent.for_split(load_split("rps-held-out"))
     assert isinstance(told, BayesEvalAgent)
-    assert told.members == load_split("rps-held-out").members
+    assert told.members == tuple((member, 1) for member in load_split("rps-held-out").members)
     knows = load_eval_agent("bayes-optimal(pool=rps-seven)")
     assert knows.for_split(load_split("rps-held-out")) is knows
     assert {t.scores[2] for t in played(knows)} == {1.0}
@@ -195,7 +195,7 @@ def test_a_pool_may_be_a_file(tmp_path: Path) -> None:
     write_split(tmp_path / "mine.json", GAME, ["copy"])
     eval_agent = load_eval_agent(f'bayes-optimal(pool="{tmp_path / "mine.json"}")')
     assert isinstance(eval_agent, BayesEvalAgent)
-    assert eval_agent.members == ("copy",)
+    assert eval_agent.members == (("copy", 1),)
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,15 @@ def test_of_all_plays_with_the_best_last_episode_the_sum_is_the_largest() -> Non
     assert Planner([uninformative] * 3, prior, [0, 0, 1]).trial_scores() == pytest.approx((0.3, 0.3, 0.3))
 
 
+def test_other_weightings_take_the_better_last_episode_before_the_larger_sum() -> None:
+    """With the weights 0.5 and 1 looking for -0.5 is as good as the plain action twice, whose sum is larger."""
+    tree, prior = tree_of(
+        plain=(0.5, 0.5, False), look=(-0.5, -0.5, True), first=(1.0, 0.0, False), second=(0.0, 1.0, False)
+    )
+    assert Planner([tree] * 2, prior, [0.5, 1]).trial_scores() == (-0.5, 1.0)
+    assert Planner([tree] * 2, prior, [0.5 + 1e-9, 1]).trial_scores() == (0.5, 0.5)
+
+
 def test_a_difference_just_above_rounding_decides() -> None:
     """The informative action is worse by 1e-11: myopic play leaves it, whatever it would teach."""
     for less, last in ((1e-11, 0.5), (1e-13, 1.0)):

@@ -15,7 +15,7 @@ from mage.evaluation.value.dial import find_dial, parse_variation
 from mage.evaluation.value.find import find_value, value_curve
 from mage.evaluation.value.objective_weights import objectives
 from mage.evaluation.value.report import ValueReport, ValueRequest
-from mage.evaluation.value.value_tables import verdict
+from mage.evaluation.value.verdict import verdict
 from tests import exact_worlds, myopic_worlds
 from tests.memory_one import distinct_members
 
@@ -95,6 +95,19 @@ def test_few_words_between_episodes_allow_what_they_are_known_to(world: str, epi
     assert [f"{value:.3f}".lstrip("0") for value in found.words_at_least] == expected
     assert found.words_at_least[0] == near(found.memoryless or 0.0)
     assert found.last_episode_at_least == near((found.best_last or (0.0,))[-1])
+
+
+def test_the_prisoners_dilemma_needs_exploration_against_its_four() -> None:
+    found = find_value(ValueRequest("pd(rounds=4)", ["dilemma-four"], seat=1, words=2, last_episode=True))
+    assert found.myopic is not None
+    assert found.best_last is not None
+    assert found.best_sum is not None
+    assert [weight for _, weight in found.members] == pytest.approx([0.3, 0.1, 0.1, 0.5])
+    assert (found.memoryless, found.myopic.high[-1], found.best_last[-1]) == (near(3.225), near(3.25), near(3.7))
+    assert (found.best_sum[-1], fsum(found.best_sum)) == (near(3.7), near(10.475))
+    assert (found.words_at_least, found.last_episode_at_least) == ((near(3.225), near(3.7)), near(3.7))
+    scores = scores_of(found)
+    assert scores["cumulative"][-1] == scores["differential"][-1] == near(3.7)
 
 
 def test_eight_words_diagnose_eight_faults_and_so_does_the_last_episode() -> None:

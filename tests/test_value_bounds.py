@@ -14,7 +14,8 @@ from mage.evaluation.value import sampled_bounds
 from mage.evaluation.value.find import find_value
 from mage.evaluation.value.report import ValueReport, ValueRequest
 from mage.evaluation.value.sampled_bounds import Bound, BoundKind, played_bounds, sub_pool_bounds
-from mage.evaluation.value.value_tables import value_table, verdict
+from mage.evaluation.value.value_tables import value_table
+from mage.evaluation.value.verdict import verdict
 from mage.runs.console import as_text
 from mage.worlds.registry import load_world
 from tests import exact_worlds, myopic_worlds
@@ -97,7 +98,9 @@ def test_a_pool_that_is_too_large_is_planned_in_parts(monkeypatch: pytest.Monkey
     assert [(bound.of, bound.kind) for bound in found.bounds] == [
         ("best_last", BoundKind.UPPER),
         ("best_sum", BoundKind.UPPER),
+        ("best_last", BoundKind.UPPER),
     ]
+    assert found.bounds[-1].estimate.value == exact.informed == 1.0
     assert exact.best_last is not None
     assert found.bounds[0].estimate.value >= exact.best_last[-1]
     assert verdict(found).startswith("too large to be planned as a whole: paying each episode for itself ends at 0.5")

@@ -108,6 +108,7 @@ def test_json_reads_back_equal_and_can_be_printed_alone() -> None:
     assert found.dial is not None
     assert len(found.dial.points) == 8
     document = json.loads(run("hidden(doors)", "--json", "-", "--words", "2"))
+    assert document["verdict"] == "needs exploration: paying each episode for itself ends at 0.5 of 1"
     assert document["report"]["exploration"] == 0.5
     assert document["report"]["words_at_least"] == [0.5, pytest.approx(2 / 3)]
     assert document["report"]["myopic"]["low"] == [0.5, 0.5, 0.5]

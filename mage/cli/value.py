@@ -17,9 +17,7 @@ from mage.runs.console import plain_console
 from mage.runs.drawings import shown
 
 _WORLD = typer.Argument(metavar="WORLD", help="A world spec, such as hidden(doors) or rps(rounds=3).")
-_OPPONENTS = typer.Option(
-    "--opponents", "--level", help="A split, an opponent spec or a level; all members of several weigh the same."
-)
+_OPPONENTS = typer.Option("--opponents", "--level", help="A split, an opponent spec or a level; several are one pool.")
 _DISCOUNT = typer.Option(help="Discount across an episode boundary, of LaMer and MAGE.")
 _WORDS = typer.Option(min=0, help="Search plays with 1 to so many words at each boundary: lower bounds.")
 _LAST = typer.Option("--last-episode", help="Search plays that remember the last episode alone: a lower bound.")

@@ -182,11 +182,11 @@ def _splits(eval_agent: EvalAgent, game: str | None, opponents: Sequence[str]) -
     return splits
 
 
-def named_members(world: str, opponents: Sequence[str]) -> list[str]:
-    """The members of all splits, opponent specs or levels of `world` that are named."""
+def named_members(world: str, opponents: Sequence[str]) -> list[tuple[str, int]]:
+    """The members of all splits, opponent specs or levels of `world` that are named, with a split's weights or 1."""
     splits, given = _named_splits(world, opponents)
-    own = [text if _has_own_names(world) else _spec(text) for text in given]
-    return [*(member for split in splits for member in split.members), *own]
+    own = [(text if _has_own_names(world) else _spec(text), 1) for text in given]
+    return [*(member for split in splits for member in split.weighted_members), *own]
 
 
 def _named_splits(game: str | None, opponents: Sequence[str]) -> tuple[list[Split], list[str]]:

@@ -36,7 +36,7 @@ from mage.worlds.registry import load_world
 T = TypeVar("T")
 MYOPIC, WORDS, LAST_EPISODE = "myopic", "words", "last_episode"
 VALUES = (MEMORYLESS, MYOPIC, BEST_LAST, BEST_SUM, INFORMED)
-HIGHEST = "the highest score of the world"
+HIGHEST, TOLD = "the highest score of the world", "F, the score of one who is told what is hidden"
 
 
 class Attempts:
@@ -179,6 +179,8 @@ def _bounds(report: ValueReport, pool: Pool | None, request: ValueRequest) -> It
             for name in (MEMORYLESS, BEST_LAST, BEST_SUM, INFORMED)
         ]
     yield from (bound for bound in found if bound.of in report.missing)
+    if report.informed is not None:
+        yield Bound(BEST_LAST, BoundKind.UPPER, Estimate(report.informed, None, None), TOLD)
     if report.memoryless is None:
         played = (report.world, report.members, report.seat, report.episodes)
         yield from played_bounds(*played, trials=request.samples, seed=request.seed)

@@ -14,14 +14,14 @@ from mage.worlds.registry import load_world
 
 
 def pool_members(world: str, opponents: Sequence[str], seat: int, episodes: int) -> Members:
-    """Members with weights that sum to 1, of splits, opponent specs or levels that are named; all weigh the same.
+    """Members with weights that sum to 1, of splits, opponent specs or levels that are named.
 
-    A world of one seat needs none: then all its levels have the world's own weights.
+    Members of splits have the weights of their split, others 1. A world of one seat needs none: then all its levels
+    have the world's own weights.
     """
     if not opponents and not has_levels(world):
         raise ConfigError(f"{world} has {load_world(world).info.num_seats} seats: name opponents, or a split of them")
-    listed = named_members(world, opponents)
-    members = normalise_members(world, [(member, 1.0) for member in listed], seat, episodes)
+    members = normalise_members(world, named_members(world, opponents), seat, episodes)
     check_members(load_world(world), [member for member, _ in members if member], [seat])
     if not has_levels(world):
         for member, _ in members:

@@ -10,12 +10,15 @@ from mage.errors import RecordError
 from mage.evaluation.value.dial import Dial, find_dial, parse_variation
 from mage.evaluation.value.find import find_value, value_curve
 from mage.evaluation.value.report import ValuePoint, ValueReport, ValueRequest
+from mage.evaluation.value.verdict import verdict
 from mage.files import write_atomically
 
 
 class ValueFile(msgspec.Struct, frozen=True):
     """What `mage value --json` writes."""
 
+    verdict: str
+    """What the task needs, in one sentence."""
     report: ValueReport
     curve: tuple[ValuePoint, ...] = ()
     """By the length of a trial; only with a plot of it."""
@@ -27,7 +30,7 @@ def make_value_file(request: ValueRequest, *, vary: str | None = None, curve: bo
     variation = None if vary is None else parse_variation(vary)
     report = find_value(request)
     dial = None if variation is None else find_dial(request, variation)
-    return ValueFile(report, tuple(value_curve(request)) if curve else (), dial)
+    return ValueFile(verdict(report), report, tuple(value_curve(request)) if curve else (), dial)
 
 
 def to_json(content: ValueFile) -> bytes:

@@ -16,13 +16,12 @@ from mage.evaluation.value.dial import Dial
 from mage.evaluation.value.objective_weights import SINGLE, PlannedObjective, objectives
 from mage.evaluation.value.report import ValueReport
 from mage.evaluation.value.sampled_bounds import BEST_LAST, BEST_SUM, INFORMED, MEMORYLESS, Bound, BoundKind
+from mage.evaluation.value.verdict import verdict
 from mage.runs.console import metrics_table
 from mage.runs.drawings import shown
 from mage.stats import ROUNDING
 from mage.worlds.registry import load_world
 
-LITTLE = 0.1
-"""Share of what memory and exploration give together below which a part of it is called little."""
 LETTERS = {MEMORYLESS: "M", "myopic": "G", BEST_LAST: "B", BEST_SUM: "C", INFORMED: "F"}
 """What the values are called in tables."""
 _MOST_COLUMNS = 8
@@ -51,46 +50,6 @@ def value_table(report: ValueReport, dial: Dial | None = None) -> RenderableType
         title = f"where the last score jumps as {dial.parameter} rises"
         parts += [shown(title, "bold"), _thresholds(dial, objectives(report.discount)), Text()]
     return Group(*parts, shown(verdict(report), "bold"), Text(), *(Text(note, "dim") for note in _notes(report)))
-
-
-def verdict(report: ValueReport) -> str:
-    """What the task needs, in one sentence."""
-    if report.memoryless is None or report.myopic is None or report.best_last is None:
-        return _bounded_verdict(report)
-    myopic, best = report.myopic.last, report.best_last[-1]
-    ends = f"paying each episode for itself ends at {_plain(myopic.high)} of {_plain(best)}"
-    if myopic.high - myopic.low > ROUNDING:
-        ends += f", or at {_plain(myopic.low)} where ties break badly"
-    memory, exploration = myopic.high - report.memoryless, best - myopic.high
-    if memory + exploration <= ROUNDING:
-        return f"needs neither memory nor exploration: the best play without memory ends at {_plain(best)}, the most"
-    if exploration <= ROUNDING:
-        return f"needs memory and no exploration: {ends}; without memory {_plain(report.memoryless)}"
-    if memory <= ROUNDING:
-        return f"needs exploration: {ends}"
-    if memory <= LITTLE * (memory + exploration):
-        return f"needs exploration, and hardly memory: {ends}; without memory {_plain(report.memoryless)}"
-    if exploration <= LITTLE * (memory + exploration):
-        return f"needs memory, and hardly exploration: {ends}; without memory {_plain(report.memoryless)}"
-    return f"needs memory and exploration: {ends}; without memory {_plain(report.memoryless)}"
-
-
-def _bounded_verdict(report: ValueReport) -> str:
-    """What can be said where the task is too large to be planned."""
-    uppers = [bound.estimate for bound in report.bounds_of(BEST_LAST) if bound.kind is BoundKind.UPPER]
-    most = min((bound.value if bound.high is None else bound.high for bound in uppers), default=report.score_range[1])
-    if report.best_last is not None:
-        most = report.best_last[-1]
-    if report.myopic is not None:
-        ends = f"paying each episode for itself ends at {_plain(report.myopic.last.high)}"
-        gain = f"exploration adds at most {_plain(most - report.myopic.last.high)}"
-        return f"too large to be planned as a whole: {ends}, and {gain}"
-    if report.memoryless is not None:
-        gain = f"memory and exploration together add at most {_plain(most - report.memoryless)}"
-        return f"too large to be planned as a whole: {gain} to {_plain(report.memoryless)} without memory"
-    lows = [bound.estimate for bound in report.bounds_of(MEMORYLESS) if bound.kind is BoundKind.LOWER]
-    least = max((bound.value if bound.low is None else bound.low for bound in lows), default=report.score_range[0])
-    return f"too large to be planned: the best play without memory ends between {_plain(least)} and {_plain(most)}"
 
 
 def _headline(report: ValueReport) -> str:
@@ -204,12 +163,3 @@ def _notes(report: ValueReport) -> Iterator[str]:
 def _number(value: float) -> str:
     """Three decimals, without a minus for rounding below zero."""
     return f"{round(value, 9) + 0.0:.3f}"
-
-
-def _plain(value: float) -> str:
-    """A value as short as three decimals allow.
-
-    >>> _plain(0.5), _plain(1.0), _plain(22 / 63)
-    ('0.5', '1', '0.349')
-    """
-    return f"{round(value, 3) + 0.0:g}"
