@@ -12,6 +12,7 @@ from mage.agents.methods.registry import ALL_METHODS
 from mage.config.compose import label_of
 from mage.config.load import load_config
 from mage.config.schema import Config
+from mage.config.vary import one_setting
 from mage.credit.estimators import ALL
 from mage.engines.registry import ENGINES, EngineFactory
 from mage.errors import ConfigError, RecordError
@@ -174,23 +175,27 @@ def sweep(
     recipes: Sequence[str],
     overrides: Mapping[str, object] | None = None,
     *,
+    vary: Mapping[str, Sequence[object]] | None = None,
     seeds: int = 3,
     folder: str | Path | None = None,
     max_minutes: float | None = None,
+    jobs: int = 1,
     quiet: bool = False,
 ) -> Sweep:
-    """Train several recipes with several seeds, one run after another, and summarise them.
+    """Train several recipes with several seeds and summarise them.
 
-    `overrides` go for all recipes. Seeds are counted from each recipe's own. `folder` is a new directory, under `runs/`
-    by default, with a directory for each run. `max_minutes` limits the training time of each run, which is then
-    evaluated as it is. After an interrupt `open_sweep(folder).resume()` goes on.
+    `overrides` go for all recipes. `vary` is one key with its values, as in `{"world.look": [0.1, -0.4]}`: every recipe
+    is trained at each. Seeds are counted from each recipe's own. `folder` is a new directory, under `runs/` by default,
+    with one for each run. `max_minutes` limits the training time of each run, which is then evaluated as it is. `jobs`
+    runs are made at a time, in processes of their own. After an interrupt `open_sweep(folder).resume()` goes on.
     """
     refuse_while_importing("mage.sweep")
     require("train", "training needs")
     from mage.training.sweep import begin_sweep
 
     configs = [(recipe, config_with(recipe, overrides or {})) for recipe in recipes]
-    return open_sweep(begin_sweep(configs, seeds, _path(folder), max_minutes)).resume(quiet=quiet)
+    begun = begin_sweep(configs, seeds, _path(folder), max_minutes, None if vary is None else one_setting(vary))
+    return open_sweep(begun).resume(jobs=jobs, quiet=quiet)
 
 
 def compare(*inputs: Run | Sweep | str | Path) -> ComparisonResult:

@@ -116,6 +116,11 @@ def import_recorded(run: Path, plugins: Sequence[Plugin], say: Callable[[str], N
             say(f"{run} was made with another {plugin.key} than {known.plugin.name}, which is used")
 
 
+def named_plugins() -> list[str]:
+    """The names of the plugins that the user named or a script registered, for a process that is to have them too."""
+    return [known.plugin.name for known in _known.values() if known.run is None]
+
+
 def unknown_plugins(plugins: Iterable[Plugin]) -> list[str]:
     """The names of those plugins that are not imported in this process."""
     return [plugin.name for plugin in plugins if plugin.key not in _known]

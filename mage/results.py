@@ -27,7 +27,9 @@ from mage.files import read_lines
 from mage.plot_style import check_matplotlib, style_context
 from mage.runs.console import WIDTH, as_text, plain_console
 from mage.runs.store import RUN, RunReader
-from mage.training.sweep_summary import SweepSummary, sweep_table
+from mage.training.sweep_dial import SweepDial, read_dial
+from mage.training.sweep_summary import SweepSummary
+from mage.training.sweep_tables import full_table
 from mage.types import Failure, Trial
 
 if TYPE_CHECKING:
@@ -114,14 +116,19 @@ class Sweep:
         paths = [self.path / run.name for run in self.summary.runs]
         return {path.name: open_run(path) for path in paths if (path / RUN).exists()}
 
-    def resume(self, *, quiet: bool = False) -> Sweep:
-        """Make the runs that are left and return the sweep with them."""
+    @property
+    def dial(self) -> SweepDial | None:
+        """Last scores against the value that is varied, learned and exact; None where none is, or none was written."""
+        return read_dial(self.path)
+
+    def resume(self, *, jobs: int = 1, quiet: bool = False) -> Sweep:
+        """Make the runs that are left, `jobs` at a time, and return the sweep with them."""
         from mage.training.sweep import run_sweep
 
-        return Sweep(self.path, run_sweep(self.path, plain_console(quiet=quiet)))
+        return Sweep(self.path, run_sweep(self.path, plain_console(quiet=quiet), jobs))
 
     def __str__(self) -> str:
-        return as_text(sweep_table(self.summary))
+        return as_text(full_table(self.summary, self.dial))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from mage.cli import app
 from mage.config.load import load_config, parse_override, replaced
 from mage.config.schema import Config
+from mage.config.vary import parse_vary
 from mage.engines.scripted import MODELS
 from mage.evaluation.splits import check_split, is_path, load_split, split_names
 from mage.evaluation.value.dial import parse_variation, world_with
@@ -22,6 +23,7 @@ from mage.models.address import PREFIX, read_address
 from mage.opponents.registry import OPPONENTS, check_opponent
 from mage.spec import parse_spec
 from mage.training.build import check, check_splits
+from mage.training.sweep import plan_sweep
 from mage.worlds.openspiel.game import load_game
 from mage.worlds.registry import load_world
 
@@ -160,6 +162,8 @@ def _recipes(command: Parsed) -> None:
     for recipe in command.words:
         config = load_config(recipe, command.overrides)
         check(config)
+        if command.options.get("--vary") is not None:
+            plan_sweep([(recipe, config)], 1, None, parse_vary(command.options["--vary"]))
         if not any(map(is_path, config.evaluation.splits)):
             check_splits(config)
 

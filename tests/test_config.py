@@ -40,7 +40,8 @@ def test_shipped_names_are_unique_and_found_in_the_folder_of_their_kind() -> Non
 
 
 WORLDS = ("rps", "rps-wide", "kuhn", "tictactoe")
-METHODS = ("mage", "lamer", "grpo", "gigpo", "rloo", "ppo")
+OBJECTIVES = ("single", "discounted", "cumulative", "differential", "final")
+METHODS = ("mage", "lamer", "grpo", "gigpo", "rloo", "ppo", *OBJECTIVES)
 
 
 @pytest.mark.parametrize("method", METHODS)

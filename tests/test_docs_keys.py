@@ -22,6 +22,7 @@ from mage.evaluation.suite.report import EvaluationReport
 from mage.evaluation.suite.switch_recovery import Recovery
 from mage.files import read_lines
 from mage.stats import Estimate
+from mage.training.sweep_dial import SweepDial, SweepLine, SweepPoint
 from mage.training.sweep_summary import RecipeSummary, SweepRun, SweepSummary
 from tests.documented import documented, fits
 from tests.test_docs import JUDGED, MODEL, SMALL
@@ -139,3 +140,8 @@ def test_the_keys_of_evaluations_are_documented(runs: list[Path]) -> None:
 def test_the_keys_of_sweeps_are_documented() -> None:
     kinds = (SweepSummary, SweepRun, RecipeSummary)
     assert sorted(documented("sweeps")) == sorted({f.name for kind in kinds for f in msgspec.structs.fields(kind)})
+
+
+def test_the_keys_of_dials_are_documented() -> None:
+    kinds = (SweepDial, SweepLine, SweepPoint)
+    assert sorted(documented("dials")) == sorted({f.name for kind in kinds for f in msgspec.structs.fields(kind)})

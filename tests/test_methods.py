@@ -143,6 +143,22 @@ def test_a_method_is_memory_and_credit_wherever_it_is_put(recipe: Shipped) -> No
         assert after.credit.options == load_config(f"rps+{recipe.name}").credit.options
 
 
+def test_objectives_alone_differ_in_what_is_paid_and_in_nothing_else() -> None:
+    found = {name: load_config(f"dilemma+{name}") for name in ("single", "discounted", "cumulative", "differential")}
+    found["final"] = load_config("dilemma+final")
+    assert {name: (c.credit.objective, c.credit.episode, c.credit.to_go) for name, c in found.items()} == {
+        "single": ("single", 1.0, False),
+        "discounted": ("cumulative", 0.6, False),
+        "cumulative": ("cumulative", 1.0, False),
+        "differential": ("differential", 0.6, True),
+        "final": ("final", 1.0, True),
+    }
+    paid = {"credit.objective", "credit.episode", "credit.to_go", "description"}
+    rest = [{key: value for key, value in flat(config).items() if key not in paid} for config in found.values()]
+    assert all(each == rest[0] for each in rest)
+    assert (rest[0]["credit.estimator"], rest[0]["agent.memory"]) == ("rloo", "history")
+
+
 SMALL = (
     "agent.model=nano(hidden=16,layers=1,heads=2)",
     "agent.context=1024",

@@ -30,7 +30,8 @@ from mage.stats import Estimate, mean
 from mage.training.model_cache import ModelCache
 from mage.training.run import create_run, train_run
 from mage.training.sweep import make_sweep, plan_sweep, run_sweep, summarise
-from mage.training.sweep_summary import RunState, SweepRun, SweepSummary, minutes_of, summarise_recipes, sweep_table
+from mage.training.sweep_summary import RunState, SweepRun, SweepSummary, minutes_of, summarise_recipes
+from mage.training.sweep_tables import sweep_table
 from tests.processes import Mage, when
 from tests.tiny import MODEL, model_of, tiny_config
 

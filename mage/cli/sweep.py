@@ -1,4 +1,4 @@
-"""`mage sweep`: several recipes with several seeds."""
+"""`mage sweep`: several recipes with several seeds, and with several values of one setting."""
 
 from __future__ import annotations
 
@@ -10,31 +10,39 @@ from rich.console import Group
 from rich.text import Text
 
 from mage.config.load import load_config
+from mage.config.vary import parse_vary
 from mage.errors import ConfigError
 from mage.extras import require
 from mage.results import open_sweep
 from mage.runs.console import plain_console
 from mage.runs.drawings import shown
-from mage.training.sweep_summary import RunState, sweep_table
+from mage.training.sweep_summary import RunState
+from mage.training.sweep_tables import full_table
 
 _RECIPES = typer.Argument(
     metavar="RECIPE… KEY=VALUE…", help="Recipes such as rps+grpo, and overrides that go for all of them."
 )
+_VARY = typer.Option(
+    metavar="KEY=VALUE,VALUE,…", help="Train at each value, such as world.look=0.1,-0.4, and plot scores against it."
+)
+_JOBS = typer.Option(min=1, help="Runs made at a time, several in processes of their own.")
 _MINUTES = typer.Option(min=0, help="Training time of each run, which is then evaluated as it is.")
 
 
 def command(
     arguments: Annotated[list[str] | None, _RECIPES] = None,
+    vary: Annotated[str | None, _VARY] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Seeds per recipe, from its own on; 3 by default.")] = None,
     run: Annotated[Path | None, typer.Option("--run", help="A new directory for the sweep; runs/… by default.")] = None,
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with this sweep instead.")] = None,
     max_minutes: Annotated[float | None, _MINUTES] = None,
+    jobs: Annotated[int, _JOBS] = 1,
 ) -> None:
-    """Train several recipes with several seeds. One process makes all runs, and one table has them."""
+    """Train several recipes with several seeds. One command makes all runs, and one table has them."""
     if (resume is None) is not bool(arguments):
         raise ConfigError("give recipes to sweep over, or --resume DIR to go on with a sweep, and not both")
-    if resume is not None and (seeds, run, max_minutes) != (None, None, None):
-        raise ConfigError("--seeds, --run and --max-minutes go with recipes; a resumed sweep has its plan")
+    if resume is not None and (vary, seeds, run, max_minutes) != (None, None, None, None):
+        raise ConfigError("--vary, --seeds, --run and --max-minutes go with recipes; a resumed sweep has its plan")
     require("train", "training needs")
     from mage.training.sweep import begin_sweep
 
@@ -42,9 +50,11 @@ def command(
         overrides = [argument for argument in arguments or () if "=" in argument]
         recipes = [argument for argument in arguments or () if "=" not in argument]
         configs = [(recipe, load_config(recipe, overrides)) for recipe in recipes]
-        resume = begin_sweep(configs, seeds or 3, run, max_minutes)
-    summary, console = open_sweep(resume).resume().summary, plain_console()
-    console.print(Group(Text(), sweep_table(summary)))
+        setting = None if vary is None else parse_vary(vary)
+        resume = begin_sweep(configs, seeds or 3, run, max_minutes, setting)
+    swept, console = open_sweep(resume).resume(jobs=jobs), plain_console()
+    summary = swept.summary
+    console.print(Group(Text(), full_table(summary, swept.dial)))
     if any(made.state is RunState.OPEN for made in summary.runs):
         console.print(shown(f"go on with  mage sweep --resume {resume}"), soft_wrap=True)
     else:

@@ -37,6 +37,12 @@ class AllowedHost(NamedTuple):
     key: str | None
     """The variable of its key: empty for none, None for the usual ones."""
 
+    @property
+    def text(self) -> str:
+        """The entry as it is written."""
+        port, key = "" if self.port is None else f":{self.port}", "" if self.key is None else f"={self.key}"
+        return f"{self.host}{port}{key}"
+
     def covers(self, address: Address) -> bool:
         """Whether an address is at this host and port."""
         return self.host == address.host and address.port == (self.port or DEFAULT_PORTS[address.scheme])
@@ -74,6 +80,16 @@ def allow_hosts(*entries: str) -> Iterator[None]:
         yield
     finally:
         _ALLOWED.reset(before)
+
+
+def allowed_entries() -> str:
+    """All entries of this process, as MAGE_API_HOSTS holds them: for a process that is to ask the same hosts.
+
+    >>> with allow_hosts("api.example.org:8443=MY_KEY"):
+    ...     allowed_entries().split(",")[0]
+    'api.example.org:8443=MY_KEY'
+    """
+    return ",".join(entry.text for entry in _entries())
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from mage.config.vary import Scalar, value_text
 from mage.errors import RecordError
 from mage.plugins import Plugin
 
@@ -21,6 +22,13 @@ class PlannedRun(msgspec.Struct, frozen=True):
     name: str
     recipe: str
     config: Mapping[str, Any]
+    varied: Mapping[str, Scalar] | msgspec.UnsetType = msgspec.UNSET
+    """The value of the key that the sweep varies; not written where it varies none."""
+
+    @property
+    def label(self) -> str:
+        """The recipe, with the value that is varied."""
+        return label_with(self.recipe, self.varied)
 
 
 class SweepPlan(msgspec.Struct, frozen=True):
@@ -32,6 +40,15 @@ class SweepPlan(msgspec.Struct, frozen=True):
     """Minutes of training per run."""
     plugins: tuple[Plugin, ...] | msgspec.UnsetType = msgspec.UNSET
     """What was imported for it; not written where there is nothing."""
+
+
+def label_with(recipe: str, varied: Mapping[str, Scalar] | msgspec.UnsetType) -> str:
+    """A recipe with the value that is varied.
+
+    >>> label_with("scout+final", {"world.look": -0.4})
+    'scout+final world.look=-0.4'
+    """
+    return " ".join([recipe, *(f"{key}={value_text(value)}" for key, value in (varied or {}).items())])
 
 
 def read_plan(folder: Path) -> SweepPlan:

@@ -1,44 +1,42 @@
-"""Sweeps: several recipes with several seeds, one run after another in one process.
+"""Sweeps: several recipes with several seeds, and with several values of one setting, in one plan.
 
     runs/…-sweep-rps/
         sweep.json                 the plan: every run with its whole config
         rps-seed0/ rps-seed1/ …    ordinary runs
         ended.jsonl                how each run ended, a line when it did
         summary.json summary.txt   results, rewritten after each run
+        dial.json dial.png         where a setting is varied: scores against its value, and what is exact
 
-The model, the engine with its captured graphs and compiled functions are shared by runs with the same model, device
-and dtype. On a CPU every run is bit-identical to one in a process of its own.
+Runs are made one after another in this process, or side by side in processes of their own. In one process the model,
+the engine with its captured graphs and compiled functions are shared by runs with the same model, device and dtype. On
+a CPU every run is bit-identical to one of `mage train`.
 """
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import re
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 from rich.console import Console
 
-from mage.aio import run_sync
 from mage.config.compose import label_of
-from mage.config.load import validated
 from mage.config.schema import Config
-from mage.errors import ConfigError, MageError, RecordError
-from mage.evaluation.suite.report import evaluation_report, to_json
+from mage.config.vary import Scalar, VariedSetting, value_text, with_value
+from mage.errors import ConfigError, RecordError
 from mage.files import JsonLines, read_lines, try_lock, write_atomically
 from mage.plugins import import_recorded, keep_plugins
 from mage.runs.console import as_text, say
 from mage.runs.drawings import shown
-from mage.runs.store import RUN, check_empty, new_run_path
+from mage.runs.store import check_empty, new_run_path
 from mage.runs.sweep_plan import SCHEMA, SWEEP, PlannedRun, SweepPlan, read_plan
-from mage.training.checkpoint import checkpoints, load_checkpoint
-from mage.training.loop import evaluate
 from mage.training.model_cache import ModelCache
-from mage.training.parts import Parts, build_parts
-from mage.training.resume_changes import config_of
-from mage.training.run import check_start, create_run, stored_tokenizer, train_run
+from mage.training.run import check_start
+from mage.training.sweep_dial_plot import write_dial
+from mage.training.sweep_jobs import run_side_by_side
+from mage.training.sweep_run import Outcome, log_path, run_or_record_failure
 from mage.training.sweep_summary import (
     RunEnd,
     RunState,
@@ -47,20 +45,21 @@ from mage.training.sweep_summary import (
     minutes_of,
     scores_of,
     summarise_recipes,
-    sweep_table,
 )
+from mage.training.sweep_tables import full_table
 
 ENDED, SUMMARY, TABLE = "ended.jsonl", "summary.json", "summary.txt"
+_UNSAFE = re.compile(r"[^\w.+=-]+")
+"""Characters of a value that are replaced in the name of a run."""
 
 
-class _Outcome(NamedTuple):
-    ended: RunEnd | None
-    """None where a resumed sweep continues the run."""
-    is_interrupted: bool
-
-
-def plan_sweep(recipes: Sequence[tuple[str, Config]], num_seeds: int, max_minutes: float | None) -> SweepPlan:
-    """A plan of every recipe with `num_seeds` consecutive seeds, from its own on; all configs are checked."""
+def plan_sweep(
+    recipes: Sequence[tuple[str, Config]],
+    num_seeds: int,
+    max_minutes: float | None,
+    vary: VariedSetting | None = None,
+) -> SweepPlan:
+    """A plan of every recipe and value with `num_seeds` consecutive seeds, from its own on; all configs are checked."""
     if not recipes or num_seeds < 1:
         raise ConfigError("a sweep needs at least one recipe and one seed")
     names = [label_of(recipe) for recipe, _ in recipes]
@@ -68,18 +67,46 @@ def plan_sweep(recipes: Sequence[tuple[str, Config]], num_seeds: int, max_minute
         raise ConfigError(f"recipes of a sweep need different names, not {', '.join(names)}")
     runs: list[PlannedRun] = []
     for name, (_, config) in zip(names, recipes, strict=True):
-        check_start(config)
-        for seed in range(config.seed, config.seed + num_seeds):
-            own = config.model_copy(update={"seed": seed})
-            runs.append(PlannedRun(f"{name}-seed{seed}", name, own.model_dump(mode="json")))
+        for varied, at_value in _values(name, config, vary):
+            check_start(at_value)
+            for seed in range(config.seed, config.seed + num_seeds):
+                own = at_value.model_copy(update={"seed": seed}).model_dump(mode="json")
+                runs.append(PlannedRun(_run_name(name, varied, seed), name, own, varied or msgspec.UNSET))
+    if len({run.name for run in runs}) < len(runs):
+        raise ConfigError(f"the names of runs would be the same: {', '.join(run.name for run in runs)}")
     return SweepPlan(SCHEMA, tuple(runs), max_minutes)
 
 
+def _values(name: str, config: Config, vary: VariedSetting | None) -> Iterator[tuple[dict[str, Scalar], Config]]:
+    """The config at each value, with the value by its key; the config as it is where nothing is varied."""
+    if vary is None:
+        yield {}, config
+        return
+    if not config.evaluation.splits:
+        raise ConfigError(f"{name}: evaluation.splits = []: scores against {vary.key} need a split to evaluate on")
+    for value in vary.values:
+        yield {vary.key: value}, with_value(config, vary.key, value, name)
+
+
+def _run_name(recipe: str, varied: dict[str, Scalar], seed: int) -> str:
+    """The directory of a run.
+
+    >>> _run_name("scout+final", {"world.look": -0.4}, 0)
+    'scout+final-look=-0.4-seed0'
+    """
+    values = [f"{key.rpartition('.')[2]}={value_text(value)}" for key, value in varied.items()]
+    return "-".join([recipe, *(_UNSAFE.sub("_", value) for value in values), f"seed{seed}"])
+
+
 def begin_sweep(
-    recipes: Sequence[tuple[str, Config]], num_seeds: int, folder: Path | None, max_minutes: float | None
+    recipes: Sequence[tuple[str, Config]],
+    num_seeds: int,
+    folder: Path | None,
+    max_minutes: float | None,
+    vary: VariedSetting | None = None,
 ) -> Path:
     """Plan a sweep and write the plan to a new directory, under `runs` where no folder is named; return it."""
-    plan = plan_sweep(recipes, num_seeds, max_minutes)
+    plan = plan_sweep(recipes, num_seeds, max_minutes, vary)
     path = folder or new_run_path("sweep", "-".join(label_of(recipe) for recipe, _ in recipes))
     make_sweep(path, plan)
     return path
@@ -96,30 +123,51 @@ def make_sweep(folder: Path, plan: SweepPlan) -> None:
         raise RecordError(f"cannot create {folder}: {error.strerror or error}") from None
 
 
-def run_sweep(folder: Path, console: Console) -> SweepSummary:
-    """Run what is left of a sweep, until it is done or the user interrupts, and write the summary.
+def run_sweep(folder: Path, console: Console, jobs: int = 1) -> SweepSummary:
+    """Run what is left of a sweep, `jobs` runs at a time, until it is done or the user interrupts; write the results.
 
     A run that fails is recorded, and the next one starts. The first interrupt finishes the step and saves, the second
     raises `KeyboardInterrupt`; a resumed sweep continues there.
     """
+    if jobs < 1:
+        raise ConfigError(f"jobs = {jobs}: allowed are whole numbers from 1")
     plan = read_plan(folder)
     import_recorded(folder, plan.plugins or (), say)
     with _locked(folder):
-        model_cache = ModelCache()
-        for number, planned in enumerate(plan.runs, start=1):
-            known = _run_ends(folder).get(planned.name)
-            if known is not None and known.state is not RunState.FAILED:
-                continue
-            console.print(shown(f"run {number} of {len(plan.runs)}: {planned.name}", "bold"))
-            outcome = _run_or_record_failure(folder / planned.name, planned, plan.max_minutes, model_cache, console)
-            if outcome.ended is not None:
-                _append_end(folder, outcome.ended)
-            write_atomically(folder / SUMMARY, msgspec.json.format(msgspec.json.encode(summarise(folder)), indent=1))
-            if outcome.is_interrupted:
-                break
+        known = _run_ends(folder)
+        left = [
+            (number, planned)
+            for number, planned in enumerate(plan.runs, start=1)
+            if planned.name not in known or known[planned.name].state is RunState.FAILED
+        ]
+        is_interrupted = False
+        with closing(_outcomes(folder, plan, left, jobs, console)) as outcomes:
+            for outcome in outcomes:
+                _record(folder, outcome)
+                found = msgspec.json.format(msgspec.json.encode(summarise(folder)), indent=1)
+                write_atomically(folder / SUMMARY, found)
+                is_interrupted |= outcome.is_interrupted
         summary = summarise(folder)
-        write_atomically(folder / TABLE, as_text(sweep_table(summary)).encode())
+        dial = None if is_interrupted else write_dial(folder, plan, summary)
+        write_atomically(folder / TABLE, as_text(full_table(summary, dial)).encode())
         return summary
+
+
+def _outcomes(
+    folder: Path, plan: SweepPlan, left: Sequence[tuple[int, PlannedRun]], jobs: int, console: Console
+) -> Generator[Outcome]:
+    """Make the runs that are left; no more are begun after an interrupt."""
+    titles = {planned.name: f"run {number} of {len(plan.runs)}: {planned.name}" for number, planned in left}
+    if jobs > 1:
+        yield from run_side_by_side(folder, titles, jobs, console)
+        return
+    model_cache = ModelCache()
+    for _, planned in left:
+        console.print(shown(titles[planned.name], "bold"))
+        outcome = run_or_record_failure(folder / planned.name, planned, plan.max_minutes, model_cache, console)
+        yield outcome
+        if outcome.is_interrupted:
+            return
 
 
 def summarise(folder: Path) -> SweepSummary:
@@ -140,60 +188,9 @@ def _run_summary(path: Path, planned: PlannedRun, ended: RunEnd | None) -> Sweep
         step=known.step,
         steps=planned.config["steps"],
         minutes=minutes_of(path),
+        varied=planned.varied,
         **scores_of(path, known)._asdict(),
     )
-
-
-def _run_or_record_failure(
-    path: Path, planned: PlannedRun, max_minutes: float | None, model_cache: ModelCache, console: Console
-) -> _Outcome:
-    """Start or resume one run; a MageError other than a ConfigError becomes its outcome, so that the sweep goes on."""
-    try:
-        return _run(path, planned, max_minutes, model_cache, console)
-    except ConfigError:
-        raise
-    except MageError as error:
-        said = " ".join(str(error).split())
-        console.print(shown(f"{planned.name} failed: {said}", "red"), soft_wrap=True)
-        return _Outcome(RunEnd(planned.name, RunState.FAILED, 0, said), is_interrupted=False)
-
-
-def _run(
-    path: Path, planned: PlannedRun, max_minutes: float | None, model_cache: ModelCache, console: Console
-) -> _Outcome:
-    config, parts = _parts(path, planned, model_cache)
-    left = None if max_minutes is None else max_minutes - minutes_of(path)
-    is_interrupted = False
-    if left is None or left > 0 or not checkpoints(path / "checkpoints"):
-        recorder = train_run(path, console, None if left is None else max(left, 0.0), parts=parts)
-        is_interrupted = recorder.is_interrupted
-        if recorder.is_finished:
-            return _Outcome(RunEnd(planned.name, RunState.FINISHED, recorder.step, ""), is_interrupted)
-    if is_interrupted:
-        return _Outcome(None, is_interrupted)
-    step = _evaluate_stopped(path, config, parts)
-    return _Outcome(RunEnd(planned.name, RunState.STOPPED, step, ""), is_interrupted=False)
-
-
-def _parts(path: Path, planned: PlannedRun, model_cache: ModelCache) -> tuple[Config, Parts]:
-    """The config and parts of a run, which is created where it does not exist."""
-    if (path / RUN).exists():
-        config = config_of(path)
-        return config, build_parts(config, model_cache, tokenizer=stored_tokenizer(path))
-    if path.exists():  # killed while it was created
-        shutil.rmtree(path)
-    config = validated(planned.config, planned.name)
-    return config, create_run(config, path, planned.name, model_cache)[1]
-
-
-def _evaluate_stopped(path: Path, config: Config, parts: Parts) -> int:
-    """Run the final evaluation on the newest weights of a run that stopped early; return their step."""
-    step = load_checkpoint(checkpoints(path / "checkpoints")[-1], parts.learner).step
-    reports = run_sync(evaluate(parts, step, config.evaluation.final_trials))
-    (path / "evaluations").mkdir(exist_ok=True)
-    target = path / "evaluations" / f"step-{step:06d}.json"
-    write_atomically(target, to_json(evaluation_report(reports, config, step)))
-    return step
 
 
 def _run_ends(folder: Path) -> dict[str, RunEnd]:
@@ -202,7 +199,13 @@ def _run_ends(folder: Path) -> dict[str, RunEnd]:
     return {ended.name: ended for ended in found}
 
 
-def _append_end(folder: Path, ended: RunEnd) -> None:
+def _record(folder: Path, outcome: Outcome) -> None:
+    """Record how a run ended."""
+    ended = outcome.ended
+    if ended is None:
+        return
+    if ended.state is not RunState.FAILED:
+        log_path(folder, ended.name).unlink(missing_ok=True)
     log = JsonLines(folder / ENDED)
     log.append(ended)
     log.close()

@@ -1,4 +1,4 @@
-"""The results of a sweep, as values and as tables: the last evaluation of every run, and means over seeds."""
+"""The results of a sweep: the last evaluation of every run, and means over seeds."""
 
 from __future__ import annotations
 
@@ -8,24 +8,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
+from mage.config.vary import Scalar
 from mage.evaluation.suite.averaging import units_of
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.report import read_report
-from mage.evaluation.suite.report_tables import interval
 from mage.files import read_lines
 from mage.grouped import Units, crossed_mean
-from mage.runs.drawings import shown
+from mage.runs.sweep_plan import label_with
 from mage.stats import Estimate, Range
-
-_CAPTION = (
-    "Scores with 95 % intervals: of a seed over its trials, of a mean over the seeds (Student's t). On splits whose "
-    "members are not met in training: of a seed over the members, of a mean over seeds and members. Fixed tasks, the "
-    "same for every seed."
-)
 
 
 class RunState(StrEnum):
@@ -70,15 +61,29 @@ class SweepRun(msgspec.Struct, frozen=True):
     """By split whose intervals are over members, and by member: the score of each episode."""
     score_ranges: Mapping[str, Range] = {}
     """By split: the lowest and highest score of an episode."""
+    varied: Mapping[str, Scalar] | msgspec.UnsetType = msgspec.UNSET
+    """The value of the key that the sweep varies."""
+
+    @property
+    def label(self) -> str:
+        """The recipe, with the value that is varied."""
+        return label_with(self.recipe, self.varied)
 
 
 class RecipeSummary(msgspec.Struct, frozen=True):
-    """All evaluated seeds of one recipe."""
+    """All evaluated seeds of one recipe, at one value where a key is varied."""
 
     recipe: str
     seeds: tuple[int, ...]
     scores: Mapping[str, tuple[Estimate, ...]]
     """By split: the score of each episode, averaged over seeds; intervals are over seeds, or over seeds and members."""
+    varied: Mapping[str, Scalar] | msgspec.UnsetType = msgspec.UNSET
+    """The value of the key that the sweep varies."""
+
+    @property
+    def label(self) -> str:
+        """The recipe, with the value that is varied."""
+        return label_with(self.recipe, self.varied)
 
 
 class SweepSummary(msgspec.Struct, frozen=True):
@@ -124,13 +129,14 @@ def minutes_of(folder: Path) -> float:
 
 
 def summarise_recipes(runs: Sequence[SweepRun]) -> tuple[RecipeSummary, ...]:
-    """Means over the evaluated seeds, one entry for each recipe that has any."""
+    """Means over the evaluated seeds, one entry for each recipe and value that has any."""
     found: list[RecipeSummary] = []
-    for recipe in dict.fromkeys(run.recipe for run in runs):
-        evaluated = [run for run in runs if run.recipe == recipe and run.scores]
+    for label in dict.fromkeys(run.label for run in runs):
+        evaluated = [run for run in runs if run.label == label and run.scores]
         if evaluated:
             scores = {split: _over_seeds(split, evaluated) for split in evaluated[0].scores}
-            found.append(RecipeSummary(recipe, tuple(run.seed for run in evaluated), scores))
+            seeds = tuple(run.seed for run in evaluated)
+            found.append(RecipeSummary(evaluated[0].recipe, seeds, scores, evaluated[0].varied))
     return tuple(found)
 
 
@@ -148,36 +154,3 @@ def _over_seeds(split: str, runs: Sequence[SweepRun]) -> tuple[Estimate, ...]:
         )
         for k, episode in enumerate(zip(*(run.scores[split] for run in runs), strict=True))
     )
-
-
-def sweep_table(summary: SweepSummary) -> RenderableType:
-    """One table for each recipe: a row for each split and seed, and the mean over seeds."""
-    means = {recipe.recipe: recipe for recipe in summary.recipes}
-    names = dict.fromkeys(run.recipe for run in summary.runs)
-    tables = [_table([run for run in summary.runs if run.recipe == name], means.get(name)) for name in names]
-    return Group(*tables, Text(_CAPTION, "italic dim"))
-
-
-def _table(runs: Sequence[SweepRun], means: RecipeSummary | None) -> RenderableType:
-    table = Table(title=shown(runs[0].recipe), title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("split", "seed", "steps", "minutes", "first episode", "last episode"):
-        table.add_column(name, justify="left" if name == "split" else "right", no_wrap=True)
-    for split in means.scores if means is not None else ():
-        assert means is not None
-        for run in runs:
-            if split in run.scores:
-                steps = f"{run.step} of {run.steps}"
-                table.add_row(shown(split), str(run.seed), steps, f"{run.minutes:.1f}", *_ends(run.scores[split]))
-        if len(means.seeds) > 1:
-            table.add_row("", "mean", "", "", *_ends(means.scores[split]), style="bold")
-    others = [shown(_remark(run), "red" if run.error else "dim") for run in runs if not run.scores]
-    return Group(table, *others) if table.row_count else Group(shown(runs[0].recipe), *others)
-
-
-def _ends(scores: Sequence[Estimate]) -> tuple[str, str]:
-    return interval(scores[0]), interval(scores[-1])
-
-
-def _remark(run: SweepRun) -> str:
-    said = f": {run.error}" if run.error else f" after {run.step} of {run.steps} steps" if run.step else ""
-    return f"  seed {run.seed} is {run.state}{said}"

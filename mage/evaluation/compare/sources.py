@@ -151,11 +151,11 @@ def _cross_play_file(path: Path) -> Path | None:
 def _from_sweep(label: str, folder: Path, left_out: list[str]) -> Iterator[_NamedRun]:
     """All evaluated runs of a sweep; the label of a sweep of several recipes is a prefix of their names."""
     plan = read_plan(folder)
-    is_one = len({planned.recipe for planned in plan.runs}) == 1
+    is_one = len({planned.label for planned in plan.runs}) == 1
     for planned in plan.runs:
         path = folder / planned.name
         if any((path / _EVALUATIONS).glob("*.json")):
-            method = label if label and is_one else f"{label} {planned.recipe}".strip()
+            method = label if label and is_one else f"{label} {planned.label}".strip()
             yield _from_run(method, path, read_info(path), is_named=True)
         else:
             left_out.append(str(path))

@@ -13,6 +13,7 @@ from mage.errors import ConfigError
 from mage.evaluation.exact.myopic import MyopicPlanner
 from mage.evaluation.exact.planner import Planner
 from mage.evaluation.exact.pool import load_pool
+from mage.evaluation.value.jumps import largest_jump
 from mage.evaluation.value.objective_weights import SINGLE, objectives
 from mage.evaluation.value.pool_members import pool_members
 from mage.evaluation.value.report import ValueRequest
@@ -20,10 +21,6 @@ from mage.spec import Spec, parse_spec
 
 POINTS = 25
 MAX_POINTS = 1000
-WIDTH = 1e-11
-"""Thresholds are found to this."""
-JUMP = 1e-6
-"""A last score that changes by more than this within `WIDTH` jumps; one that changes with the parameter does not."""
 _RANGE = re.compile(r"(?P<name>[^=]+)=(?P<low>[^:]+):(?P<high>[^:]+)(?::(?P<points>[^:]+))?")
 
 
@@ -134,11 +131,11 @@ def _point(request: ValueRequest, parameter: str, value: float, names: Sequence[
 
 
 def _jumps(request: ValueRequest, parameter: str, name: str, low: DialPoint, high: DialPoint) -> Iterator[Threshold]:
-    """The largest jump of an objective's last score between two points, by bisection; none where it is continuous."""
-    while abs(high.last[name] - low.last[name]) > JUMP:
-        if high.value - low.value <= WIDTH:
-            yield Threshold(name, (low.value + high.value) / 2, low.last[name], high.last[name])
-            return
-        middle = _point(request, parameter, (low.value + high.value) / 2, [name])
-        below, above = abs(middle.last[name] - low.last[name]), abs(high.last[name] - middle.last[name])
-        low, high = (low, middle) if below > above else (middle, high)
+    """The largest jump of an objective's last score between two points; none where it is continuous."""
+    found = largest_jump(
+        lambda value: _point(request, parameter, value, [name]).last[name],
+        (low.value, low.last[name]),
+        (high.value, high.last[name]),
+    )
+    if found is not None:
+        yield Threshold(name, *found)

@@ -4,12 +4,17 @@ import { count, plain } from "../format.js";
 import { card, estimateCell } from "../parts.js";
 import { table } from "./table.js";
 
+// The value of the setting that a sweep varies, as an override; none where it varies none.
+function settings(each) {
+  return Object.entries(each.varied ?? {}).map(([key, value]) => `${key}=${value}`);
+}
+
 export function sweep(report) {
   const names = [...new Set([...report.recipes, ...report.runs].flatMap((each) => Object.keys(each.scores)))];
   const scores = (each) => names.map((name) => estimateCell(each.scores[name]?.at(-1)));
   const heads = names.map((name) => `${name}, last episode`);
   const recipes = report.recipes.map((each) => [
-    h("th", { scope: "row" }, each.recipe),
+    h("th", { scope: "row" }, [each.recipe, ...settings(each)].join(" ")),
     count(each.seeds.length, "seed"),
     ...scores(each),
   ]);
