@@ -20,7 +20,7 @@ from tests.guard.compare import Compared, compare_folders
 from tests.guard.scenarios import SCENARIOS, Scenario
 from tests.guard.trees import ROOT, GuardError, Tree, fill_cache, resolved
 
-BASE = "1462fae"
+BASE = "593a8a9"
 _SHOWN, _SHOWN_OF_A_FILE = 10, 2
 """Differences named for each scenario, and for each of its files."""
 _ROW = "{:<16} {:>6} {:>8} {:>9} {:>8}  {}"
