@@ -15,7 +15,7 @@ from mage.config.compose import shipped_recipes
 from mage.config.load import load_config
 from mage.errors import ConfigError, RecordError
 from mage.evaluation import splits
-from mage.evaluation.config_splits import members_of
+from mage.evaluation.config_splits import evaluated_splits, members_of
 from mage.evaluation.held_out import refuse_held_out
 from mage.evaluation.splits import (
     Split,
@@ -211,8 +211,8 @@ def test_no_shipped_recipe_trains_on_what_is_held_out(name: str) -> None:
     config = load_config(name)
     check(config)
     refuse_held_out(config.world, members_of(config))
-    for split in config.evaluation.splits:
-        assert parse_spec(load_split(split).world).name == parse_spec(config.world).name
+    for split in evaluated_splits(config):
+        assert parse_spec(split.world).name == parse_spec(config.world).name
 
 
 def test_a_split_is_made_with_canonical_specs() -> None:

@@ -132,7 +132,7 @@ def _light(colour: str) -> str:
     """The colour mixed with white.
 
     >>> _light("#0072B2")
-    '#a6cde5'
+    '#a6cee4'
     """
     parts = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
     return "#" + "".join(f"{round(255 - _TINT * (255 - part)):02x}" for part in parts)
