@@ -81,6 +81,16 @@ def make_spec(name: str, /, *args: Value, **kwargs: Value) -> Spec:
     return Spec(name, tuple(_canonical(value) for value in args), tuple(named))
 
 
+def with_parameters(text: str, values: Mapping[str, Value]) -> str:
+    """A spec with some of its named values replaced or added, in canonical form.
+
+    >>> with_parameters("rps( rounds=3, reworded=7 )", {"rounds": 5})
+    'rps(reworded=7,rounds=5)'
+    """
+    spec = parse_spec(text)
+    return str(make_spec(spec.name, *spec.args, **{**spec.named, **values}))
+
+
 def call_with(kind: str, spec: Spec, function: Callable[..., Any], *context: Any) -> Any:
     """Call `function(*context, ...)` with the spec's values; where they do not fit, a ConfigError lists what does."""
     known = _parameters_of(function)[len(context) :]

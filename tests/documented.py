@@ -17,11 +17,11 @@ from mage.config.schema import Config
 from mage.config.vary import parse_vary
 from mage.engines.scripted import MODELS
 from mage.evaluation.splits import check_split, is_path, load_split, split_names
-from mage.evaluation.value.dial import parse_variation, world_with
+from mage.evaluation.value.dial import parse_variation
 from mage.evaluation.value.pool_members import pool_members
 from mage.models.address import PREFIX, read_address
 from mage.opponents.registry import OPPONENTS, check_opponent
-from mage.spec import parse_spec
+from mage.spec import parse_spec, with_parameters
 from mage.training.build import check, check_splits
 from mage.training.sweep import plan_sweep
 from mage.worlds.openspiel.game import load_game
@@ -188,7 +188,7 @@ def _value(command: Parsed) -> None:
     pool_members(command.words[0], options["--opponents"] or [], options["--seat"], options["--episodes"])
     if options["--vary"] is not None:
         variation = parse_variation(options["--vary"])
-        load_world(world_with(command.words[0], variation.parameter, variation.low))
+        load_world(with_parameters(command.words[0], {variation.parameter: variation.low}))
 
 
 def _duel(command: Parsed) -> None:

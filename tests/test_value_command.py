@@ -14,9 +14,10 @@ from mage import plugins
 from mage.cli import app
 from mage.errors import ConfigError, MageError, RecordError
 from mage.evaluation.splits import write_split
-from mage.evaluation.value.dial import Variation, parse_variation, world_with
+from mage.evaluation.value.dial import Variation, parse_variation
 from mage.evaluation.value.report import ValueRequest
 from mage.evaluation.value.value_file import make_value_file, read_json
+from mage.spec import with_parameters
 from mage.worlds.registry import WORLDS
 
 OWN = '''
@@ -214,5 +215,5 @@ def test_options_out_of_range_are_refused_by_the_command_line() -> None:
 def test_ranges_of_parameters_are_read() -> None:
     assert parse_variation(" look = -1 : 0.5 ") == Variation("look", -1.0, 0.5)
     assert Variation("look", 0.1, 0.7, 4).values == pytest.approx([0.1, 0.3, 0.5, 0.7])
-    assert world_with("hidden(scout)", "look", 0.25) == "hidden(scout,look=0.25)"
-    assert world_with("hidden(scout,leave=0.2,look=1)", "look", -0.5) == "hidden(scout,leave=0.2,look=-0.5)"
+    assert with_parameters("hidden(scout)", {"look": 0.25}) == "hidden(scout,look=0.25)"
+    assert with_parameters("hidden(scout,leave=0.2,look=1)", {"look": -0.5}) == "hidden(scout,leave=0.2,look=-0.5)"

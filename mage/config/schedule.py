@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
-from mage.spec import Value, make_spec, parse_spec
+from mage.spec import with_parameters
 
 Number = int | float
 Point = tuple[float, Number]
@@ -79,16 +79,6 @@ def value_at(points: tuple[Point, ...], share: float, *, is_before: bool = False
         return low if share == left else high
     value = low + (high - low) * (share - left) / (right - left)
     return round(value) if isinstance(low, int) else round(value, _DECIMALS) + 0.0  # no -0.0
-
-
-def with_parameters(world: str, values: Mapping[str, Value]) -> str:
-    """The spec of a world with some of its parameters replaced or added, in canonical form.
-
-    >>> with_parameters("rps( rounds=3, reworded=7 )", {"rounds": 5})
-    'rps(reworded=7,rounds=5)'
-    """
-    spec = parse_spec(world)
-    return str(make_spec(spec.name, *spec.args, **{**spec.named, **values}))
 
 
 def worlds_at_points(world: str, schedule: Mapping[str, tuple[Point, ...]]) -> dict[str, dict[str, Number]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import SerializerFunctionWrapHandler, field_validator, model_serializer
 
-from mage.config.schedule import Number, Points, share_done, value_at, with_parameters, worlds_at_points
+from mage.config.schedule import Number, Points, share_done, value_at, worlds_at_points
 from mage.config.sections import (
     AgentConfig,
     AlarmConfig,
@@ -24,6 +24,7 @@ from mage.config.sections import (
     TrialConfig,
 )
 from mage.plugins import resolved_entry
+from mage.spec import with_parameters
 from mage.types import Device, Dtype
 
 

@@ -52,7 +52,7 @@ class PopulationConfig(FrozenModel):
     """Opponent specs. A spec without a seed or a phase is a family: each task draws a member of it. In a world of one
     seat: levels; where there are none, each task's seed draws what is hidden."""
     weights: tuple[Annotated[float, Field(gt=0)], ...] = ()
-    """Relative frequency of each member; empty: all equal."""
+    """Relative frequency of each member; empty: those of the split, else all equal."""
     sampler: str = "auto"
     """How opponents are drawn: weighted, uniform, prioritised, psro or anchored; docs/league.md compares them. auto:
     anchored in a league; without one weighted, whatever the options."""

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from mage.config.load import parse_override, replaced
-from mage.config.schedule import Point, with_parameters
+from mage.config.schedule import Point
 from mage.config.schema import Config
 from mage.errors import ConfigError
-from mage.spec import parse_spec
+from mage.spec import parse_spec, with_parameters
 
 Scalar = bool | int | float | str
 _WORLD = "world."

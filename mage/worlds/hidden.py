@@ -45,8 +45,8 @@ class HiddenTable(SoloWorld[HiddenType, Position]):
 
     def __init__(self, table: Spec | str | None = None, /, *, reworded: int | None = None, **values: Any) -> None:
         self._name = "" if table is None else str(table)
-        self._table_read = self._read(values)
-        own = self._table_read
+        self._content = self._read(values)
+        own = self._content
         terms = [*own.words, *(name for pool in own.names.values() for name in pool)]
         self._words = lexicon(self._name, list(dict.fromkeys(terms)), reworded)
         self._parameters = {**own.parameters, **values}
@@ -90,23 +90,23 @@ class HiddenTable(SoloWorld[HiddenType, Position]):
         return self._rules(self.draw(task).names)
 
     def _rules(self, names: tuple[tuple[str, str], ...]) -> str:
-        if self._table_read.rules:
-            return self._rendered(" ".join(self._table_read.rules.split()), names)
-        actions = [self._rendered(action, names) for action in self._table_read.actions]
+        if self._content.rules:
+            return self._rendered(" ".join(self._content.rules.split()), names)
+        actions = [self._rendered(action, names) for action in self._content.actions]
         return (
             f"In each episode you choose once: {', '.join(actions[:-1])} or {actions[-1]}. What that pays depends on "
             "something hidden, which is the same in all episodes."
         )
 
     def hidden(self) -> Mapping[HiddenType, float]:
-        table = self._table_read
+        table = self._content
         prior = table.prior or (1.0,) * len(table.types)
         levels = [self._rendered(kind, self._first) for kind in table.types]
         return {HiddenType(level, n, self._first): p for n, (level, p) in enumerate(zip(levels, prior, strict=True))}
 
     def draw(self, task: Task) -> HiddenType:
         drawn = super().draw(task)
-        pools = self._table_read.names
+        pools = self._content.names
         chosen = {
             group: stream(task.seed, "names", group).sample(pools[group], num) for group, num in self._slots.items()
         }
@@ -116,7 +116,7 @@ class HiddenTable(SoloWorld[HiddenType, Position]):
         return hidden._replace(names=self._first)
 
     def actions(self, hidden: HiddenType, position: Position) -> Sequence[str]:
-        return () if position else [self._rendered(action, hidden.names) for action in self._table_read.actions]
+        return () if position else [self._rendered(action, hidden.names) for action in self._content.actions]
 
     def after(self, hidden: HiddenType, position: Position, action: str) -> Position:
         return (*position, list(self.actions(hidden, position)).index(action))
@@ -124,7 +124,7 @@ class HiddenTable(SoloWorld[HiddenType, Position]):
     def tell(self, hidden: HiddenType, position: Position) -> str:
         if not position:
             return "Choose."
-        action = self._rendered(self._table_read.actions[position[0]], hidden.names)
+        action = self._rendered(self._content.actions[position[0]], hidden.names)
         told = self._rendered(self._tells[position[0]][hidden.number], hidden.names)
         return f"{action} {signed(self.score(hidden, position))}" + (f": {told}." if told else ".")
 

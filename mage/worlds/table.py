@@ -37,7 +37,7 @@ FIELD = re.compile(r"\{([^{}]*)\}")
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table as it is written; `checked` says what must hold."""
+    """A table as it is written; `make_table` checks it."""
 
     actions: tuple[str, ...]
     types: tuple[str, ...]

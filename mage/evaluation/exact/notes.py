@@ -134,7 +134,10 @@ class _Search:
         self._values[episode][word] = later_LM[self._plays[episode][word]].sum(axis=0)
 
     def _write(self, episode: int, weighted_LM: Array, rng: random.Random) -> Sequence[int]:
-        """The next word at each leaf: the leaf itself, or the word that is best for those who may be there."""
+        """The next word at each leaf: its own number where episodes are kept verbatim, else the word of highest value.
+
+        The value of a word at a leaf is the expected last score after it, over the types that may have led there.
+        """
         if self._num_words is None:
             return range(len(weighted_LM))
         values_LW = weighted_LM @ self._values[episode + 1].T

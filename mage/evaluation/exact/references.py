@@ -56,6 +56,24 @@ class References(msgspec.Struct, frozen=True):
         return sum(weight * self.best_response[spec] for spec, weight in self.opponents)
 
 
+class Attempts:
+    """Computes values and keeps the reasons of those that cannot be computed exactly."""
+
+    def __init__(self) -> None:
+        self.missing: dict[str, str] = {}
+
+    def get(self, name: str, compute: Callable[[], T], after: str = "") -> T | None:
+        """None where it is too large, or where `after`, which needs less, was."""
+        if after in self.missing:
+            self.missing[name] = self.missing[after]
+            return None
+        try:
+            return compute()
+        except InexactError as error:
+            self.missing[name] = str(error)
+            return None
+
+
 def references(world: str, members: Sequence[tuple[str, float]], seat: int, episodes: int) -> References:
     """All exact values for `seat` against members with these weights over trials of `episodes` episodes.
 
@@ -68,18 +86,8 @@ def references(world: str, members: Sequence[tuple[str, float]], seat: int, epis
 
 @lru_cache(maxsize=64)
 def _references(world: str, members: Members, seat: int, episodes: int) -> References:
-    missing: dict[str, str] = {}
-
-    def attempt(name: str, compute: Callable[[], T], after: str = "") -> T | None:
-        if after in missing:
-            missing[name] = missing[after]
-            return None
-        try:
-            return compute()
-        except InexactError as error:
-            missing[name] = str(error)
-            return None
-
+    attempts = Attempts()
+    attempt = attempts.get
     replies = {
         spec: attempt(f"best_response({spec})", partial(best_response, world, spec, seat, episodes))
         for spec, _ in members
@@ -98,7 +106,7 @@ def _references(world: str, members: Members, seat: int, episodes: int) -> Refer
         bayes_sum=None if total is None else sum(total),
         bayes_sum_split=total,
         opponents=members,
-        missing=missing,
+        missing=attempts.missing,
         myopic=myopic,
     )
 

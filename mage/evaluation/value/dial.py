@@ -10,14 +10,12 @@ from math import isfinite
 import msgspec
 
 from mage.errors import ConfigError
-from mage.evaluation.exact.myopic import MyopicPlanner
-from mage.evaluation.exact.planner import Planner
-from mage.evaluation.exact.pool import load_pool
 from mage.evaluation.value.jumps import largest_jump
+from mage.evaluation.value.objective_end import best_last_score
 from mage.evaluation.value.objective_weights import SINGLE, objectives
 from mage.evaluation.value.pool_members import pool_members
 from mage.evaluation.value.report import ValueRequest
-from mage.spec import Spec, parse_spec
+from mage.spec import with_parameters
 
 POINTS = 25
 MAX_POINTS = 1000
@@ -98,35 +96,19 @@ def find_dial(request: ValueRequest, variation: Variation) -> Dial:
     return Dial(variation.parameter, tuple(points), tuple(thresholds))
 
 
-def world_with(world: str, parameter: str, value: float) -> str:
-    """The spec of a world with another value of a parameter.
-
-    >>> world_with("hidden(scout,look=0)", "look", -0.5)
-    'hidden(scout,look=-0.5)'
-    """
-    spec = parse_spec(world)
-    named = {**spec.named, parameter: value}
-    return str(Spec(spec.name, spec.args, tuple(sorted(named.items()))))
-
-
 def last_scores(request: ValueRequest, names: Sequence[str] = ()) -> dict[str, float]:
     """By objective, all or those named, the last score that it ends at; not cached on disk."""
     members = pool_members(request.world, request.opponents, request.seat, request.episodes)
-    pool = load_pool(request.world, members, request.seat)
-    trees = pool.trees(request.episodes)
-    found: dict[str, float] = {}
-    for objective in objectives(request.discount):
-        if names and objective.name not in names:
-            continue
-        if objective.name == SINGLE:
-            found[objective.name] = MyopicPlanner(trees, pool.prior).last_scores().high
-        else:
-            found[objective.name] = Planner(trees, pool.prior, objective.weights(request.episodes)).trial_scores()[-1]
-    return found
+    pool = (request.world, members, request.seat, request.episodes)
+    return {
+        objective.name: best_last_score(*pool, () if objective.name == SINGLE else objective.weights(request.episodes))
+        for objective in objectives(request.discount)
+        if not names or objective.name in names
+    }
 
 
 def _point(request: ValueRequest, parameter: str, value: float, names: Sequence[str] = ()) -> DialPoint:
-    world = world_with(request.world, parameter, value)
+    world = with_parameters(request.world, {parameter: value})
     return DialPoint(value, last_scores(msgspec.structs.replace(request, world=world), names))
 
 

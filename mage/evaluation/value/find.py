@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from math import fsum, inf
-from typing import TypeVar
 
 import msgspec
 
@@ -15,7 +14,7 @@ from mage.evaluation.exact.myopic import MyopicTrial
 from mage.evaluation.exact.notes import MAX_WORDS, NoteSearch
 from mage.evaluation.exact.planner import best_value, informed_value
 from mage.evaluation.exact.pool import Members, Pool, load_pool
-from mage.evaluation.exact.references import myopic_scores, planned_scores
+from mage.evaluation.exact.references import Attempts, myopic_scores, planned_scores
 from mage.evaluation.value.objective_weights import FINAL, SINGLE, SUM, objectives
 from mage.evaluation.value.pool_members import pool_members
 from mage.evaluation.value.report import ObjectiveScores, ValuePoint, ValueReport, ValueRequest
@@ -33,28 +32,9 @@ from mage.spec import parse_spec
 from mage.stats import Estimate
 from mage.worlds.registry import load_world
 
-T = TypeVar("T")
 MYOPIC, WORDS, LAST_EPISODE = "myopic", "words", "last_episode"
 VALUES = (MEMORYLESS, MYOPIC, BEST_LAST, BEST_SUM, INFORMED)
 HIGHEST, TOLD = "the highest score of the world", "F, the score of one who is told what is hidden"
-
-
-class Attempts:
-    """Computes values and keeps the reasons of those that cannot be computed exactly."""
-
-    def __init__(self) -> None:
-        self.missing: dict[str, str] = {}
-
-    def get(self, name: str, compute: Callable[[], T], after: str = "") -> T | None:
-        """None where it is too large, or where `after`, which needs less, was."""
-        if after in self.missing:
-            self.missing[name] = self.missing[after]
-            return None
-        try:
-            return compute()
-        except InexactError as error:
-            self.missing[name] = str(error)
-            return None
 
 
 def find_value(request: ValueRequest) -> ValueReport:

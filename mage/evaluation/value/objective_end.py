@@ -34,12 +34,12 @@ def objective_end(config: Config, split: Split) -> float:
     # An objective that pays nothing for later episodes pays each for itself, as `single` does.
     weights = PlannedObjective("", "", spec).weights(num) if spec.across else ()
     pools = [(normalise_members(split.world, split.weighted_members, seat, num), seat) for seat in config.trial.seats]
-    return sum(_last_score(split.world, members, seat, num, weights) for members, seat in pools) / len(pools)
+    return sum(best_last_score(split.world, members, seat, num, weights) for members, seat in pools) / len(pools)
 
 
 @lru_cache(maxsize=4096)
-def _last_score(world: str, members: Members, seat: int, episodes: int, weights: tuple[float, ...]) -> float:
-    """The last score of the best play for these weights of the episodes; without weights of myopic Bayes."""
+def best_last_score(world: str, members: Members, seat: int, episodes: int, weights: tuple[float, ...]) -> float:
+    """The last score of the best play for these weights of the episodes; without weights that of myopic Bayes (G+)."""
     pool = load_pool(world, members, seat)
     trees = pool.trees(episodes)
     if not weights:

@@ -96,9 +96,10 @@ def _queries(place: Location, config: Mapping[str, Any]) -> Iterator[tuple[str, 
 def _population(
     config: Mapping[str, Any], population: Mapping[str, Any], episodes: int
 ) -> Iterator[tuple[str, BoundsQuery]]:
-    """The levels that are trained on, where the world can be loaded safely."""
+    """The levels that are trained on, where they are listed with equal weights and the world can be loaded safely."""
     world, members = config.get("world"), population.get("members")
-    if isinstance(world, str) and is_safe(parse_spec(world)):
+    is_plain = not population.get("split") and not population.get("weights")
+    if isinstance(world, str) and is_plain and is_safe(parse_spec(world)):
         levels = tuple(map(str, members)) if isinstance(members, list) else ()
         yield POPULATION, BoundsQuery(POPULATION, episodes, (0,), world, levels)
 
