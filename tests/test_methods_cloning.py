@@ -81,6 +81,26 @@ def test_moves_of_the_teacher_become_likely() -> None:
     assert not [name for name in report if name.startswith("gap/") or name == "learner/clip_share"]
 
 
+def test_random_moves_of_a_teacher_are_not_learned_and_it_plays_on_from_where_they_lead() -> None:
+    parts = tiny_parts(*TAUGHT, "credit.options={noise=0.5}", "batch.groups=32")
+    groups = taught(parts)
+    decisions = sum(len(agent_turns(trial)) for group in groups for trial in group.trials)
+    learned = sum(len(sample.positions) for sample in samples(parts, groups))
+    assert 0.4 < learned / decisions < 0.6
+    scores = [trial.scores for group in groups for trial in group.trials]
+    assert 0 < sum(last for *_, last in scores) / len(scores) < 1, "half of the moves are drawn"
+    table = "world=hidden(actions=[a,b,safe],types=[a,b],pay=[[1,0],[0,1],0.5])"
+    options = ("population.members=[]", "evaluation.splits=[]", "credit.options={noise=0.3}", table)
+    parts = tiny_parts(*TAUGHT, *options, "batch.groups=64")
+    for group in taught(parts):
+        for trial in group.trials:
+            *_, last = agent_turns(trial)
+            (call,) = last.calls
+            is_drawn = all(len(ids) == 1 for ids in call.completion.allowed or ())
+            is_known = any(turn.action != "safe" for turn in agent_turns(trial)[:-1])
+            assert is_drawn or not is_known or trial.scores[-1] == 1.0, "after one door was opened, both are known"
+
+
 def test_any_player_can_teach_and_draws_anew_for_each_sibling() -> None:
     parts = tiny_parts(*TAUGHT, "credit.options={ teacher = 'uniform' }")
     groups = taught(parts)
@@ -120,6 +140,7 @@ def test_the_recipe_knows_all_eighty_and_the_plan_is_made_in_seconds() -> None:
         ("rps", ("credit.estimator=cloning", "trial.early_stop=true"), "no replay_deal, no early_stop"),
         ("rps", ("credit.estimator=cloning", "credit.options={ teacher = 'nobody' }"), "unknown opponent 'nobody'"),
         ("rps", ("credit.estimator=cloning", "credit.options={ teacher = 'aggressive' }"), "aggressive"),
+        ("rps", ("credit.estimator=cloning", "credit.options={ teacher = 'repeat', noise = 0.1 }"), "noise = 0.1 is for"),
     ],
 )
 def test_who_cannot_teach_is_refused_in_one_line(recipe: str, overrides: tuple[str, ...], says: str) -> None:

@@ -193,7 +193,7 @@ def build_parts(
     learning = learning or learner_settings(config)
     configure_torch(resolve_placement(config.device, config.dtype), config.threads)
     estimator = make_estimator(config.credit.estimator, config.credit.options)
-    teacher = teacher_of(config, estimator.teacher) if isinstance(estimator, Cloning) else None
+    teacher = teacher_of(config, estimator.teacher, estimator.noise) if isinstance(estimator, Cloning) else None
     splits = evaluated_splits(config)
     loaded, server = (model_cache.get if model_cache is not None else model_and_server)(config, tokenizer)
     for spec in worlds_of(config):

@@ -16,7 +16,7 @@ from mage.config.schema import Config
 from mage.engines.trie import Trie
 from mage.errors import ConfigError, EngineError, InexactError
 from mage.evaluation.config_splits import population_of
-from mage.evaluation.exact import BayesAgentFactory, PlanObjective, bayes_optimal
+from mage.evaluation.exact import BayesAgentFactory, PlanObjective, StrayingPlayer, bayes_optimal
 from mage.opponents.agent_seat import check_seat_agent, seat_agent
 from mage.opponents.policy import PolicyAgent
 from mage.protocols import Agent, AgentFactory, ChatFormat, Sampling, World
@@ -36,10 +36,12 @@ class TeacherEngine:
     def __init__(self, version: int) -> None:
         self._version = version
         self._index = 0
+        self._is_forced = False
 
-    def set_choice(self, index: int) -> None:
-        """Set the index, among the choices, of the next answer."""
+    def set_choice(self, index: int, *, is_forced: bool) -> None:
+        """Set the index, among the choices, of the next answer. One that is forced has probability one in learning."""
         self._index = index
+        self._is_forced = is_forced
 
     async def complete(
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
@@ -47,7 +49,7 @@ class TeacherEngine:
         if choices is None:
             raise EngineError("a teacher chooses among actions and writes nothing")
         tokens, allowed = tuple(choices[self._index]), []
-        left = Trie([tuple(choice) for choice in choices])
+        left = Trie([tokens] if self._is_forced else [tuple(choice) for choice in choices])
         for token in tokens:
             allowed.append(left.allowed)
             left = left.after(token)
@@ -66,7 +68,8 @@ class TaughtAgent:
     async def act(self, observation: Observation) -> Reply:
         chosen = (await self._teacher.act(observation)).action
         assert chosen is not None
-        self._engine.set_choice(observation.actions.index(chosen))
+        has_strayed = isinstance(self._teacher, StrayingPlayer) and self._teacher.strayed
+        self._engine.set_choice(observation.actions.index(chosen), is_forced=has_strayed)
         return await self._agent.act(observation)
 
     async def reflect(self, outcome: Observation) -> Reply | None:
@@ -90,7 +93,7 @@ def taught_agent_factory(
     return make_agent
 
 
-def teacher_of(config: Config, spec: str) -> AgentFactory:
+def teacher_of(config: Config, spec: str, noise: float = 0.0) -> AgentFactory:
     """The teacher that `spec` names; a ConfigError where it cannot teach this config's agent."""
     agent = config.agent
     if agent.memory not in (Memory.NONE, Memory.HISTORY):
@@ -98,7 +101,9 @@ def teacher_of(config: Config, spec: str) -> AgentFactory:
     if agent.reply is not ReplyMode.CHOICE:
         raise ConfigError(f"{_ESTIMATOR} takes agent.reply = choice, not {agent.reply}: a teacher only chooses")
     if spec == BAYES:
-        return _bayes(config)
+        return _bayes(config, noise)
+    if noise:
+        raise ConfigError(f"{_ESTIMATOR}: noise = {noise:g} is for teacher = {BAYES}, not {spec}")
     for name in (config.world, *config.scheduled_worlds):
         for seat in config.trial.seats:
             check_seat_agent(load_world(name), spec, seat)
@@ -113,13 +118,13 @@ def teacher_of(config: Config, spec: str) -> AgentFactory:
     return make_teacher
 
 
-def _bayes(config: Config) -> AgentFactory:
+def _bayes(config: Config, noise: float) -> AgentFactory:
     """Exact Bayes-optimal play for the last episode, given the population; planned now, which takes seconds.
 
     Between the points of a schedule it is planned when a value is first played.
     """
     population = population_of(config)
-    make_agent = BayesAgentFactory(population, PlanObjective.LAST)
+    make_agent = BayesAgentFactory(population, PlanObjective.LAST, noise=noise)
     try:
         some = next(draw_tasks(config, "teacher"))
         for world, seat in product(config.scheduled_worlds or (config.world,), config.trial.seats):

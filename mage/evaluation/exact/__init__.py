@@ -3,7 +3,7 @@
 No sampling: every value is a finite sum over the tree of an episode, in floating point.
 """
 
-from mage.evaluation.exact.bayes_player import BayesAgentFactory, BayesPlayer, MemorylessAgentFactory
+from mage.evaluation.exact.bayes_player import BayesAgentFactory, BayesPlayer, MemorylessAgentFactory, StrayingPlayer
 from mage.evaluation.exact.myopic import MyopicScores
 from mage.evaluation.exact.planner import Planner, PlanObjective
 from mage.evaluation.exact.references import (
@@ -25,6 +25,7 @@ __all__ = [
     "PlanObjective",
     "Planner",
     "References",
+    "StrayingPlayer",
     "bayes_optimal",
     "best_memoryless",
     "best_response",

@@ -7,11 +7,13 @@ compared as whole strings with those the rules can produce: nothing is parsed, a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 
 from mage.errors import ConfigError, PlayError
 from mage.evaluation.exact.planner import Belief, Planner, PlanObjective, normalised, posterior
 from mage.evaluation.exact.pool import load_pool, normalise_members
 from mage.evaluation.exact.tree import Decision, Leaf, Node, Tree
+from mage.seeds import stream
 from mage.types import AgentInfo, Observation, Reply, Task
 
 
@@ -59,6 +61,21 @@ class BayesPlayer:
         return node
 
 
+class StrayingPlayer(BayesPlayer):
+    """A Bayes-optimal player that draws a share of its moves at random, and goes on optimally from where they lead."""
+
+    def __init__(self, planner: Planner, trees: Sequence[Tree], name: str, noise: float, rng: Random) -> None:
+        super().__init__(planner, trees, name)
+        self._noise = noise
+        self._rng = rng
+        self.strayed = False
+        """Whether the last move was drawn at random."""
+
+    def _choose(self, episode: int, node: Decision) -> int:
+        self.strayed = self._rng.random() < self._noise
+        return self._rng.randrange(len(node.ids)) if self.strayed else super()._choose(episode, node)
+
+
 class MemorylessPlayer(BayesPlayer):
     """Plays every episode from the prior: the best memoryless play, and the control of the Bayes player."""
 
@@ -74,11 +91,15 @@ class MemorylessPlayer(BayesPlayer):
 
 
 class BayesAgentFactory:
-    """Makes Bayes-optimal players that know `members` and their weights; trials share plans."""
+    """Makes Bayes-optimal players that know `members` and their weights; trials share plans.
 
-    def __init__(self, members: Sequence[tuple[str, float]], objective: PlanObjective) -> None:
+    With `noise` they draw that share of their moves at random.
+    """
+
+    def __init__(self, members: Sequence[tuple[str, float]], objective: PlanObjective, *, noise: float = 0.0) -> None:
         self._members = tuple(members)
         self._objective = objective
+        self._noise = noise
         self._plans: dict[tuple[str, int, int], tuple[Planner, tuple[Tree, ...]]] = {}
 
     def __call__(self, task: Task, sibling: int) -> BayesPlayer:
@@ -87,7 +108,11 @@ class BayesAgentFactory:
         key = (task.world, task.seat, task.episodes)
         if key not in self._plans:
             self._plans[key] = self._plan(*key)
-        return BayesPlayer(*self._plans[key], f"bayes-{self._objective}")
+        name = f"bayes-{self._objective}"
+        if self._noise:
+            rng = stream(task.seed, "teacher", sibling, "noise")
+            return StrayingPlayer(*self._plans[key], name, self._noise, rng)
+        return BayesPlayer(*self._plans[key], name)
 
     def _plan(self, world: str, seat: int, episodes: int) -> tuple[Planner, tuple[Tree, ...]]:
         pool = load_pool(world, normalise_members(world, self._members, seat, episodes), seat)
