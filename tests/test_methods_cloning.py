@@ -140,7 +140,11 @@ def test_the_recipe_knows_all_eighty_and_the_plan_is_made_in_seconds() -> None:
         ("rps", ("credit.estimator=cloning", "trial.early_stop=true"), "no replay_deal, no early_stop"),
         ("rps", ("credit.estimator=cloning", "credit.options={ teacher = 'nobody' }"), "unknown opponent 'nobody'"),
         ("rps", ("credit.estimator=cloning", "credit.options={ teacher = 'aggressive' }"), "aggressive"),
-        ("rps", ("credit.estimator=cloning", "credit.options={ teacher = 'repeat', noise = 0.1 }"), "noise = 0.1 is for"),
+        (
+            "rps",
+            ("credit.estimator=cloning", "credit.options={ teacher = 'repeat', noise = 0.1 }"),
+            "noise = 0.1 is for",
+        ),
     ],
 )
 def test_who_cannot_teach_is_refused_in_one_line(recipe: str, overrides: tuple[str, ...], says: str) -> None:

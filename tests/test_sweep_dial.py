@@ -84,7 +84,8 @@ def test_every_recipe_is_trained_at_every_value_with_every_seed(swept: Sweep) ->
 def test_the_dial_has_learned_scores_over_exact_steps(swept: Sweep) -> None:
     dial = swept.dial
     assert dial is not None
-    assert (dial.key, dial.values, dial.common, list(dial.named_lines)) == (
+    assert (dial.world, dial.key, dial.values, dial.common, list(dial.named_lines)) == (
+        "hidden(scout,leave=0.3)",
         "world.look",
         (0.1, -1.0),
         "scout",
@@ -98,6 +99,9 @@ def test_the_dial_has_learned_scores_over_exact_steps(swept: Sweep) -> None:
                 if (recipe.recipe, recipe.varied) == (line.recipe, {"world.look": point.value})
             ]
             assert (point.seeds, point.score) == ((0, 1), mean.scores["population"][-1])
+            assert point.score is not None
+            assert len(point.by_seed) == 2
+            assert sum(point.by_seed) / 2 == pytest.approx(point.score.value)
     single, differential = dial.lines
     assert [point.exact for point in single.points] == pytest.approx([0.3, 0.3], abs=1e-9)
     assert [point.exact for point in differential.points] == pytest.approx([1.0, 0.5], abs=1e-9)

@@ -18,6 +18,7 @@ from mage.evaluation.value.dial import Variation
 from mage.evaluation.value.jumps import stepped_curve
 from mage.evaluation.value.objective_end import objective_end
 from mage.runs.sweep_plan import SweepPlan
+from mage.spec import make_spec, parse_spec
 from mage.stats import Estimate
 from mage.training.sweep_summary import SweepSummary
 
@@ -34,6 +35,8 @@ class SweepPoint(msgspec.Struct, frozen=True):
     """The learned last score, averaged over seeds; None where none was evaluated."""
     exact: float | None
     """The last score of the best play for the recipe's objective."""
+    by_seed: tuple[float, ...] = ()
+    """The learned last score with each of the seeds."""
 
 
 class SweepLine(msgspec.Struct, frozen=True):
@@ -54,6 +57,8 @@ class SweepDial(msgspec.Struct, frozen=True):
 
     key: str
     lines: tuple[SweepLine, ...]
+    world: str = ""
+    """The world that all recipes are trained in, without the parameter that is varied; empty where they differ."""
 
     @property
     def values(self) -> tuple[Scalar, ...]:
@@ -95,16 +100,34 @@ def make_dial(plan: SweepPlan, summary: SweepSummary, before: SweepDial | None =
             configs[run.recipe][value] = validated(run.config, run.name)
     known = {line.recipe: line for line in before.lines} if before is not None else {}
     exact = {recipe: known.get(recipe) or _exact_line(key, recipe, mine) for recipe, mine in configs.items()}
-    return SweepDial(key, tuple(_with_scores(line, key, summary) for line in exact.values()))
+    worlds = {_without(config.world, key) for mine in configs.values() for config in mine.values()}
+    lines = tuple(_with_scores(line, key, summary) for line in exact.values())
+    return SweepDial(key, lines, worlds.pop() if len(worlds) == 1 else "")
+
+
+def _without(world: str, key: str) -> str:
+    """The world without the parameter that `key` names.
+
+    >>> _without("hidden(scout,look=0.1)", "world.look"), _without("rps(rounds=3)", "learner.lr")
+    ('hidden(scout)', 'rps(rounds=3)')
+    """
+    spec = parse_spec(world)
+    return str(make_spec(spec.name, *spec.args, **{n: v for n, v in spec.named.items() if f"world.{n}" != key}))
 
 
 def _with_scores(line: SweepLine, key: str, summary: SweepSummary) -> SweepLine:
     """The line with the scores of all seeds that were evaluated."""
     means = {(mean.varied or {})[key]: mean for mean in summary.recipes if mean.recipe == line.recipe}
+    runs = [run for run in summary.runs if run.recipe == line.recipe and run.scores]
     points = [
-        msgspec.structs.replace(point, seeds=means[point.value].seeds, score=means[point.value].scores[line.split][-1])
+        msgspec.structs.replace(
+            point,
+            seeds=means[point.value].seeds,
+            score=means[point.value].scores[line.split][-1],
+            by_seed=tuple(run.scores[line.split][-1].value for run in runs if (run.varied or {})[key] == point.value),
+        )
         if point.value in means
-        else msgspec.structs.replace(point, seeds=(), score=None)
+        else msgspec.structs.replace(point, seeds=(), score=None, by_seed=())
         for point in line.points
     ]
     return msgspec.structs.replace(line, points=tuple(points))

@@ -64,8 +64,8 @@ def dial_figure(dial: SweepDial) -> Figure:
         panel.set_ylim(*_range(dial))
         if not all(map(is_number, dial.values)):
             panel.set_xticks(list(places.values()), list(places))
-        panel.set_title(dial.common)
-        panel.set_xlabel(f"{dial.key}\n(points: learned, with 95 % intervals; behind them: exact)")
+        panel.set_title(dial.world or dial.common)
+        panel.set_xlabel(f"{dial.key}\n(lines: learned, means with 95 % intervals; dots: seeds; behind them: exact)")
         panel.set_ylabel("last score")
         figure.legend(loc="outside lower center", ncols=3, frameon=False, handlelength=2.2, borderpad=0.1)
         return figure
@@ -97,7 +97,12 @@ def _draw_exact(panel: Axes, line: SweepLine, places: dict[str, float], number: 
 
 
 def _draw_learned(panel: Axes, line: SweepLine, places: dict[str, float], number: int, label: str) -> None:
-    """The scores with their intervals, in the order of their places."""
+    """The scores of all seeds, and their means with intervals in the order of their places."""
+    dots = [(places[value_text(point.value)], score) for point in line.points for score in point.by_seed]
+    colour = COLOURS[number % len(COLOURS)]
+    panel.scatter(
+        [x for x, _ in dots], [score for _, score in dots], s=9, color=colour, alpha=0.7, linewidths=0, zorder=4
+    )
     found = sorted((places[value_text(point.value)], point.score) for point in line.points if point.score is not None)
     lows = [0.0 if score.low is None else score.value - score.low for _, score in found]
     highs = [0.0 if score.high is None else score.high - score.value for _, score in found]
@@ -105,7 +110,7 @@ def _draw_learned(panel: Axes, line: SweepLine, places: dict[str, float], number
         [x for x, _ in found],
         [score.value for _, score in found],
         yerr=[lows, highs],
-        color=COLOURS[number % len(COLOURS)],
+        color=colour,
         marker=MARKERS[number % len(MARKERS)],
         linewidth=0.7,
         elinewidth=0.8,
