@@ -13,7 +13,7 @@ from mage.errors import ConfigError, listing
 from mage.evaluation.config_splits import split_names_of
 from mage.evaluation.splits import Split, SplitKind, has_levels, load_split, split_names
 from mage.opponents.scripts import MixtureScope
-from mage.protocols import ComparesOpponents, World
+from mage.protocols import ComparesOpponents, DrawsLevels, World
 from mage.seeds import derive
 from mage.spec import Spec, parse_spec
 from mage.types import Task
@@ -38,14 +38,16 @@ def refuse_held_out(world: str, members: Sequence[str], named: Sequence[Split] =
                     f"world = {world}: its wording is held out by the split {split.name!r}; train with another"
                 )
         elif has_levels(world):
-            _refuse_levels(members, split)
+            if members or not isinstance(load_world(world), DrawsLevels):
+                _refuse_levels(members, split)
         else:
             _refuse_opponents(members, split)
 
 
 def avoid_held_out(config: Config, task: Task) -> Task:
-    """The task; with another seed where its opponents are drawn by the seed and behave like held-out ones."""
-    if not any(_is_drawn_freely(task.world, spec) for spec in task.opponents):
+    """The task; with another seed where its seed draws a held-out level, or opponents that behave like held-out ones."""
+    draws_level = not task.level and isinstance(load_world(task.world), DrawsLevels)
+    if not draws_level and not any(_is_drawn_freely(task.world, spec) for spec in task.opponents):
         return task
     named = tuple(load_split(name) for name in split_names_of(config))
     splits = [split for split in _held_out_splits(task.world, named) if split.kind is not SplitKind.REWORDED]
@@ -54,7 +56,8 @@ def avoid_held_out(config: Config, task: Task) -> Task:
         if not _meets(found, splits):
             return found
         found = msgspec.structs.replace(task, seed=derive(task.seed, "redrawn", number))
-    raise ConfigError(f"all of {_MOST_DRAWS} opponents drawn from {listing(task.opponents)} behave like held-out ones")
+    drawn = f"opponents drawn from {listing(task.opponents)} behave like" if task.opponents else "levels drawn are"
+    raise ConfigError(f"all of {_MOST_DRAWS} {drawn} held-out ones")
 
 
 def _held_out_splits(world: str, named: Sequence[Split]) -> Iterator[Split]:
@@ -94,7 +97,11 @@ def _how(member: str, spec: Spec, held_out: str) -> str:
 
 
 def _meets(task: Task, splits: Sequence[Split]) -> bool:
-    """Whether an opponent that the task's seed draws behaves like a member of one of the splits."""
+    """Whether what the task's seed draws is a level of one of the splits, or an opponent that behaves like a member."""
+    drawing = load_world(task.world)
+    if isinstance(drawing, DrawsLevels):
+        level = drawing.drawn_level(task)
+        return any(level in split.members for split in splits)
     for spec in dict.fromkeys(split.world for split in splits):
         world = load_world(spec)
         if not isinstance(world, ComparesOpponents):
