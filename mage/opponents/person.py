@@ -122,10 +122,12 @@ def parse_text(line: str) -> tuple[str | None, str]:
 
 
 def parse_choice(line: str, actions: Sequence[str], numbered: bool) -> tuple[str | None, str]:
-    """The action a line names, by number if actions are numbered or by word; else None and the problem.
+    """The action a line names, by number if actions are numbered, by word or by initials; else None and the problem.
 
     >>> parse_choice("2", ["pass", "bet"], True), parse_choice("BET", ["pass", "bet"], True)
     (('bet', ''), ('bet', ''))
+    >>> parse_choice("uul", ["up", "up up left"], True)
+    ('up up left', '')
     >>> parse_choice("3", ["pass", "bet"], True)[1]
     'There is no 3; choose 1 to 2, or a word.'
     """
@@ -137,6 +139,7 @@ def parse_choice(line: str, actions: Sequence[str], numbered: bool) -> tuple[str
         return None, f"There is no {line}; choose 1 to {len(actions)}, or a word."
     wanted = " ".join(line.split()).casefold()
     matches = [a for a in actions if " ".join(a.split()).casefold() == wanted]
+    matches = matches or [a for a in actions if wanted and _initials(a) == wanted]
     if len(matches) == 1:
         return matches[0], ""
     if matches:
@@ -146,6 +149,10 @@ def parse_choice(line: str, actions: Sequence[str], numbered: bool) -> tuple[str
         None,
         f"{line!r} is not one of the moves; type {how} from the list." if line else f"Type {how} from the list.",
     )
+
+
+def _initials(action: str) -> str:
+    return "".join(word[0] for word in action.casefold().split())
 
 
 def _menu(actions: Sequence[str], numbered: bool) -> Columns:

@@ -6,7 +6,7 @@ Games without an entry in `DRAWINGS` show their text and their facts as they are
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -135,6 +135,42 @@ class KuhnDrawing:
         )
 
 
+class SokobanDrawing:
+    """The room in colour. In other words than usual its text is shown: a picture would give the world away."""
+
+    _LOOKS: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "#": ("██", "bright_black"),
+        "-": ("  ", ""),
+        ".": ("()", "yellow"),
+        "$": ("[]", "bold red"),
+        "*": ("■■", "bold green"),
+        "@": ("@@", "bold cyan"),
+        "+": ("@)", "bold cyan"),
+    }
+    """By symbol the text of a square and its style."""
+
+    def __init__(self, is_reworded: bool) -> None:
+        self._is_reworded = is_reworded
+
+    def private(self, observation: Observation) -> str:
+        return ""
+
+    def position(self, observation: Observation) -> RenderableType | None:
+        if self._is_reworded:
+            return None
+        shown_here = ("@@ you  ", self._LOOKS["@"][1]), ("[] box  ", self._LOOKS["$"][1]), ("() goal  ", "yellow")
+        legend = Text.assemble(*shown_here, ("■■ box on a goal", self._LOOKS["*"][1]))
+        left = f"Turns left: {observation.facts['turns_left']}"
+        return Group(self._board(observation.facts["board"]), legend, Text(left, "bold"))
+
+    def revealed(self, episode: Episode) -> RenderableType:
+        return self._board(episode.result.facts["board"])
+
+    def _board(self, rows: Any) -> Text:
+        lines = (Text.assemble(*(self._LOOKS[symbol] for symbol in row)) for row in rows)
+        return Text("\n", no_wrap=True).join(lines)
+
+
 class RoundsDrawing:
     """The rounds of a repeated matrix game, in the words of the observations."""
 
@@ -178,6 +214,10 @@ def _tic_tac_toe(spec: Spec) -> Drawing:
     return result
 
 
+def _sokoban(spec: Spec) -> Drawing:
+    return SokobanDrawing("reworded" in spec.named)
+
+
 def _rounds(spec: Spec) -> Drawing:
     return RoundsDrawing()
 
@@ -188,5 +228,6 @@ DRAWINGS: Mapping[str, Callable[[Spec], Drawing]] = {
     "pd": _rounds,
     "pennies": _rounds,
     "rps": _rounds,
+    "sokoban": _sokoban,
     "tic_tac_toe": _tic_tac_toe,
 }
