@@ -53,6 +53,8 @@ def test_the_length_decides_what_behaves_alike() -> None:
 def test_no_two_members_of_a_split_behave_alike_in_every_seat() -> None:
     for split in SPLITS:
         world = load_world(split.world)
+        if world.info.num_seats == 1:
+            continue
         assert isinstance(world, ComparesOpponents)
         done = {member: [frozenset(world.behaviours(member, seat)) for seat in (0, 1)] for member in split.members}
         alike = [pair for pair in combinations(split.members, 2) if done[pair[0]] == done[pair[1]]]

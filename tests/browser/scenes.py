@@ -61,7 +61,7 @@ def played(path: Path) -> Path:
 
 def pushed() -> Trial:
     """A trial of Sokoban by a player that fails and then solves the room."""
-    world, task = load_world("sokoban"), Task("sokoban", (), 0, 11, 3, False, False, 100)
+    world, task = load_world("sokoban"), Task("sokoban", (), 0, 2, 3, False, False, 100)
     return asyncio.run(play_trial(world, task, 0, lambda task, _: seat_agent(world, "learns-from-failure", task)))
 
 

@@ -11,7 +11,7 @@ export function drawSokoban(scene) {
   const squares = board.flatMap((row, y) => [...row].map((symbol, x) => square(symbol, x, y)));
   const at = playerOf(board);
   const way = scene.result || !at ? [] : wayOf(scene.move?.action ?? "", at);
-  const clicks = at && scene.pick ? ends(scene, at) : [];
+  const clicks = at && scene.pick ? ends(scene, board, at) : [];
   const width = Math.max(...board.map((row) => row.length));
   return picture(CELL * width + 2, CELL * board.length + 2, spoken(board), squares, trail(way), clicks);
 }
@@ -62,11 +62,13 @@ function trail(way) {
 }
 
 // The squares where moves of the turn end; a click takes the first way there, which is a shortest one.
-function ends(scene, at) {
+function ends(scene, board, at) {
   const found = new Map();
   for (const [id, action] of scene.offered) {
-    const place = String(wayOf(action, at).at(-1) ?? "");
-    if (place && place !== String(at) && !found.has(place)) found.set(place, id);
+    const way = wayOf(action, at);
+    if (!way.length || way.some(([y, x]) => board[y]?.[x] === "#")) continue;
+    const place = String(way.at(-1));
+    if (place !== String(at) && !found.has(place)) found.set(place, id);
   }
   return [...found].map(([place, id]) => {
     const [y, x] = place.split(",").map(Number);
