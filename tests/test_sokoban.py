@@ -286,13 +286,10 @@ def test_files_with_titles_ragged_rows_and_spaces(tmp_path: Path) -> None:
         ("5#|#@$.-|5#", "its walls have a gap"),
         ("7#|#@-#$.#|7#", "lies where the player cannot walk to"),
         ("5#|#@$.#", "it has 2 rows"),
-        ("7#|#.$@$.#|7#", ""),
         ("7#|#@2$2.#|7#", "the player cannot move"),
     ],
 )
 def test_levels_that_are_no_rooms_are_refused_in_one_line(level: str, why: str) -> None:
-    if not why:
-        return load_world("sokoban").check_level(level)
     with pytest.raises(ConfigError) as caught:
         load_world("sokoban").check_level(level)
     assert why in str(caught.value)

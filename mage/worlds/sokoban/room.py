@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -84,6 +85,7 @@ def reached(walls: int, start: int, deltas: Sequence[int]) -> int:
     return found
 
 
+@lru_cache(maxsize=1024)
 def to_board(room: Room, player: int, boxes: int) -> tuple[str, ...]:
     """A position as rows of XSB."""
     symbols = []

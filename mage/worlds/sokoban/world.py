@@ -116,6 +116,7 @@ class Sokoban(SoloWorld[Room, Position]):
         self._room_of_seed = lru_cache(maxsize=4096)(self._draw_room)
         self._room_of_level = lru_cache(maxsize=4096)(parse_level)
         self._possible_names = lru_cache(maxsize=4096)(self._possible)
+        self._told = lru_cache(maxsize=1024)(self._describe)
         series = [moves for num in range(self._settings.moves) for moves in product(range(4), repeat=num + 1)]
         self._names = {moves: " ".join(self._directions[move] for move in moves) for moves in series}
         self._moves = {name: moves for moves, name in self._names.items()}
@@ -187,6 +188,9 @@ class Sokoban(SoloWorld[Room, Position]):
         return self._settings.partial * (position.boxes & hidden.goals).bit_count() / hidden.boxes.bit_count()
 
     def tell(self, hidden: Room, position: Position) -> str:
+        return self._told(hidden, position)
+
+    def _describe(self, hidden: Room, position: Position) -> str:
         rows = to_board(hidden, position.player, position.boxes)
         board = "\n".join(" ".join(self._shown[symbol] for symbol in row) for row in rows)
         left = self._settings.turns - position.turn
