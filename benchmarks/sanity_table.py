@@ -19,7 +19,6 @@ import mage
 from mage.evaluation.trial_log import read_arms
 from mage.grouped import Units, grouped_share
 from mage.runs.store import RunReader
-from mage.stats import Estimate
 from mage.types import Trial
 
 PLAYERS = ("uniform", "learns-from-failure", "expert")
@@ -41,8 +40,8 @@ def share(trials: list[Trial], episode: int) -> str:
     """The share of trials that succeed in an episode, with its interval."""
     tasks = [trial.task.level for trial in trials]
     done = [float(trial.episodes[episode].result.is_success(trial.task.seat)) for trial in trials]
-    value: Estimate = grouped_share(done, tasks, Units.MEMBERS)
-    return f"{value.mean:.3f} ({value.low:.3f} to {value.high:.3f})"
+    value = grouped_share(done, tasks, Units.MEMBERS)
+    return f"{value.value:.3f} ({value.low:.3f} to {value.high:.3f})"
 
 
 def main() -> None:
