@@ -2,8 +2,8 @@
 
     python benchmarks/sanity_table.py sokoban-seen sokoban-unseen sokoban-harder [--trials 4] [--players uniform expert]
 
-Each row is one `mage evaluate`. 95 % intervals are over tasks: the trials of one task are one cluster, also on splits of
-seen tasks, where `mage evaluate` takes the tasks as given.
+Each row is one `mage evaluate`. 95 % intervals are over tasks: the trials of one task are one cluster, also on splits
+of seen tasks, where `mage evaluate` takes the tasks as given.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python benchmarks/sokoban_speed.py [--gym PYTHON]
 
 PYTHON is an interpreter with gym-sokoban, in a virtual environment of its own: it is no dependency. Both are measured
-in turn, five times; medians are printed. A move of ours has its observation made (text, possible actions, facts), one of
-gym-sokoban its picture: one pixel a square, or sprites, its default.
+in turn, five times; medians are printed. A move of ours has its observation made (text, possible actions, facts), one
+of gym-sokoban its picture: one pixel a square, or sprites, its default.
 """
 
 from __future__ import annotations

@@ -52,7 +52,8 @@ _PLAIN = "plain"
 """The prompting method that supports every memory."""
 _KNOWN = (
     "a train run, one of its checkpoints, a model directory, a name on the hub such as org/name, a model by name (mage "
-    "list models), scripted:NAME, remote:URL#model, bayes-optimal, an opponent (mage list opponents) or a world's own player"
+    "list models), scripted:NAME, remote:URL#model, bayes-optimal, an opponent (mage list opponents) or a player that "
+    "the world has"
 )
 
 

@@ -45,7 +45,10 @@ def refuse_held_out(world: str, members: Sequence[str], named: Sequence[Split] =
 
 
 def avoid_held_out(config: Config, task: Task) -> Task:
-    """The task; with another seed where its seed draws a held-out level, or opponents that behave like held-out ones."""
+    """The task; with another seed where its seed draws a held-out level, or opponents that behave like held-out ones.
+
+    A task of a world that lists its levels has one of the population's, which were checked before.
+    """
     draws_level = not task.level and isinstance(load_world(task.world), DrawsLevels)
     if not draws_level and not any(_is_drawn_freely(task.world, spec) for spec in task.opponents):
         return task

@@ -1,4 +1,4 @@
-"""Players without a model in the agent's seat: a world's opponents or own players, and `uniform` where actions are listed."""
+"""Players without a model in the agent's seat: a world's opponents, its own players, and `uniform` over actions."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def counted() -> Trial:
 
 
 def played(path: Path) -> Path:
-    """Trials of several worlds: rock-paper-scissors with notes, Kuhn poker, tic-tac-toe, one that nobody drew, Sokoban."""
+    """Trials of rock-paper-scissors with notes, Kuhn poker, tic-tac-toe, a game that has no drawing, and Sokoban."""
     games = ("kuhn_poker", "tic_tac_toe", "leduc_poker", "pd(rounds=2)")
     return write_run(path, [counted(), *(guest_trial(make_task(game)) for game in games), pushed()])
 

@@ -199,7 +199,13 @@ def choices(folder: Folder) -> Mapping[str, Any]:
 def _own_players(loaded: Mapping[str, World]) -> list[dict[str, Any]]:
     """Players that worlds of one seat have for it."""
     return [
-        {"spec": name, "parameters": "", "about": (make.__doc__ or "").partition("\n")[0], "games": spec, "fits": [spec]}
+        {
+            "spec": name,
+            "parameters": "",
+            "about": (make.__doc__ or "").partition("\n")[0],
+            "games": spec,
+            "fits": [spec],
+        }
         for spec, world in loaded.items()
         for name, make in players_of(world).items()
     ]

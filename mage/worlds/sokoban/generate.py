@@ -94,7 +94,7 @@ def _layers(room: Room, rng: random.Random) -> Iterator[list[tuple[int, int]]]:
         ]
         for square in free
     }
-    """By square, for each square that its player may come from: that one, its bit, the bit of a pulled box, its move."""
+    """By square, for each square that the player may come from: that one, its bit, that of a pulled box, its move."""
     layer = [(square, room.boxes) for square in free if not room.boxes >> square & 1]
     seen = set(layer)
     while layer:

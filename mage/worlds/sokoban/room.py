@@ -187,9 +187,7 @@ def _inside(walls: int, player: int, rows: int, columns: int) -> int:
             return 0
         found |= 1 << square
         frontier += [
-            to
-            for to in (square - columns, square + columns, square - 1, square + 1)
-            if not (walls | found) >> to & 1
+            to for to in (square - columns, square + columns, square - 1, square + 1) if not (walls | found) >> to & 1
         ]
     return found
 

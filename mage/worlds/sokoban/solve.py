@@ -82,9 +82,7 @@ def _to_go(distances: Mapping[int, int], boxes: int) -> int | None:
     return total
 
 
-def _path(
-    came: Mapping[tuple[int, int], tuple[tuple[int, int], int]], position: tuple[int, int]
-) -> tuple[int, ...]:
+def _path(came: Mapping[tuple[int, int], tuple[tuple[int, int], int]], position: tuple[int, int]) -> tuple[int, ...]:
     found: list[int] = []
     while position in came:
         position, direction = came[position]

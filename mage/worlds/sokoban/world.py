@@ -109,8 +109,8 @@ class Sokoban(SoloWorld[Room, Position]):
         self._directions = [self._words[word] for word in DIRECTIONS]
         self.trial = "You play {episodes} episodes in the same room: each begins as the first did."
         self.reflect_request = (
-            f"Write a short note to yourself: which moves helped, after which moves could a {self._words['box']} no longer be brought "
-            "where it belongs, and what will you do next?"
+            f"Write a short note to yourself: which moves helped, after which could a {self._words['box']} no longer be "
+            "brought where it belongs, and what will you do next?"
         )
         self._rooms = read_rooms(Path(str(self._settings.file))) if self._settings.file else ()
         self._room_of_seed = lru_cache(maxsize=4096)(self._draw_room)
@@ -156,7 +156,7 @@ class Sokoban(SoloWorld[Room, Position]):
         return Expert(self._directions, self._settings.moves, task.seed)
 
     def _learns_from_failure(self, task: Task) -> Player:
-        """Goes where boxes look nearer to goals, and remembers over episodes which positions are worse than they look."""
+        """Goes where boxes look nearer to goals; remembers over episodes which positions are worse than they look."""
         return LearnsFromFailure(self._directions, task.seed)
 
     def start(self, hidden: Room) -> Position:
