@@ -20,6 +20,7 @@ from mage.evaluation.splits import check_split, is_path, load_split, split_names
 from mage.evaluation.value.dial import parse_variation
 from mage.evaluation.value.pool_members import pool_members
 from mage.models.address import PREFIX, read_address
+from mage.opponents.agent_seat import check_seat_agent
 from mage.opponents.registry import OPPONENTS, check_opponent
 from mage.spec import parse_spec, with_parameters
 from mage.training.build import check, check_splits
@@ -238,6 +239,8 @@ def _agent(agent: str, world: str | None) -> None:
     elif name in OPPONENTS and world is not None:
         for seat in range(load_game(world).num_seats):
             check_opponent(agent, load_game(world), seat)
+    elif world is not None and load_world(world).info.num_seats == 1:
+        check_seat_agent(load_world(world), agent, 0)
     else:
         assert _is_run(agent) or name in ("nano", "smollm2", "bayes-optimal", *OPPONENTS), f"what is {agent}?"
 

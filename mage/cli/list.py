@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from itertools import product
 from typing import Annotated, Any, NamedTuple
@@ -18,6 +19,7 @@ from mage.engines.scripted import MODELS as SCRIPTED
 from mage.errors import ConfigError
 from mage.evaluation.splits import SplitKind, load_split, split_names
 from mage.models.load import MODELS
+from mage.opponents.agent_seat import players_of
 from mage.opponents.registry import describe_opponents
 from mage.registry import Registry
 from mage.runs.console import plain_console
@@ -85,8 +87,13 @@ def worlds(everything: bool) -> RenderableType:
 
 
 def opponents() -> RenderableType:
-    """Opponents by name, under the games they play."""
+    """Opponents by name, under the games they play, and the players that worlds of one seat have for it."""
     rows = [(f"For {o.games}", ListEntry(o.name, o.parameters, o.about)) for o in describe_opponents()]
+    for entry in world_entries():
+        with suppress(ConfigError):  # a world that needs parameters
+            own = players_of(load_world(entry.spec))
+            title = f"For the one seat of {entry.spec}, beside uniform"
+            rows += [(title, ListEntry(name, "", _first_line(make))) for name, make in own.items()]
     return _grouped(rows, "Write name, name:value or name(key=value), as in mcts:100 or best-response:conservative.")
 
 

@@ -144,7 +144,7 @@ def parse_choice(line: str, actions: Sequence[str], numbered: bool) -> tuple[str
         return matches[0], ""
     if matches:
         return None, f"{line!r} may be {' or '.join(matches)}; write it exactly."
-    how = "a number or a word" if numbered else "a word"
+    how = ("a number or a word" if numbered else "a word") + (" or initials" if any(" " in a for a in actions) else "")
     return (
         None,
         f"{line!r} is not one of the moves; type {how} from the list." if line else f"Type {how} from the list.",

@@ -27,7 +27,7 @@ from mage.worlds.solo import SoloWorld
 
 _THINGS = ("wall", "floor", "goal", "box")
 _PLAIN_SYMBOLS = "#_.$*@+"
-"""Floor is an underscore, because a hyphen or a space is lost on a model more easily."""
+"""What agents are shown: XSB with an underscore for floor. Squares stand apart, so that each can be a token."""
 _BACK = (1, 0, 3, 2)
 """By direction the opposite one."""
 _LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
@@ -109,8 +109,8 @@ class Sokoban(SoloWorld[Room, Position]):
         self._directions = [self._words[word] for word in DIRECTIONS]
         self.trial = "You play {episodes} episodes in the same room: each begins as the first did."
         self.reflect_request = (
-            f"Write a short note to yourself: which moves helped, after which could a {self._words['box']} no longer be "
-            "brought where it belongs, and what will you do next?"
+            "Write a short note to yourself: which moves helped, after which could a "
+            f"{self._words['box']} no longer be brought where it belongs, and what will you do next?"
         )
         self._rooms = read_rooms(Path(str(self._settings.file))) if self._settings.file else ()
         self._room_of_seed = lru_cache(maxsize=4096)(self._draw_room)
