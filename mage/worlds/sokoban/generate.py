@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from mage.errors import ConfigError
+from mage.errors import ConfigError, InexactError
 from mage.seeds import stream
 from mage.worlds.sokoban.room import Room, reached, squares
 from mage.worlds.sokoban.solve import solve
@@ -63,7 +63,15 @@ def _room_of_length(wish: RoomWish, length: int, rng: random.Random) -> Room | N
         return None
     player, boxes = rng.choice(off_goals)
     room = room._replace(player=player, boxes=boxes)
-    return room if is_exact or solve(room, player, boxes, wish.shortest - 1) is None else None
+    return room if is_exact or _takes(room, wish.shortest) else None
+
+
+def _takes(room: Room, moves: int) -> bool:
+    """Whether a room is known to have no solution of fewer moves."""
+    try:
+        return solve(room, room.player, room.boxes, moves - 1) is None
+    except InexactError:
+        return False
 
 
 def _empty_room(wish: RoomWish, rng: random.Random) -> Room | None:
