@@ -124,6 +124,14 @@ class ExactWorld(World, Protocol):
 
 
 @runtime_checkable
+class DrawsLevels(World, Protocol):
+    """A world of one seat with too many levels to list; seeds of training tasks draw none that is held out."""
+
+    def drawn_level(self, task: Task) -> str:
+        """The level of a task: its own, or the one that its seed draws."""
+
+
+@runtime_checkable
 class ComparesOpponents(World, Protocol):
     """A world that can tell which opponents behave alike, whatever their specs say."""
 
@@ -138,19 +146,12 @@ class ComparesOpponents(World, Protocol):
 
 
 @runtime_checkable
-class DrawsLevels(World, Protocol):
-    """A world of one seat with too many levels to list; seeds of training tasks draw none that is held out."""
-
-    def drawn_level(self, task: Task) -> str:
-        """The level of a task: its own, or the one that its seed draws."""
-
-
-@runtime_checkable
 class HasPlayers(World, Protocol):
-    """A world of one seat with players of its own for it."""
+    """A world of one seat with scripted players for it, which `opponent` makes: agents to evaluate, and teachers."""
 
-    def players(self) -> Mapping[str, Callable[[Task], Player]]:
-        """Functions by name that make a player for one trial of a task; it may remember earlier episodes."""
+    @property
+    def players(self) -> Mapping[str, Callable[..., Player]]:
+        """By name `maker(task, …parameters)`."""
 
 
 class AgentFactory(Protocol):

@@ -20,7 +20,7 @@ from mage.evaluation.splits import check_split, is_path, load_split, split_names
 from mage.evaluation.value.dial import parse_variation
 from mage.evaluation.value.pool_members import pool_members
 from mage.models.address import PREFIX, read_address
-from mage.opponents.agent_seat import players_of
+from mage.opponents.agent_seat import has_player
 from mage.opponents.registry import OPPONENTS, check_opponent
 from mage.spec import parse_spec, with_parameters
 from mage.training.build import check, check_splits
@@ -240,7 +240,7 @@ def _agent(agent: str, world: str | None) -> None:
         for seat in range(load_game(world).num_seats):
             check_opponent(agent, load_game(world), seat)
     elif world is not None and load_world(world).info.num_seats == 1:
-        assert _is_run(agent) or agent in players_of(load_world(world)), f"who is {agent}?"
+        assert _is_run(agent) or has_player(load_world(world), agent), f"who is {agent}?"
     else:
         assert _is_run(agent) or name in ("nano", "smollm2", "bayes-optimal", *OPPONENTS), f"what is {agent}?"
 

@@ -19,8 +19,8 @@ from mage.engines.scripted import MODELS as SCRIPTED
 from mage.errors import ConfigError
 from mage.evaluation.splits import SplitKind, load_split, split_names
 from mage.models.load import MODELS
-from mage.opponents.agent_seat import players_of
 from mage.opponents.registry import describe_opponents
+from mage.protocols import HasPlayers
 from mage.registry import Registry
 from mage.runs.console import plain_console
 from mage.runs.drawings import shown
@@ -91,9 +91,10 @@ def opponents() -> RenderableType:
     rows = [(f"For {o.games}", ListEntry(o.name, o.parameters, o.about)) for o in describe_opponents()]
     for entry in world_entries():
         with suppress(ConfigError):  # a world that needs parameters
-            own = players_of(load_world(entry.spec))
+            world = load_world(entry.spec)
+            own = world.players if isinstance(world, HasPlayers) else {}
             title = f"For the one seat of {entry.spec}, beside uniform"
-            rows += [(title, ListEntry(name, "", _first_line(make))) for name, make in own.items()]
+            rows += [(title, ListEntry(n, show_parameters(make, 1), _first_line(make))) for n, make in own.items()]
     return _grouped(rows, "Write name, name:value or name(key=value), as in mcts:100 or best-response:conservative.")
 
 

@@ -18,9 +18,9 @@ from mage.engines.scripted import COUNT_ROUNDS
 from mage.engines.scripted import MODELS as SCRIPTED
 from mage.errors import ConfigError, RecordError, pick
 from mage.evaluation.eval_agent import EvalAgent, load_eval_agent
-from mage.opponents.agent_seat import UNIFORM, check_seat_agent, players_of, seat_agent
+from mage.opponents.agent_seat import UNIFORM, check_seat_agent, seat_agent
 from mage.opponents.registry import ANY, MODEL_OPPONENTS, OPPONENTS, REPEATED, Supports, describe_opponents
-from mage.protocols import Agent, AgentFactory, World
+from mage.protocols import Agent, AgentFactory, HasPlayers, World
 from mage.runs.run_plugins import check_plugins_of
 from mage.runs.store import RUN, read_info
 from mage.spec import Spec, parse_spec
@@ -207,7 +207,8 @@ def _own_players(loaded: Mapping[str, World]) -> list[dict[str, Any]]:
             "fits": [spec],
         }
         for spec, world in loaded.items()
-        for name, make in players_of(world).items()
+        if isinstance(world, HasPlayers)
+        for name, make in world.players.items()
     ]
 
 

@@ -148,7 +148,8 @@ class Sokoban(SoloWorld[Room, Position]):
     def check_level(self, level: str) -> None:
         parse_level(level)
 
-    def players(self) -> Mapping[str, Callable[[Task], Player]]:
+    @property
+    def players(self) -> Mapping[str, Callable[..., Player]]:
         return {"expert": self._expert, "learns-from-failure": self._learns_from_failure}
 
     def _expert(self, task: Task) -> Player:
