@@ -26,10 +26,7 @@ HEAD = ("task", "seat", "N", "M", "G", "B", "F", "memory", "exploration", "needs
 
 
 def tasks() -> Iterator[tuple[str, str, tuple[str, ...], int]]:
-    """By name: world, opponents and episodes of every shipped table and split.
-
-    Reworded ones have the same values; those of levels are too large for exact ones.
-    """
+    """By name: world, opponents and episodes of every shipped table and split; reworded ones have the same values."""
     for table in shipped_tables():
         world = f"hidden({table})"
         yield world, world, (), EPISODES.get(world, 3)

@@ -32,6 +32,8 @@ def refuse_held_out(world: str, members: Sequence[str], named: Sequence[Split] =
     world. Checked are the shipped splits and those in `named`; other split files are not known.
     """
     for split in _held_out_splits(world, named):
+        if not members and split.kind is not SplitKind.REWORDED and isinstance(load_world(world), DrawsLevels):
+            continue  # `avoid_held_out` draws no level of it
         if split.kind is SplitKind.REWORDED:  # its wording is held out, its players are not
             if _wording(split.world) == _wording(world):
                 raise ConfigError(
@@ -81,8 +83,6 @@ def _refuse_levels(world: str, levels: Sequence[str], split: Split) -> None:
 
 def _has_level(world: str, level: str) -> bool:
     """Whether a world may draw a level: one of the same name with other parameters may have others."""
-    if isinstance(load_world(world), DrawsLevels):  # drawn tasks avoid it
-        return False
     try:
         load_world(world).check_level(level)
     except ConfigError:
