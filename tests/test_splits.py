@@ -20,6 +20,8 @@ from mage.evaluation.held_out import refuse_held_out
 from mage.evaluation.splits import (
     Split,
     SplitKind,
+    check_split,
+    has_levels,
     load_split,
     make_split,
     shipped_split,
@@ -31,7 +33,9 @@ from mage.spec import Spec, make_spec, parse_spec
 from mage.training.build import check
 from mage.training.loop import tasks_of_split
 from mage.training.run import create_run_directory
+from mage.types import Task
 from mage.worlds.openspiel.game import load_game
+from mage.worlds.registry import load_world
 
 SHIPPED = Path(splits.__file__).parents[1] / "splits"
 HELD_OUT = [
@@ -50,7 +54,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shipped_split.cache_clear()
 
 
-@pytest.mark.parametrize("name", split_names())
+@pytest.mark.parametrize("name", [name for name in split_names() if has_levels(load_split(name).world)])
+def test_every_level_is_one_of_its_world(name: str) -> None:
+    split = load_split(name)
+    check_split(split, (0,))
+    assert split.world == str(parse_spec(split.world))
+
+
+@pytest.mark.parametrize("name", [name for name in split_names() if not has_levels(load_split(name).world)])
 def test_every_member_is_canonical_and_can_be_seated_anywhere(name: str) -> None:
     split = load_split(name)
     game = load_game(split.world)
@@ -165,12 +176,14 @@ def test_reworded_splits_have_players_to_train_with_and_no_usual_word(name: str)
     split = load_split(name)
     plain = next(other for n in split_names() if (other := load_split(n)).kind is SplitKind.SEEN and n[:4] == name[:4])
     words = [
-        set(load_game(game).words.rules(0).lower().replace(",", " ").split()) for game in (split.world, plain.world)
+        set(load_world(world).rules(Task(world, (), 0, 0, 1, False, False, 9)).lower().replace(",", " ").split())
+        for world in (split.world, plain.world)
     ]
     for term in ("rock", "paper", "scissors", "rock-paper-scissors", "kuhn", "poker", "king", "bet", "tic-tac-toe"):
         assert term not in words[0]
     assert not {"prisoner's", "dilemma", "cooperate", "defect"} & words[0]
-    assert {"rock-paper-scissors", "dilemma", "kuhn", "tic-tac-toe"} & words[1]
+    assert not {"sokoban", "box", "goal", "wall", "up", "down", "left", "right"} & words[0]
+    assert {"rock-paper-scissors", "dilemma", "kuhn", "tic-tac-toe", "box"} & words[1]
     refuse_held_out(plain.world, split.members)
 
 

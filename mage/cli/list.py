@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from itertools import product
 from typing import Annotated, Any, NamedTuple
@@ -19,6 +20,7 @@ from mage.errors import ConfigError
 from mage.evaluation.splits import SplitKind, load_split, split_names
 from mage.models.load import MODELS
 from mage.opponents.registry import describe_opponents
+from mage.protocols import HasPlayers
 from mage.registry import Registry
 from mage.runs.console import plain_console
 from mage.runs.drawings import shown
@@ -85,8 +87,14 @@ def worlds(everything: bool) -> RenderableType:
 
 
 def opponents() -> RenderableType:
-    """Opponents by name, under the games they play."""
+    """Opponents by name, under the games they play, and the players that worlds of one seat have for it."""
     rows = [(f"For {o.games}", ListEntry(o.name, o.parameters, o.about)) for o in describe_opponents()]
+    for entry in world_entries():
+        with suppress(ConfigError):  # a world that needs parameters
+            world = load_world(entry.spec)
+            own = world.players if isinstance(world, HasPlayers) else {}
+            title = f"For the one seat of {entry.spec}, beside uniform"
+            rows += [(title, ListEntry(n, show_parameters(make, 1), _first_line(make))) for n, make in own.items()]
     return _grouped(rows, "Write name, name:value or name(key=value), as in mcts:100 or best-response:conservative.")
 
 

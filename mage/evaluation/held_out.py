@@ -13,7 +13,7 @@ from mage.errors import ConfigError, listing
 from mage.evaluation.config_splits import split_names_of
 from mage.evaluation.splits import Split, SplitKind, has_levels, load_split, split_names
 from mage.opponents.scripts import MixtureScope
-from mage.protocols import ComparesOpponents, World
+from mage.protocols import ComparesOpponents, DrawsLevels, World
 from mage.seeds import derive
 from mage.spec import Spec, parse_spec
 from mage.types import Task
@@ -32,20 +32,26 @@ def refuse_held_out(world: str, members: Sequence[str], named: Sequence[Split] =
     world. Checked are the shipped splits and those in `named`; other split files are not known.
     """
     for split in _held_out_splits(world, named):
+        if not members and split.kind is not SplitKind.REWORDED and isinstance(load_world(world), DrawsLevels):
+            continue  # `avoid_held_out` draws no level of it
         if split.kind is SplitKind.REWORDED:  # its wording is held out, its players are not
             if _wording(split.world) == _wording(world):
                 raise ConfigError(
                     f"world = {world}: its wording is held out by the split {split.name!r}; train with another"
                 )
         elif has_levels(world):
-            _refuse_levels(members, split)
+            _refuse_levels(world, members, split)
         else:
             _refuse_opponents(members, split)
 
 
 def avoid_held_out(config: Config, task: Task) -> Task:
-    """The task; with another seed where its opponents are drawn by the seed and behave like held-out ones."""
-    if not any(_is_drawn_freely(task.world, spec) for spec in task.opponents):
+    """The task; with another seed where its seed draws a held-out level, or opponents that behave like held-out ones.
+
+    A task of a world that lists its levels has one of the population's, which were checked before.
+    """
+    draws_level = not task.level and isinstance(load_world(task.world), DrawsLevels)
+    if not draws_level and not any(_is_drawn_freely(task.world, spec) for spec in task.opponents):
         return task
     named = tuple(load_split(name) for name in split_names_of(config))
     splits = [split for split in _held_out_splits(task.world, named) if split.kind is not SplitKind.REWORDED]
@@ -54,7 +60,8 @@ def avoid_held_out(config: Config, task: Task) -> Task:
         if not _meets(found, splits):
             return found
         found = msgspec.structs.replace(task, seed=derive(task.seed, "redrawn", number))
-    raise ConfigError(f"all of {_MOST_DRAWS} opponents drawn from {listing(task.opponents)} behave like held-out ones")
+    drawn = f"opponents drawn from {listing(task.opponents)} behave like" if task.opponents else "levels drawn are"
+    raise ConfigError(f"all of {_MOST_DRAWS} {drawn} held-out ones")
 
 
 def _held_out_splits(world: str, named: Sequence[Split]) -> Iterator[Split]:
@@ -64,14 +71,23 @@ def _held_out_splits(world: str, named: Sequence[Split]) -> Iterator[Split]:
             yield split
 
 
-def _refuse_levels(levels: Sequence[str], split: Split) -> None:
-    if not levels:
+def _refuse_levels(world: str, levels: Sequence[str], split: Split) -> None:
+    if not levels and any(_has_level(world, level) for level in split.members):
         raise ConfigError(
             f"population.members = []: every level may be drawn, and the split {split.name!r} holds out "
             f"{listing(split.members)}; name the levels to train on"
         )
     for level in sorted(set(levels) & set(split.members)):
         raise ConfigError(f"population.members: {level!r} is held out by the split {split.name!r}; train without it")
+
+
+def _has_level(world: str, level: str) -> bool:
+    """Whether a world may draw a level: one of the same name with other parameters may have others."""
+    try:
+        load_world(world).check_level(level)
+    except ConfigError:
+        return False
+    return True
 
 
 def _refuse_opponents(members: Sequence[str], split: Split) -> None:
@@ -94,7 +110,11 @@ def _how(member: str, spec: Spec, held_out: str) -> str:
 
 
 def _meets(task: Task, splits: Sequence[Split]) -> bool:
-    """Whether an opponent that the task's seed draws behaves like a member of one of the splits."""
+    """Whether what the task's seed draws is a level of one of the splits, or an opponent that behaves like a member."""
+    drawing = load_world(task.world)
+    if isinstance(drawing, DrawsLevels):
+        level = drawing.drawn_level(task)
+        return any(level in split.members for split in splits)
     for spec in dict.fromkeys(split.world for split in splits):
         world = load_world(spec)
         if not isinstance(world, ComparesOpponents):

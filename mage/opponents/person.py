@@ -43,8 +43,10 @@ class Person:
         self._say(Text())
         self._show(observation)
         is_open = not observation.actions
-        numbered = not any(action.strip().isdecimal() for action in observation.actions)
-        self._say(Text() if is_open else Padding(_menu(observation.actions, numbered), (1, 0, 0, 2)))
+        hint = self._drawing.menu(observation)
+        numbered = not hint and not any(action.strip().isdecimal() for action in observation.actions)
+        menu = shown(hint, "dim") if hint else _menu(observation.actions, numbered)
+        self._say(Text() if is_open else Padding(menu, (1, 0, 0, 2)))
         while True:
             line = self._ask(f"Your move ({RULES} rules, {LEAVE} leaves): ", observation.actions)
             if line == RULES and RULES not in observation.actions:
@@ -53,7 +55,7 @@ class Person:
             action, problem = parse_text(line) if is_open else parse_choice(line, observation.actions, numbered)
             if action is not None:
                 return Reply(action, "", ())
-            self._say(shown(problem, "yellow"))
+            self._say(shown(f"{line!r} is not one of the moves. {hint}" if hint else problem, "yellow"))
 
     async def reflect(self, outcome: Observation) -> Reply | None:
         self.tell(outcome.text)
@@ -122,10 +124,12 @@ def parse_text(line: str) -> tuple[str | None, str]:
 
 
 def parse_choice(line: str, actions: Sequence[str], numbered: bool) -> tuple[str | None, str]:
-    """The action a line names, by number if actions are numbered or by word; else None and the problem.
+    """The action a line names, by number if actions are numbered, by word or by initials; else None and the problem.
 
     >>> parse_choice("2", ["pass", "bet"], True), parse_choice("BET", ["pass", "bet"], True)
     (('bet', ''), ('bet', ''))
+    >>> parse_choice("uul", ["up", "up up left"], True)
+    ('up up left', '')
     >>> parse_choice("3", ["pass", "bet"], True)[1]
     'There is no 3; choose 1 to 2, or a word.'
     """
@@ -137,15 +141,20 @@ def parse_choice(line: str, actions: Sequence[str], numbered: bool) -> tuple[str
         return None, f"There is no {line}; choose 1 to {len(actions)}, or a word."
     wanted = " ".join(line.split()).casefold()
     matches = [a for a in actions if " ".join(a.split()).casefold() == wanted]
+    matches = matches or [a for a in actions if wanted and _initials(a) == wanted]
     if len(matches) == 1:
         return matches[0], ""
     if matches:
         return None, f"{line!r} may be {' or '.join(matches)}; write it exactly."
-    how = "a number or a word" if numbered else "a word"
+    how = ("a number or a word" if numbered else "a word") + (" or initials" if any(" " in a for a in actions) else "")
     return (
         None,
         f"{line!r} is not one of the moves; type {how} from the list." if line else f"Type {how} from the list.",
     )
+
+
+def _initials(action: str) -> str:
+    return "".join(word[0] for word in action.casefold().split())
 
 
 def _menu(actions: Sequence[str], numbered: bool) -> Columns:

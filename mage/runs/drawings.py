@@ -6,7 +6,7 @@ Games without an entry in `DRAWINGS` show their text and their facts as they are
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -18,6 +18,8 @@ from mage.worlds.openspiel.words.tictactoe import TicTacToeWords
 from mage.spec import Spec, call_with, parse_spec
 from mage.types import Episode, Observation
 
+_SUCH = "lluu"
+"""Initials of moves, as an example."""
 SEAT_STYLES = ("cyan", "magenta", "yellow", "green", "blue", "red")
 
 
@@ -32,6 +34,9 @@ class Drawing(Protocol):
 
     def revealed(self, episode: Episode) -> RenderableType:
         """The full result of a finished episode, hidden information included."""
+
+    def menu(self, observation: Observation) -> str:
+        """What a person is told instead of the list of actions, where the board shows them; else empty."""
 
 
 def drawing_of(game: str) -> Drawing:
@@ -60,7 +65,14 @@ def seat_style(seat: int) -> str:
     return SEAT_STYLES[seat % len(SEAT_STYLES)]
 
 
-class FactsDrawing:
+class _WithList:
+    """A drawing beside which the actions are listed."""
+
+    def menu(self, observation: Observation) -> str:
+        return ""
+
+
+class FactsDrawing(_WithList):
     """For any game: facts as `name: value`."""
 
     def private(self, observation: Observation) -> str:
@@ -77,7 +89,7 @@ class FactsDrawing:
         return shown(f"{name}:\n{text}" if "\n" in text else f"{name}: {text}")
 
 
-class TicTacToeDrawing:
+class TicTacToeDrawing(_WithList):
     """The board; free cells show their actions."""
 
     def __init__(self, words: TicTacToeWords) -> None:
@@ -111,7 +123,7 @@ class TicTacToeDrawing:
         return "dim" if mark is None else f"bold {seat_style(int(mark == 'o'))}"
 
 
-class KuhnDrawing:
+class KuhnDrawing(_WithList):
     """Cards by name, in the game's own words."""
 
     def __init__(self, words: KuhnWords) -> None:
@@ -135,7 +147,49 @@ class KuhnDrawing:
         )
 
 
-class RoundsDrawing:
+class SokobanDrawing:
+    """The room in colour. In other words than usual its text is shown: a picture would give the world away."""
+
+    _LOOKS: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "#": ("██", "bright_black"),
+        "-": ("  ", ""),
+        ".": ("()", "yellow"),
+        "$": ("[]", "bold red"),
+        "*": ("■■", "bold green"),
+        "@": ("@@", "bold cyan"),
+        "+": ("@)", "bold cyan"),
+    }
+    """By symbol the text of a square and its style."""
+
+    def __init__(self, is_reworded: bool) -> None:
+        self._is_reworded = is_reworded
+
+    def private(self, observation: Observation) -> str:
+        return ""
+
+    def position(self, observation: Observation) -> RenderableType | None:
+        if self._is_reworded:
+            return None
+        shown_here = ("@@ you  ", self._LOOKS["@"][1]), ("[] box  ", self._LOOKS["$"][1]), ("() goal  ", "yellow")
+        legend = Text.assemble(*shown_here, ("■■ box on a goal", self._LOOKS["*"][1]))
+        left = f"Turns left: {observation.facts['turns_left']}"
+        return Group(self._board(observation.facts["board"]), legend, Text(left, "bold"))
+
+    def revealed(self, episode: Episode) -> RenderableType:
+        return self._board(episode.result.facts["board"])
+
+    def menu(self, observation: Observation) -> str:
+        if self._is_reworded:
+            return ""
+        most = max(len(action.split()) for action in observation.actions)
+        return f"Type up to {most} moves that are possible (up, down, left, right), or their initials, such as {_SUCH[:most]}."
+
+    def _board(self, rows: Any) -> Text:
+        lines = (Text.assemble(*(self._LOOKS[symbol] for symbol in row)) for row in rows)
+        return Text("\n", no_wrap=True).join(lines)
+
+
+class RoundsDrawing(_WithList):
     """The rounds of a repeated matrix game, in the words of the observations."""
 
     def private(self, observation: Observation) -> str:
@@ -178,6 +232,10 @@ def _tic_tac_toe(spec: Spec) -> Drawing:
     return result
 
 
+def _sokoban(spec: Spec) -> Drawing:
+    return SokobanDrawing("reworded" in spec.named)
+
+
 def _rounds(spec: Spec) -> Drawing:
     return RoundsDrawing()
 
@@ -188,5 +246,6 @@ DRAWINGS: Mapping[str, Callable[[Spec], Drawing]] = {
     "pd": _rounds,
     "pennies": _rounds,
     "rps": _rounds,
+    "sokoban": _sokoban,
     "tic_tac_toe": _tic_tac_toe,
 }

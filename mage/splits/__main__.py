@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import count
 from pathlib import Path
 
 from mage.evaluation.splits import Split, SplitKind, make_split, to_json, weighted_split
 from mage.opponents.behaviours import Behaviour, behaviours
 from mage.opponents.matrix_games import memory_one_members
 from mage.opponents.tictactoe_scripts import ORDERS
-from mage.seeds import stream
+from mage.seeds import derive, stream
 from mage.spec import make_spec, parse_spec
 from mage.worlds.openspiel.game import load_game
+from mage.worlds.sokoban.generate import RoomWish, generate
+from mage.worlds.sokoban.room import Room, to_board
 
 _RPS, _DILEMMA, _KUHN, _TICTACTOE = "rps(rounds=3)", "pd(rounds=4)", "kuhn_poker", "tic_tac_toe"
+_SOKOBAN, _NUM_ROOMS = "sokoban", 100
 _WORDING = 2603
 """The seed of the rewording."""
 _SWITCHING_EPISODES = 6
@@ -23,7 +27,7 @@ _SEVEN = ("always:rock", "always:paper", "always:scissors", "cycle(step=1)", "cy
 
 def definitions() -> list[Split]:
     """Every shipped split."""
-    return [*_rps(), *_rps_unseen(), *_dilemma(), *_kuhn(), *_tictactoe()]
+    return [*_rps(), *_rps_unseen(), *_dilemma(), *_kuhn(), *_tictactoe(), *_sokoban()]
 
 
 def _rps() -> list[Split]:
@@ -141,6 +145,38 @@ def _tictactoe() -> list[Split]:
         _new(SplitKind.REWORDED, "tictactoe-reworded", "the weak players, in other words", str(other_words), weak),
         _switching("tictactoe", "orders that change", _TICTACTOE, zip(weak[::2], weak[1::2], strict=True)),
     ]
+
+
+def _sokoban() -> list[Split]:
+    """Rooms as levels. No two are the same room turned or mirrored."""
+    two, three = (_rooms(boxes, num) for boxes, num in ((2, 2 * _NUM_ROOMS), (3, _NUM_ROOMS)))
+    seen, unseen = two[:_NUM_ROOMS], two[_NUM_ROOMS:]
+    other_words, harder = str(make_spec(_SOKOBAN, reworded=_WORDING)), str(make_spec(_SOKOBAN, boxes=3))
+    about = f"{_NUM_ROOMS} rooms of 6x6 squares with"
+    return [
+        _seen("sokoban-seen", f"{about} two boxes", _SOKOBAN, seen),
+        _new(SplitKind.PARAMETERS, "sokoban-unseen", f"{about} two boxes, other ones", _SOKOBAN, unseen),
+        _new(SplitKind.HARDER, "sokoban-harder", f"{about} three boxes", harder, three),
+        _new(SplitKind.REWORDED, "sokoban-reworded", "rooms trained with, in other words", other_words, seen[::4]),
+    ]
+
+
+def _rooms(boxes: int, num: int) -> tuple[str, ...]:
+    """Generated rooms that differ also when they are turned or mirrored."""
+    found: dict[tuple[str, ...], Room] = {}
+    for number in count():
+        room = generate(RoomWish(6, 6, boxes, 5, 21), derive(_WORDING, "sokoban", number))
+        found.setdefault(min(_turned(to_board(room, room.player, room.boxes))), room)
+        if len(found) == num:
+            return tuple(map(str, found.values()))
+    raise AssertionError
+
+
+def _turned(rows: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """A board in its eight orientations."""
+    for _ in range(4):
+        rows = tuple("".join(column) for column in zip(*rows[::-1], strict=True))
+        yield from (rows, rows[::-1])
 
 
 def _seen(name: str, description: str, game: str, members: Sequence[str]) -> Split:

@@ -18,6 +18,7 @@ from mage.worlds.hidden import HiddenTable
 from mage.worlds.openspiel.game import WORDED
 from mage.worlds.openspiel.rules import is_known
 from mage.worlds.openspiel.world import OpenSpielWorld
+from mage.worlds.sokoban.world import Sokoban
 
 _METHODS = ("rules", "new_env", "opponent", "check_opponent", "check_level")
 
@@ -29,7 +30,7 @@ def _factory(given: object) -> Callable[..., Any]:
 
 
 WORLDS: Registry[Callable[..., Any]] = Registry(
-    "world", {"hidden": HiddenTable}, _factory, lambda name: name in WORDED or is_known(name)
+    "world", {"hidden": HiddenTable, "sokoban": Sokoban}, _factory, lambda name: name in WORDED or is_known(name)
 )
 """Factories of worlds by name, except for OpenSpiel's games. Parameters of a spec are those of its factory."""
 

@@ -6,7 +6,7 @@ Such a world can be played, and where its hidden things can be listed it can be 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import cached_property
 from math import fsum
 from typing import Generic, NamedTuple, TypeVar, cast
@@ -14,6 +14,7 @@ from typing import Generic, NamedTuple, TypeVar, cast
 from mage.errors import ConfigError, InexactError, PlayError
 from mage.protocols import Branches, Player
 from mage.seeds import derive, pick_index, uniform
+from mage.spec import call_with, parse_spec
 from mage.types import Ending, Fact, Observation, Result, Task, WorldInfo
 
 H = TypeVar("H", bound=Hashable)
@@ -101,6 +102,11 @@ class SoloWorld(ABC, Generic[H, P]):
         return hidden
 
     @property
+    def players(self) -> Mapping[str, Callable[..., Player]]:
+        """Scripted players of the seat by name, `maker(task, …parameters)`."""
+        return {}
+
+    @property
     def has_chance(self) -> bool:
         """Whether trials that differ in their seeds alone can differ."""
         return True
@@ -125,10 +131,16 @@ class SoloWorld(ABC, Generic[H, P]):
         return SoloEnv(self, task, episode)
 
     def opponent(self, spec: str, task: Task, seat: int) -> Player:
-        raise ConfigError(f"{task.world} has one seat and no opponent {spec!r}")
+        parsed = parse_spec(spec)
+        if parsed.name not in self.players:
+            raise ConfigError(f"{task.world} has one seat and no opponent {spec!r}")
+        player: Player = call_with("player", parsed, self.players[parsed.name], task)
+        return player
 
     def check_opponent(self, spec: str, seat: int) -> None:
-        raise ConfigError(f"a world of one seat has no opponent {spec!r}")
+        if parse_spec(spec).name not in self.players:
+            raise ConfigError(f"a world of one seat has no opponent {spec!r}")
+        self.opponent(spec, Task("", (), 0, 0, 1, False, False, 1), seat)
 
     def check_level(self, level: str) -> None:
         self._index(level)

@@ -11,10 +11,12 @@ from pathlib import Path
 from rich.console import Console
 
 from mage.config.schema import Config
+from mage.opponents.agent_seat import seat_agent
 from mage.rollout.trial import play_trial
 from mage.training.build import scripted_world_and_agent
 from mage.training.run import create_run_directory, train_run
-from mage.types import Trial
+from mage.types import Task, Trial
+from mage.worlds.registry import load_world
 from tests.processes import alone
 from tests.recorded import guest_trial, make_task
 from tests.tiny import tiny_config
@@ -52,9 +54,15 @@ def counted() -> Trial:
 
 
 def played(path: Path) -> Path:
-    """Trials of several games: rock-paper-scissors with notes, Kuhn poker, tic-tac-toe, and one that nobody drew."""
+    """Trials of rock-paper-scissors with notes, Kuhn poker, tic-tac-toe, a game that has no drawing, and Sokoban."""
     games = ("kuhn_poker", "tic_tac_toe", "leduc_poker", "pd(rounds=2)")
-    return write_run(path, [counted(), *(guest_trial(make_task(game)) for game in games)])
+    return write_run(path, [counted(), *(guest_trial(make_task(game)) for game in games), pushed()])
+
+
+def pushed() -> Trial:
+    """A trial of Sokoban by a player that fails and then solves the room."""
+    world, task = load_world("sokoban"), Task("sokoban", (), 0, 2, 3, False, False, 100)
+    return asyncio.run(play_trial(world, task, 0, lambda task, _: seat_agent(world, "learns-from-failure", task)))
 
 
 def met(path: Path) -> Path:

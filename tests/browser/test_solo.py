@@ -119,3 +119,13 @@ def test_evaluations_speak_of_levels(opened: Opened, server: Server, width: int)
         assert "Against" not in opened.text()
         assert opened.overhang() <= 0
     assert opened.too_faint() == []
+
+
+def test_a_room_of_sokoban_is_drawn_and_solved_by_clicks(opened: Opened) -> None:
+    start(opened, "sokoban", "6#|#@$-.#|6#")
+    assert settled(opened) == "move"
+    assert opened.find(".drawing .crate").count() == 1
+    assert opened.find(".drawing .goal").count() == 1
+    opened.find(".drawing .free").last.click()
+    assert settled(opened) == "note"
+    assert "Solved." in opened.text()

@@ -20,7 +20,7 @@ from mage.errors import ConfigError, RecordError, pick
 from mage.evaluation.eval_agent import EvalAgent, load_eval_agent
 from mage.opponents.agent_seat import UNIFORM, check_seat_agent, seat_agent
 from mage.opponents.registry import ANY, MODEL_OPPONENTS, OPPONENTS, REPEATED, Supports, describe_opponents
-from mage.protocols import Agent, AgentFactory, World
+from mage.protocols import Agent, AgentFactory, HasPlayers, World
 from mage.runs.run_plugins import check_plugins_of
 from mage.runs.store import RUN, read_info
 from mage.spec import Spec, parse_spec
@@ -190,10 +190,26 @@ def choices(folder: Folder) -> Mapping[str, Any]:
         "worlds": worlds,
         "games": games,
         "other_games": [name for name in known_games() if name not in WORDED],
-        "opponents": opponents + scripted,
+        "opponents": opponents + scripted + _own_players(loaded),
         "checkpoints": list(_checkpoints(folder)),
         "can_play_models": find_spec("torch") is not None and find_spec("transformers") is not None,
     }
+
+
+def _own_players(loaded: Mapping[str, World]) -> list[dict[str, Any]]:
+    """Players that worlds of one seat have for it."""
+    return [
+        {
+            "spec": name,
+            "parameters": "",
+            "about": (make.__doc__ or "").partition("\n")[0],
+            "games": spec,
+            "fits": [spec],
+        }
+        for spec, world in loaded.items()
+        if isinstance(world, HasPlayers)
+        for name, make in world.players.items()
+    ]
 
 
 def _scripted_supports(name: str) -> Supports:

@@ -16,9 +16,11 @@
 //   seenBy      null where all may be seen, else the only seat whose knowledge may be drawn
 //   word        (seat, id) -> the world's word for a move
 //   pick        (id) -> plays that move, where a person plays and may click on the drawing; else null
+//   offered     where there is `pick`, the moves that it takes: [id, word] each
 import { drawFacts } from "./fallback.js";
 import { drawKuhn } from "./kuhn_poker.js";
 import { drawRounds } from "./rounds.js";
+import { drawSokoban } from "./sokoban.js";
 import { drawTicTacToe } from "./tic_tac_toe.js";
 
 const DRAWINGS = {
@@ -27,6 +29,7 @@ const DRAWINGS = {
   pd: drawRounds,
   pennies: drawRounds,
   rps: drawRounds,
+  sokoban: drawSokoban,
   tic_tac_toe: drawTicTacToe,
 };
 

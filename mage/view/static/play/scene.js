@@ -31,6 +31,7 @@ function ownScene(state, names, pick) {
     seenBy: state.seat,
     word: (seat, id) => wordOf([offer, ...state.turns], seat, id),
     pick,
+    offered: seen.ids.map((id, at) => [id, seen.actions[at]]),
   };
 }
 

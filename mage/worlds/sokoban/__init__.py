@@ -1,0 +1,1 @@
+"""Sokoban: rooms, their rules, generator, solver and players."""
