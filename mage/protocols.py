@@ -5,7 +5,7 @@ Any implementation of one can be used in its place; `mage.checks` has checks tha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -135,6 +135,15 @@ class ComparesOpponents(World, Protocol):
 
     def drawn_behaviour(self, spec: str, task: Task, seat: int) -> Hashable:
         """What the opponent of one task does, as one of `behaviours`; None where it cannot be compared."""
+
+
+@runtime_checkable
+class HasPlayers(World, Protocol):
+    """A world of one seat with scripted players for it, which `opponent` makes: agents to evaluate, and teachers."""
+
+    @property
+    def players(self) -> Mapping[str, Callable[..., Player]]:
+        """By name `maker(task, …parameters)`."""
 
 
 class AgentFactory(Protocol):

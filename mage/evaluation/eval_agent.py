@@ -6,6 +6,7 @@ nano, smollm2, my-model, org/name   a model by name, a directory in Hugging Face
 scripted:counter                    a scripted model
 remote:URL#model                    a model on an OpenAI-compatible server
 cfr, best-response:copy             an opponent spec, played in the agent's seat; uniform plays in any world
+expert                              a scripted player of a world of one seat
 bayes-optimal(objective=sum)        exact Bayes-optimal play against a known pool
 """
 
@@ -34,7 +35,7 @@ from mage.evaluation.splits import Split, load_split
 from mage.extras import require
 from mage.models.address import PREFIX, read_address
 from mage.models.load import MODELS, check_words
-from mage.opponents.agent_seat import check_seat_agent, seat_agent
+from mage.opponents.agent_seat import check_seat_agent, has_player, seat_agent
 from mage.opponents.registry import MODEL_OPPONENTS, OPPONENTS
 from mage.opponents.remote import CONTEXT, MAX_TOKENS, REFLECTION_TOKENS
 from mage.protocols import Agent, AgentFactory, ChatFormat, Engine, World
@@ -192,7 +193,8 @@ def load_eval_agent(
     """Load the agent that `text` names, with settings replaced by dotted key, such as agent.memory or trial.episodes.
 
     `patience` and `concurrency` are for remote models: retries and waiting times, and the number of parallel requests.
-    `worlds`, or the directory of a stored `tokenizer`, are for a model by name whose words come from its worlds.
+    `worlds` are those that it will play: they have scripted players, and words for a model by name; its words may also
+    be those of a stored `tokenizer`, given by its directory.
     """
     given = dict(overrides or {})
     path, word = Path(text), re.split(r"[(:]", text.strip(), maxsplit=1)[0]
@@ -207,7 +209,7 @@ def load_eval_agent(
         return _from_remote(text, given, patience, concurrency)
     if (path / "config.json").is_file() or word in MODELS or _is_on_hub(text):
         return _from_model(text, given, worlds, tokenizer)
-    if word == BAYES or word in OPPONENTS:
+    if word == BAYES or word in OPPONENTS or any(has_player(load_world(world), text) for world in worlds):
         return _from_player(text, given)
     if (path / "adapter_config.json").is_file():
         raise ConfigError(

@@ -6,7 +6,7 @@ from typing import cast
 
 from mage.errors import ConfigError
 from mage.opponents.policy import PlayerAgent, PolicyAgent, PolicyPlayer, evenly
-from mage.protocols import Agent, Player, World
+from mage.protocols import Agent, HasPlayers, Player, World
 from mage.seeds import derive
 from mage.spec import parse_spec
 from mage.types import Task
@@ -19,10 +19,16 @@ def check_seat_agent(world: World, spec: str, seat: int) -> None:
     if str(parse_spec(spec)) == UNIFORM:
         if world.info.has_open_actions:
             raise ConfigError(f"{spec!r} draws one of the listed actions, and in this world any text is an action")
-    elif world.info.num_seats == 1:
-        raise ConfigError(f"{spec!r} plays games with opponents; in a world of one seat {UNIFORM} and models play")
+    elif world.info.num_seats == 1 and not has_player(world, spec):
+        names = ", ".join([UNIFORM, *(world.players if isinstance(world, HasPlayers) else ())])
+        raise ConfigError(f"{spec!r} plays games with opponents; in a world of one seat {names} and models play")
     else:
         world.check_opponent(spec, seat)
+
+
+def has_player(world: World, spec: str) -> bool:
+    """Whether a world of one seat has a scripted player of this name."""
+    return isinstance(world, HasPlayers) and parse_spec(spec).name in world.players
 
 
 def seat_agent(world: World, spec: str, task: Task) -> Agent:

@@ -6,7 +6,7 @@ Such a world can be played, and where its hidden things can be listed it can be 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import cached_property
 from math import fsum
 from typing import Generic, NamedTuple, TypeVar, cast
@@ -14,6 +14,7 @@ from typing import Generic, NamedTuple, TypeVar, cast
 from mage.errors import ConfigError, InexactError, PlayError
 from mage.protocols import Branches, Player
 from mage.seeds import derive, pick_index, uniform
+from mage.spec import call_with, parse_spec
 from mage.types import Ending, Fact, Observation, Result, Task, WorldInfo
 
 H = TypeVar("H", bound=Hashable)
@@ -38,6 +39,10 @@ class SoloWorld(ABC, Generic[H, P]):
     """Whether any text is an action; then `actions` is not used, and `is_over` must be written."""
     turns: int = 0
     """The number of actions in every episode, where it is always the same; 0: it varies."""
+    lists_actions: bool = True
+    """Whether prompts list the legal actions."""
+    tells_all: bool = False
+    """Whether `tell` says all that was told and done in the episode so far, so that decisions are known by it alone."""
 
     def explain(self) -> str:
         """The rules, as told to the agent: by default the docstring of the class."""
@@ -101,6 +106,11 @@ class SoloWorld(ABC, Generic[H, P]):
         return hidden
 
     @property
+    def players(self) -> Mapping[str, Callable[..., Player]]:
+        """Scripted players of the seat by name, `maker(task, …parameters)`."""
+        return {}
+
+    @property
     def has_chance(self) -> bool:
         """Whether trials that differ in their seeds alone can differ."""
         return True
@@ -116,6 +126,7 @@ class SoloWorld(ABC, Generic[H, P]):
             trial=self.trial,
             reflect=self.reflect_request,
             turns=self.turns,
+            lists_actions=self.lists_actions,
         )
 
     def rules(self, task: Task) -> str:
@@ -125,10 +136,16 @@ class SoloWorld(ABC, Generic[H, P]):
         return SoloEnv(self, task, episode)
 
     def opponent(self, spec: str, task: Task, seat: int) -> Player:
-        raise ConfigError(f"{task.world} has one seat and no opponent {spec!r}")
+        parsed = parse_spec(spec)
+        if parsed.name not in self.players:
+            raise ConfigError(f"{task.world} has one seat and no opponent {spec!r}")
+        player: Player = call_with("player", parsed, self.players[parsed.name], task)
+        return player
 
     def check_opponent(self, spec: str, seat: int) -> None:
-        raise ConfigError(f"a world of one seat has no opponent {spec!r}")
+        if parse_spec(spec).name not in self.players:
+            raise ConfigError(f"a world of one seat has no opponent {spec!r}")
+        self.opponent(spec, Task("", (), 0, 0, 1, False, False, 1), seat)
 
     def check_level(self, level: str) -> None:
         self._index(level)
@@ -200,7 +217,8 @@ class SoloEnv(Generic[H, P]):
         world = self._world
         if not world.has_open_actions and action not in self._actions():
             raise PlayError(f"{self._name}: {action!r} is not legal; legal are {', '.join(self._actions())}")
-        self._key = decision_key(self._key, self._told_as_listed(), self._as_listed(action))
+        if not world.tells_all:
+            self._key = decision_key(self._key, self._told_as_listed(), self._as_listed(action))
         self._position = self._settle(world.after(self._hidden, self._position, action))
         self._turn += 1
         before, self._score = self._score, world.score(self._hidden, self._position)
@@ -307,8 +325,9 @@ class SoloModel(Generic[H, P]):
     def after(self, position: SoloPosition[H, P], action: int) -> SoloPosition[H, P]:
         hidden, at, key = position
         word = self._world.actions(hidden, at)[action]
-        told = decision_key(key, self._world.tell(hidden, at), word)
-        return SoloPosition(hidden, self._world.after(hidden, at, word), told)
+        if not self._world.tells_all:
+            key = decision_key(key, self._world.tell(hidden, at), word)
+        return SoloPosition(hidden, self._world.after(hidden, at, word), key)
 
     def score(self, position: SoloPosition[H, P]) -> float:
         return self._world.score(position.hidden, position.position)
