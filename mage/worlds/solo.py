@@ -289,6 +289,10 @@ class SoloModel(Generic[H, P]):
         total = fsum(weight for _, weight in types)
         self.prior = {number: weight / total for number, (_, weight) in enumerate(types)}
 
+    @property
+    def merges(self) -> bool:
+        return self._world.tells_all
+
     def start(self, episode: int) -> Branches[SoloPosition[H, P]]:
         world = self._world
         return [
