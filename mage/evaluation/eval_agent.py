@@ -35,7 +35,7 @@ from mage.evaluation.splits import Split, load_split
 from mage.extras import require
 from mage.models.address import PREFIX, read_address
 from mage.models.load import MODELS, check_words
-from mage.opponents.agent_seat import check_seat_agent, has_player, seat_agent
+from mage.opponents.agent_seat import ForgettingAgent, check_seat_agent, has_player, seat_agent
 from mage.opponents.registry import MODEL_OPPONENTS, OPPONENTS
 from mage.opponents.remote import CONTEXT, MAX_TOKENS, REFLECTION_TOKENS
 from mage.protocols import Agent, AgentFactory, ChatFormat, Engine, World
@@ -141,13 +141,16 @@ class ModelEvalAgent(EvalAgent):
 
 
 class OpponentEvalAgent(EvalAgent):
-    """A player without a model. It carries nothing between episodes, so memory `none` changes nothing."""
+    """A player without a model. Memory `none` changes it only where it is a world's own, which may remember."""
 
     def make_agent(self, world: World, memory: Memory | None = None, rewrite: Rewrite = as_written) -> AgentFactory:
         _refuse_memory(self.name, memory, rewrite)
 
         def policy_agent(task: Task, sibling: int) -> Agent:
-            return seat_agent(load_world(task.world), self.name, task)
+            world = load_world(task.world)
+            if memory is Memory.NONE and has_player(world, self.name):
+                return ForgettingAgent(lambda: seat_agent(world, self.name, task))
+            return seat_agent(world, self.name, task)
 
         return policy_agent
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 from mage.errors import ConfigError
@@ -9,7 +10,7 @@ from mage.opponents.policy import PlayerAgent, PolicyAgent, PolicyPlayer, evenly
 from mage.protocols import Agent, HasPlayers, Player, World
 from mage.seeds import derive
 from mage.spec import parse_spec
-from mage.types import Task
+from mage.types import Observation, Reply, Task
 
 UNIFORM = "uniform"
 
@@ -39,6 +40,27 @@ def seat_agent(world: World, spec: str, task: Task) -> Agent:
         seed = derive(task.seed, "opponent", task.seat)  # as in a world that makes it as an opponent
         return PolicyAgent(PolicyPlayer(evenly, derive(seed, "moves")), name)
     return as_agent(world.opponent(spec, task, task.seat), name)
+
+
+class ForgettingAgent:
+    """A scripted player that is made anew for every episode: the control of one that remembers."""
+
+    def __init__(self, make_agent: Callable[[], Agent]) -> None:
+        self._make_agent = make_agent
+        self._agent = make_agent()
+        self._episode = 0
+        self.info = self._agent.info
+
+    async def act(self, observation: Observation) -> Reply:
+        if observation.episode != self._episode:
+            self._agent, self._episode = self._make_agent(), observation.episode
+        return await self._agent.act(observation)
+
+    async def reflect(self, outcome: Observation) -> Reply | None:
+        return None
+
+    def memory(self) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
+        return (), ()
 
 
 def as_agent(player: Player, name: str) -> Agent:

@@ -43,8 +43,10 @@ class Person:
         self._say(Text())
         self._show(observation)
         is_open = not observation.actions
-        numbered = not any(action.strip().isdecimal() for action in observation.actions)
-        self._say(Text() if is_open else Padding(_menu(observation.actions, numbered), (1, 0, 0, 2)))
+        hint = self._drawing.menu(observation)
+        numbered = not hint and not any(action.strip().isdecimal() for action in observation.actions)
+        menu = shown(hint, "dim") if hint else _menu(observation.actions, numbered)
+        self._say(Text() if is_open else Padding(menu, (1, 0, 0, 2)))
         while True:
             line = self._ask(f"Your move ({RULES} rules, {LEAVE} leaves): ", observation.actions)
             if line == RULES and RULES not in observation.actions:
@@ -53,7 +55,7 @@ class Person:
             action, problem = parse_text(line) if is_open else parse_choice(line, observation.actions, numbered)
             if action is not None:
                 return Reply(action, "", ())
-            self._say(shown(problem, "yellow"))
+            self._say(shown(f"{line!r} is not one of the moves. {hint}" if hint else problem, "yellow"))
 
     async def reflect(self, outcome: Observation) -> Reply | None:
         self.tell(outcome.text)

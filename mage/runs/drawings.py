@@ -12,12 +12,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from mage.worlds.minesweeper.board import read_board
+from mage.worlds.minesweeper.board_words import HIDDEN, MINE
 from mage.worlds.openspiel.openings import without_opening
 from mage.worlds.openspiel.words.kuhn import KuhnWords
 from mage.worlds.openspiel.words.tictactoe import TicTacToeWords
 from mage.spec import Spec, call_with, parse_spec
 from mage.types import Episode, Observation
 
+_NUMBER_STYLES = ("white", "blue", "green", "red", "magenta", "yellow", "cyan")
 SEAT_STYLES = ("cyan", "magenta", "yellow", "green", "blue", "red")
 
 
@@ -32,6 +35,9 @@ class Drawing(Protocol):
 
     def revealed(self, episode: Episode) -> RenderableType:
         """The full result of a finished episode, hidden information included."""
+
+    def menu(self, observation: Observation) -> str:
+        """What a person is told instead of the list of actions, where the board shows them; else empty."""
 
 
 def drawing_of(game: str) -> Drawing:
@@ -60,7 +66,14 @@ def seat_style(seat: int) -> str:
     return SEAT_STYLES[seat % len(SEAT_STYLES)]
 
 
-class FactsDrawing:
+class _WithList:
+    """A drawing beside which the actions are listed."""
+
+    def menu(self, observation: Observation) -> str:
+        return ""
+
+
+class FactsDrawing(_WithList):
     """For any game: facts as `name: value`."""
 
     def private(self, observation: Observation) -> str:
@@ -77,7 +90,7 @@ class FactsDrawing:
         return shown(f"{name}:\n{text}" if "\n" in text else f"{name}: {text}")
 
 
-class TicTacToeDrawing:
+class TicTacToeDrawing(_WithList):
     """The board; free cells show their actions."""
 
     def __init__(self, words: TicTacToeWords) -> None:
@@ -111,7 +124,7 @@ class TicTacToeDrawing:
         return "dim" if mark is None else f"bold {seat_style(int(mark == 'o'))}"
 
 
-class KuhnDrawing:
+class KuhnDrawing(_WithList):
     """Cards by name, in the game's own words."""
 
     def __init__(self, words: KuhnWords) -> None:
@@ -135,7 +148,7 @@ class KuhnDrawing:
         )
 
 
-class RoundsDrawing:
+class RoundsDrawing(_WithList):
     """The rounds of a repeated matrix game, in the words of the observations."""
 
     def private(self, observation: Observation) -> str:
@@ -152,6 +165,45 @@ class RoundsDrawing:
             cells = [_seat_says(s, names.get((s, m), str(m))) for s, m in enumerate(moves)]
             table.add_row(Text(f"round {number + 1}", "dim"), *cells)
         return table if rounds else Text("no round was finished", "dim")
+
+
+class MineSweeperDrawing:
+    """The board with a letter for each column and a number for each row; at the end with all mines."""
+
+    def private(self, observation: Observation) -> str:
+        return ""
+
+    def position(self, observation: Observation) -> RenderableType | None:
+        left = observation.facts["turns_left"]
+        return Group(self._board(observation.facts["board"]), Text(f"turns left: {left}", "dim"))
+
+    def revealed(self, episode: Episode) -> RenderableType:
+        facts = episode.result.facts
+        return self._board(facts["board"], read_board(str(facts["hidden"])).mines)
+
+    def menu(self, observation: Observation) -> str:
+        first, *_, last = observation.actions
+        is_cell = last[-1].isdigit()
+        return f"Open a cell: type its name, such as {first}." + ("" if is_cell else f" Or {last}.")
+
+    def _board(self, rows: Any, mines: int = 0) -> Text:
+        edge = len(str(len(rows)))
+        board = Text(" " * edge, no_wrap=True)
+        board.append("".join(f" {chr(ord('a') + column)}" for column in range(len(rows[0]))), "dim")
+        for row, cells in enumerate(rows):
+            board.append(f"\n{row + 1:>{edge}}", "dim")
+            for column, cell in enumerate(cells):
+                is_mine = mines >> (row * len(cells) + column) & 1
+                board.append(" ").append(*self._cell(cell, bool(is_mine)))
+        return board
+
+    def _cell(self, cell: int | str | None, is_mine: bool) -> tuple[str, str]:
+        """A sign and its style."""
+        if cell is None:
+            return (MINE, "red") if is_mine else (HIDDEN, "dim")
+        if cell == MINE:
+            return MINE, "bold red"
+        return (" ", "") if cell == 0 else (str(cell), f"bold {_NUMBER_STYLES[int(cell) % len(_NUMBER_STYLES)]}")
 
 
 def _worded(observation: Observation) -> Sequence[tuple[int, str]]:
@@ -182,9 +234,14 @@ def _rounds(spec: Spec) -> Drawing:
     return RoundsDrawing()
 
 
+def _minesweeper(spec: Spec) -> Drawing:
+    return MineSweeperDrawing()
+
+
 DRAWINGS: Mapping[str, Callable[[Spec], Drawing]] = {
     "kuhn_poker": _kuhn,
     "matrix": _rounds,
+    "minesweeper": _minesweeper,
     "pd": _rounds,
     "pennies": _rounds,
     "rps": _rounds,

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import count
 from pathlib import Path
 
 from mage.evaluation.splits import Split, SplitKind, make_split, to_json, weighted_split
 from mage.opponents.behaviours import Behaviour, behaviours
 from mage.opponents.matrix_games import memory_one_members
 from mage.opponents.tictactoe_scripts import ORDERS
-from mage.seeds import stream
+from mage.seeds import derive, stream
 from mage.spec import make_spec, parse_spec
+from mage.types import Task
+from mage.worlds.minesweeper.world import MineSweeper
 from mage.worlds.openspiel.game import load_game
+from mage.worlds.registry import load_world
 
 _RPS, _DILEMMA, _KUHN, _TICTACTOE = "rps(rounds=3)", "pd(rounds=4)", "kuhn_poker", "tic_tac_toe"
 _WORDING = 2603
@@ -23,7 +27,7 @@ _SEVEN = ("always:rock", "always:paper", "always:scissors", "cycle(step=1)", "cy
 
 def definitions() -> list[Split]:
     """Every shipped split."""
-    return [*_rps(), *_rps_unseen(), *_dilemma(), *_kuhn(), *_tictactoe()]
+    return [*_rps(), *_rps_unseen(), *_dilemma(), *_kuhn(), *_tictactoe(), *_minesweeper()]
 
 
 def _rps() -> list[Split]:
@@ -141,6 +145,33 @@ def _tictactoe() -> list[Split]:
         _new(SplitKind.REWORDED, "tictactoe-reworded", "the weak players, in other words", str(other_words), weak),
         _switching("tictactoe", "orders that change", _TICTACTOE, zip(weak[::2], weak[1::2], strict=True)),
     ]
+
+
+def _minesweeper() -> list[Split]:
+    """Boards of the papers' size and number of mines, to train on and held out, and others with more mines."""
+    boards = _boards("minesweeper", 512 + 128)
+    harder = [(num, f"minesweeper(mines={num})") for num in (4, 5)]
+    return [
+        _seen("minesweeper-seen", "512 boards of 6 by 6 cells with 3 mines", "minesweeper", boards[:512]),
+        _new(SplitKind.PARAMETERS, "minesweeper-unseen", "128 other boards like them", "minesweeper", boards[512:]),
+        *(
+            _new(
+                SplitKind.HARDER, f"minesweeper-{num}-mines", f"128 boards with {num} mines", world, _boards(world, 128)
+            )
+            for num, world in harder
+        ),
+    ]
+
+
+def _boards(world: str, num: int) -> tuple[str, ...]:
+    """Different boards, drawn as the seeds of tasks draw them."""
+    loaded = load_world(world)
+    assert isinstance(loaded, MineSweeper)
+    drawn = (loaded.draw(Task(world, (), 0, derive(2603, "boards", n), 1, False, False, 1)) for n in count())
+    found: dict[str, None] = {}
+    while len(found) < num:
+        found[str(next(drawn))] = None
+    return tuple(found)
 
 
 def _seen(name: str, description: str, game: str, members: Sequence[str]) -> Split:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from functools import lru_cache, partial
-from math import comb, isfinite
+from functools import lru_cache
+from math import isfinite
 from typing import Any, NamedTuple
 
 from mage.errors import ConfigError, InexactError, listing
@@ -29,12 +29,12 @@ from mage.worlds.minesweeper.board import (
     start_of,
 )
 from mage.worlds.minesweeper.board_words import MINE, BoardWords, Settings
-from mage.worlds.minesweeper.players import EXPERT, LEARNS_FROM_FAILURE, InferringPlayer
+from mage.worlds.minesweeper.players import EXPERT, LEARNS_FROM_FAILURE, Expert, LearnsFromFailure
 from mage.worlds.minesweeper.solver import needs_no_guess
 from mage.worlds.solo import SoloModel, SoloWorld
 
-MAX_LISTED = 20_000
-"""Most boards that are listed for exact planning."""
+MAX_PLANNED = 16
+"""Most cells of a board that is planned exactly; for larger ones that would only fail late."""
 _MOST_DRAWS = 10_000
 """Most boards that are drawn until one is as promised."""
 _NO_CELL = -1
@@ -102,7 +102,7 @@ class MineSweeper(SoloWorld[Board, Position]):
 
     def hidden(self) -> Mapping[Board, float]:
         grid, num_mines, _, is_opened, _ = self._settings
-        if comb(grid.num_cells, num_mines) * grid.num_cells**is_opened > MAX_LISTED:
+        if grid.num_cells > MAX_PLANNED:
             return {}
         return dict.fromkeys(filter(self._is_promised, all_boards(grid, num_mines, is_opened)), 1.0)
 
@@ -120,21 +120,23 @@ class MineSweeper(SoloWorld[Board, Position]):
             raise ConfigError(f"the level {level!r} cannot be cleared as promised: {self._start}, in {turns} turns")
 
     def exact_model(self, members: Sequence[tuple[str, float]], seat: int) -> SoloModel[Board, Position]:
-        if members:
-            return SoloModel(self, [(read_board(level), weight) for level, weight in members])
-        if not self.hidden():
-            raise InexactError(f"there are more than {MAX_LISTED} boards, too many to list")
+        num_cells = self._settings.grid.num_cells
+        if num_cells > MAX_PLANNED:
+            raise InexactError(f"a board of {num_cells} cells is too large to be planned; most {MAX_PLANNED}")
         return super().exact_model(members, seat)
 
     @property
     def players(self) -> Mapping[str, Callable[..., Player]]:
-        def player(name: str, remembers: bool, task: Task) -> Player:
-            return InferringPlayer(name, self._settings, self._words, task, remembers=remembers)
+        settings, words = self._settings, self._words
 
-        return {
-            EXPERT: partial(player, EXPERT, False),
-            LEARNS_FROM_FAILURE: partial(player, LEARNS_FROM_FAILURE, True),
-        }
+        def expert(task: Task, remember: bool = False) -> Player:
+            name = f"{EXPERT}(remember={show(remember)})" if remember else EXPERT
+            return Expert(name, settings, words, task, remembers=remember)
+
+        def learns_from_failure(task: Task) -> Player:
+            return LearnsFromFailure(LEARNS_FROM_FAILURE, settings, words, task, remembers=True)
+
+        return {EXPERT: expert, LEARNS_FROM_FAILURE: learns_from_failure}
 
     def start(self, hidden: Board) -> Position:
         return Position(start_of(hidden))

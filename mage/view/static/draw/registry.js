@@ -18,12 +18,14 @@
 //   pick        (id) -> plays that move, where a person plays and may click on the drawing; else null
 import { drawFacts } from "./fallback.js";
 import { drawKuhn } from "./kuhn_poker.js";
+import { drawMineSweeper } from "./minesweeper.js";
 import { drawRounds } from "./rounds.js";
 import { drawTicTacToe } from "./tic_tac_toe.js";
 
 const DRAWINGS = {
   kuhn_poker: drawKuhn,
   matrix: drawRounds,
+  minesweeper: drawMineSweeper,
   pd: drawRounds,
   pennies: drawRounds,
   rps: drawRounds,
