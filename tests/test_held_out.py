@@ -12,7 +12,7 @@ from mage.config.schema import Config
 from mage.errors import ConfigError
 from mage.evaluation.exact.references import fraction_text
 from mage.evaluation.held_out import avoid_held_out, refuse_held_out
-from mage.evaluation.splits import load_split, make_split, split_names
+from mage.evaluation.splits import has_levels, load_split, make_split, split_names
 from mage.evaluation.suite.evaluate import split_references
 from mage.opponents.behaviours import behaviours
 from mage.opponents.matrix_games import memory_one_members
@@ -25,7 +25,7 @@ from mage.worlds.openspiel.game import load_game
 from mage.worlds.registry import load_world
 
 RPS = load_game("rps(rounds=3)")
-SPLITS = [load_split(name) for name in split_names()]
+SPLITS = [split for split in map(load_split, split_names()) if not has_levels(split.world)]
 
 
 def played(*members: str) -> set[object]:

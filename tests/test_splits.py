@@ -20,6 +20,8 @@ from mage.evaluation.held_out import refuse_held_out
 from mage.evaluation.splits import (
     Split,
     SplitKind,
+    check_split,
+    has_levels,
     load_split,
     make_split,
     shipped_split,
@@ -50,7 +52,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shipped_split.cache_clear()
 
 
-@pytest.mark.parametrize("name", split_names())
+@pytest.mark.parametrize("name", [name for name in split_names() if has_levels(load_split(name).world)])
+def test_every_level_is_one_of_its_world(name: str) -> None:
+    split = load_split(name)
+    check_split(split, (0,))
+    assert split.world == str(parse_spec(split.world))
+
+
+@pytest.mark.parametrize("name", [name for name in split_names() if not has_levels(load_split(name).world)])
 def test_every_member_is_canonical_and_can_be_seated_anywhere(name: str) -> None:
     split = load_split(name)
     game = load_game(split.world)

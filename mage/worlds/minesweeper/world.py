@@ -221,5 +221,5 @@ class MineSweeper(SoloWorld[Board, Position]):
 
 def _start(given: Any) -> Start:
     if str(given) not in list(Start):
-        raise ConfigError(f"start must be {listing(list(Start))}, not {show(given)}")
+        raise ConfigError(f"start must be one of {listing(list(Start))}, not {show(given)}")
     return Start(str(given))
