@@ -31,14 +31,11 @@ class BoardWords:
         self._settings = settings
         shown = lexicon("minesweeper", ["MineSweeper", "mine", "stop"], reworded)
         self._title, self._mine, self.stop = shown.values()
-        self._first_line = "  ".rjust(self._edge) + " ".join(
-            chr(ord("a") + column) for column in range(settings.grid.columns)
-        )
-
-    @property
-    def _edge(self) -> int:
-        """The width of the numbers of rows, with a space."""
-        return len(str(self._settings.grid.rows)) + 1
+        grid = settings.grid
+        edge = len(str(grid.rows))
+        self._first_line = " " * (edge + 1) + " ".join(chr(ord("a") + column) for column in range(grid.columns))
+        self._rows = [(f"{row + 1:>{edge}} ", row * grid.columns, (row + 1) * grid.columns) for row in range(grid.rows)]
+        """The label of each row, its first cell, and that of the next."""
 
     @property
     def trial(self) -> str:
@@ -82,10 +79,8 @@ class BoardWords:
         1 1 # #
         2 1 # *
         """
-        columns = self._settings.grid.columns
         signs = [HIDDEN if cell is None else str(cell) for cell in cells]
-        rows = [" ".join(signs[start : start + columns]) for start in range(0, len(signs), columns)]
-        return "\n".join([self._first_line, *(f"{n:>{self._edge - 1}} {row}" for n, row in enumerate(rows, 1))])
+        return "\n".join([self._first_line, *[label + " ".join(signs[a:b]) for label, a, b in self._rows]])
 
     def read(self, told: str) -> list[int | str | None]:
         """The cells of a board in a text that begins with it: the reverse of `board`."""

@@ -18,7 +18,6 @@ from mage.worlds.minesweeper.board import (
     MAX_SIDE,
     Board,
     all_boards,
-    cells_in,
     draw_board,
     grid_of,
     least_turns,
@@ -94,6 +93,7 @@ class MineSweeper(SoloWorld[Board, Position]):
         self.lists_actions = list_actions
         self.trial, self.reflect_request = self._words.trial, self._words.reflect_request
         self.lowest, self.highest = min(0.0, stop or 0.0), max(1.0, stop or 0.0)
+        self._told = lru_cache(maxsize=4096)(self._tell)
         self._drawn = lru_cache(maxsize=4096)(self._draw)
         self._drawn(0)  # refuses settings that no board fits
 
@@ -145,8 +145,8 @@ class MineSweeper(SoloWorld[Board, Position]):
         if self.is_over(hidden, position):
             return ()
         grid, stop = self._settings.grid, self._settings.stop
-        closed = ((1 << grid.num_cells) - 1) & ~position.opened
-        cells = [grid.names[cell] for cell in cells_in(closed)]
+        opened = position.opened
+        cells = [name for cell, name in enumerate(grid.names) if not opened >> cell & 1]
         return cells if stop is None else [*cells, self._words.stop]
 
     def is_over(self, hidden: Board, position: Position) -> bool:
@@ -165,6 +165,9 @@ class MineSweeper(SoloWorld[Board, Position]):
         return position._replace(num_turns=num_turns, opened=position.opened | opened_by(grid, hidden.mines, cell))
 
     def tell(self, hidden: Board, position: Position) -> str:
+        return self._told(hidden, position)
+
+    def _tell(self, hidden: Board, position: Position) -> str:
         board = self._words.board(self._cells(hidden, position))
         if not self.is_over(hidden, position):
             return f"{board}\n{self._words.turns_left(self._settings.turns - position.num_turns)}"
@@ -191,9 +194,8 @@ class MineSweeper(SoloWorld[Board, Position]):
     def _cells(self, hidden: Board, position: Position) -> list[int | str | None]:
         """By cell its number, None where it is closed, or the sign of a mine that was opened."""
         numbers = numbers_of(self._settings.grid, hidden.mines)
-        cells: list[int | str | None] = [None] * len(numbers)
-        for cell in cells_in(position.opened):
-            cells[cell] = numbers[cell]
+        opened = position.opened
+        cells: list[int | str | None] = [number if opened >> cell & 1 else None for cell, number in enumerate(numbers)]
         if position.hit != _NO_CELL:
             cells[position.hit] = MINE
         return cells
