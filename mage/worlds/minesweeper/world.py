@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
-from math import isfinite
+from math import comb, isfinite
 from typing import Any, NamedTuple
 
 from mage.errors import ConfigError, InexactError, listing
@@ -18,6 +18,7 @@ from mage.worlds.minesweeper.board import (
     MAX_SIDE,
     Board,
     all_boards,
+    cells_in,
     draw_board,
     grid_of,
     least_turns,
@@ -34,6 +35,8 @@ from mage.worlds.solo import SoloModel, SoloWorld
 
 MAX_PLANNED = 16
 """Most cells of a board that is planned exactly; for larger ones that would only fail late."""
+MAX_POSITIONS = 200_000
+"""Most positions of all boards together that are planned exactly."""
 _MOST_DRAWS = 10_000
 """Most boards that are drawn until one is as promised."""
 _NO_CELL = -1
@@ -123,6 +126,9 @@ class MineSweeper(SoloWorld[Board, Position]):
         num_cells = self._settings.grid.num_cells
         if num_cells > MAX_PLANNED:
             raise InexactError(f"a board of {num_cells} cells is too large to be planned; most {MAX_PLANNED}")
+        boards = [read_board(level) for level, _ in members] or self.hidden()
+        if (num := sum(map(self._least_positions, boards))) > MAX_POSITIONS:
+            raise InexactError(f"these boards have at least {num} positions, too many to be planned")
         return super().exact_model(members, seat)
 
     @property
@@ -206,6 +212,12 @@ class MineSweeper(SoloWorld[Board, Position]):
         if not 1 <= least_turns(board) <= turns:
             return False
         return self._start is not Start.GUESS_FREE or needs_no_guess(board, turns)
+
+    def _least_positions(self, board: Board) -> int:
+        """How many positions a board has at least: cells with a number are opened alone, in any number and order."""
+        numbers = numbers_of(self._settings.grid, board.mines)
+        num = sum(numbers[cell] > 0 for cell in cells_in(safe_cells(board) & ~start_of(board)))
+        return sum(comb(num, turns) for turns in range(min(num, self._settings.turns) + 1))
 
     def _draw(self, seed: int) -> Board:
         grid, num_mines, turns, is_opened, _ = self._settings
