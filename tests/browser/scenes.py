@@ -11,10 +11,13 @@ from pathlib import Path
 from rich.console import Console
 
 from mage.config.schema import Config
+from mage.opponents.agent_seat import seat_agent
+from mage.protocols import Agent
 from mage.rollout.trial import play_trial
 from mage.training.build import scripted_world_and_agent
 from mage.training.run import create_run_directory, train_run
-from mage.types import Trial
+from mage.types import Task, Trial
+from mage.worlds.registry import load_world
 from tests.processes import alone
 from tests.recorded import guest_trial, make_task
 from tests.tiny import tiny_config
@@ -54,7 +57,17 @@ def counted() -> Trial:
 def played(path: Path) -> Path:
     """Trials of several games: rock-paper-scissors with notes, Kuhn poker, tic-tac-toe, and one that nobody drew."""
     games = ("kuhn_poker", "tic_tac_toe", "leduc_poker", "pd(rounds=2)")
-    return write_run(path, [counted(), *(guest_trial(make_task(game)) for game in games)])
+    return write_run(path, [counted(), *(guest_trial(make_task(game)) for game in games), swept()])
+
+
+def swept() -> Trial:
+    """A trial of MineSweeper."""
+    task = make_task("minesweeper", ())
+
+    def seated(task: Task, sibling: int) -> Agent:
+        return seat_agent(load_world(task.world), "uniform", task)
+
+    return asyncio.run(play_trial(load_world(task.world), task, 0, seated))
 
 
 def met(path: Path) -> Path:
