@@ -99,6 +99,7 @@ def test_exact_best_play_is_no_worse_than_the_expert_and_equal_where_it_is_optim
     exact = mage.value("minesweeper(2,3,1,start=closed)").report.memoryless
     chance = clear_chance(grid, 1, Known({}), 0, 7)
     assert exact == pytest.approx(0.5, abs=1e-9)
+    assert exact is not None
     assert chance is not None
     assert chance <= exact + 1e-9
 
