@@ -8,16 +8,25 @@ from random import Random
 import pytest
 
 import mage
+from mage.agents.briefing import briefing_of
+from mage.agents.byte_format import ByteFormat
+from mage.agents.language import AgentSettings, LanguageAgent
 from mage.agents.parsing import parse_action
 from mage.aio import run_sync
 from mage.checks.worlds import check_world
+from mage.engines.scripted import ScriptedEngine, first
 from mage.errors import ConfigError
+from mage.evaluation.eval_agent import load_eval_agent
+from mage.evaluation.exact.myopic import MyopicPlanner
+from mage.evaluation.exact.notes import NoteSearch
+from mage.evaluation.exact.planner import Planner
+from mage.evaluation.exact.tree import episode_tree
 from mage.evaluation.held_out import refuse_held_out
 from mage.evaluation.splits import load_split
 from mage.opponents.agent_seat import check_seat_agent, seat_agent
 from mage.protocols import Agent
 from mage.rollout.trial import play_trial
-from mage.types import Task, Trial
+from mage.types import Memory, ReplyMode, Task, Trial
 from mage.worlds.minesweeper.board import (
     all_boards,
     cells_in,
@@ -308,3 +317,51 @@ def test_training_is_kept_from_held_out_boards_and_other_sizes_are_free() -> Non
         refuse_held_out("minesweeper(stop=0.5)", unseen.members[:1])
     with pytest.raises(ConfigError, match="every level may be drawn"):
         refuse_held_out("minesweeper", ())
+
+
+def test_prompts_without_the_list_of_actions_hold_answers_to_it() -> None:
+    prompts = {}
+    for listed in ("true", "false"):
+        spec = f"minesweeper(list_actions={listed})"
+        how = AgentSettings("first", Memory.HISTORY, ReplyMode.CHOICE, 1.0, 100, 60, retries=1, context=8192)
+
+        def seated(task: Task, sibling: int, how: AgentSettings = how) -> Agent:
+            world = load_world(task.world)
+            return LanguageAgent(ScriptedEngine(first), ByteFormat(), how, briefing_of(world, task), task, sibling)
+
+        trial = run_sync(play_trial(load_world(spec), task(spec, 3), 0, seated))
+        prompts[listed] = ByteFormat().decode(trial.streams[-1])
+        assert trial.episodes[0].turns[0].action in trial.episodes[0].turns[0].observation.actions
+    assert "Actions: a1, " in prompts["true"]
+    assert "Actions:" not in prompts["false"]
+
+
+def test_the_control_of_a_player_that_remembers_forgets() -> None:
+    spec, player = "minesweeper(mines=4)", load_eval_agent("expert(remember=true)", worlds=["minesweeper"])
+    for seed in range(12):
+        control = run_sync(
+            play_trial(load_world(spec), task(spec, seed), 0, player.make_agent(load_world(spec), Memory.NONE))
+        )
+        assert control.scores == trial_of("expert", task(spec, seed)).scores
+
+
+@pytest.mark.parametrize("spec", [STOP, "minesweeper(2,3,2,start=closed,stop=0.5)", "minesweeper(2,3,1)"])
+def test_merged_decisions_have_the_values_of_all_orders(spec: str) -> None:
+    found = []
+    for merges in (True, False):
+        world = load_world.__wrapped__(spec)
+        assert isinstance(world, MineSweeper)
+        world.tells_all = merges
+        model = world.exact_model((), 0)
+        trees = [episode_tree(model, model.start(0), spec)] * 3
+        planners = [Planner(trees, model.prior, weights) for weights in ((0, 0, 1), (1, 1, 1), (1, 0.6, 0.36))]
+        myopic = MyopicPlanner(trees, model.prior).trial_scores()
+        notes = NoteSearch(trees, model.prior).words(2)
+        values = [
+            *(score for planner in planners for score in planner.trial_scores()),
+            *myopic.low,
+            *myopic.high,
+            *notes,
+        ]
+        found.append(values)
+    assert found[0] == pytest.approx(found[1], abs=1e-9)
