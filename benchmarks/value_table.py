@@ -20,16 +20,29 @@ from mage.worlds.table import shipped_tables
 
 PAGE = Path(__file__).parents[1] / "docs" / "value.md"
 BEGIN, END = "<!-- begin of the table that benchmarks/value_table.py writes -->", "<!-- end of the table -->"
+BOARDS = (
+    "minesweeper(2,2,1,start=closed)",
+    "minesweeper(2,2,1,start=closed,stop=0.5)",
+    "minesweeper(2,3,2,start=closed,stop=0.5)",
+    "minesweeper(3,3,2)",
+    "minesweeper(3,3,2,start=closed,stop=0.7)",
+)
+"""Boards that are small enough for exact values."""
 EPISODES = {"hidden(recipe)": 4, "hidden(diagnosis-8)": 4}
 """Tables that need more than three episodes to be solved."""
 HEAD = ("task", "seat", "N", "M", "G", "B", "F", "memory", "exploration", "needs")
 
 
 def tasks() -> Iterator[tuple[str, str, tuple[str, ...], int]]:
-    """By name: world, opponents and episodes of every shipped table and split; reworded ones have the same values."""
+    """By name: world, opponents and episodes of every table, small board and split of opponents.
+
+    Reworded splits have the same values, and boards of splits are too large for exact ones.
+    """
     for table in shipped_tables():
         world = f"hidden({table})"
         yield world, world, (), EPISODES.get(world, 3)
+    for world in BOARDS:
+        yield world, world, (), 3
     for name in split_names():
         split = load_split(name)
         if not name.endswith("-reworded") and not has_levels(split.world):

@@ -110,6 +110,15 @@ class ExactModel(Protocol[P]):
 
 
 @runtime_checkable
+class MergingModel(ExactModel[P], Protocol):
+    """An exact model that may have keys that do not depend on the order of what was done."""
+
+    @property
+    def merges(self) -> bool:
+        """Whether decisions with one key and equally likely types are continued alike, however they were reached."""
+
+
+@runtime_checkable
 class ExactWorld(World, Protocol):
     """A world whose trials can be planned exactly. Methods raise `InexactError` where that is impossible."""
 

@@ -240,6 +240,8 @@ class WorldInfo(msgspec.Struct, frozen=True, gc=False):
     """Asks an agent for a reflection."""
     turns: int = 0
     """Turns of each seat in a finished episode, where their number is always the same; 0: it varies."""
+    lists_actions: bool = True
+    """Whether prompts list the legal actions. Where not, answers are held to them all the same."""
 
     @property
     def is_zero_sum(self) -> bool:

@@ -20,7 +20,7 @@ from mage.evaluation.splits import check_split, is_path, load_split, split_names
 from mage.evaluation.value.dial import parse_variation
 from mage.evaluation.value.pool_members import pool_members
 from mage.models.address import PREFIX, read_address
-from mage.opponents.agent_seat import has_player
+from mage.opponents.agent_seat import check_seat_agent, has_player
 from mage.opponents.registry import OPPONENTS, check_opponent
 from mage.spec import parse_spec, with_parameters
 from mage.training.build import check, check_splits
@@ -209,7 +209,7 @@ def _evaluate(command: Parsed) -> None:
             assert world in (None, split.world, split.world.partition("(")[0]), (world, split.world)
             check_split(split, range(load_world(split.world).info.num_seats))
     for agent in command.words:
-        _agent(agent, world)
+        _agent(agent, world or next((load_split(name).world for name in opponents if name in split_names()), None))
         is_solo = world is not None and load_world(world).info.num_seats == 1
         assert opponents or _is_run(agent) or is_solo, "opponents are named, or a run has its own, or there are none"
     for spec in specs:
@@ -236,11 +236,9 @@ def _agent(agent: str, world: str | None) -> None:
         read_address(agent)
     elif agent.startswith("scripted:"):
         assert agent.removeprefix("scripted:") in MODELS, agent
-    elif name in OPPONENTS and world is not None:
-        for seat in range(load_game(world).num_seats):
-            check_opponent(agent, load_game(world), seat)
-    elif world is not None and load_world(world).info.num_seats == 1:
-        assert _is_run(agent) or has_player(load_world(world), agent), f"who is {agent}?"
+    elif world is not None and (name in OPPONENTS or has_player(load_world(world), agent)):
+        for seat in range(load_world(world).info.num_seats):
+            check_seat_agent(load_world(world), agent, seat)
     else:
         assert _is_run(agent) or name in ("nano", "smollm2", "bayes-optimal", *OPPONENTS), f"what is {agent}?"
 

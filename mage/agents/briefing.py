@@ -18,6 +18,8 @@ class Briefing(msgspec.Struct, frozen=True, gc=False):
     """The request for a reflection."""
     has_open_actions: bool = False
     """Whether any text is an action."""
+    lists_actions: bool = True
+    """Whether prompts list the legal actions."""
 
     def trial_of(self, episodes: int) -> str:
         """The sentence about a trial of so many episodes.
@@ -31,4 +33,4 @@ class Briefing(msgspec.Struct, frozen=True, gc=False):
 def briefing_of(world: World, task: Task) -> Briefing:
     """What a world tells the agent in the task's seat."""
     info = world.info
-    return Briefing(world.rules(task), info.trial, info.reflect, info.has_open_actions)
+    return Briefing(world.rules(task), info.trial, info.reflect, info.has_open_actions, info.lists_actions)

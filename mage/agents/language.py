@@ -116,7 +116,7 @@ class LanguageAgent:
             )
             if parsed.problem is None:
                 return Reply(parsed.action, said, tuple(calls))
-            message = retry_message(parsed.problem, observation, self._format_action)
+            message = retry_message(parsed.problem, self._shown(observation), self._format_action)
         return Reply(None, said, tuple(calls))
 
     async def reflect(self, outcome: Observation) -> Reply | None:
@@ -176,9 +176,14 @@ class LanguageAgent:
             raise PlayError(f"seat {observation.seat} is asked to act but has no legal action")
         self._enter(observation.episode)
         self._recall(observation)
-        message = self._heading + turn_message(observation, self._announced, self._format_action)
+        message = self._heading + turn_message(self._shown(observation), self._announced, self._format_action)
         self._heading, self._announced = "", observation.actions
         return message
+
+    def _shown(self, observation: Observation) -> Observation:
+        """The observation as prompts show it: without its actions where the world does not list them."""
+        listed = self._briefing.lists_actions
+        return observation if listed else msgspec.structs.replace(observation, actions=(), ids=())
 
     def _choices(self, observation: Observation) -> list[tuple[int, ...]]:
         return [self._chat_format.choice(action) for action in observation.actions]

@@ -82,7 +82,7 @@ def play_in_terminal(task: Task, writer: RunWriter, console: Console) -> int:
         with suppress(ImportError):
             import readline  # noqa: F401, input() then edits lines
     world = load_world(task.world)
-    person = Person(world.rules(task), task, input, console.print)
+    person = Person(_rules(world, task), task, input, console.print)
     try:
         with person.leaving_on_interrupt():
             outcome = asyncio.run(_only_trial(world, task, person))
@@ -101,6 +101,14 @@ def play_in_terminal(task: Task, writer: RunWriter, console: Console) -> int:
     console.print(Group(Text(), scores_table(outcome)))
     say_saved(console, writer.path, " 0")
     return 0
+
+
+def _rules(world: World, task: Task) -> str:
+    """The rules, and in a world of one seat what stays the same in the trial."""
+    rules, info = world.rules(task), world.info
+    if info.num_seats > 1 or task.episodes == 1:
+        return rules
+    return f"{rules} {info.trial.replace('{episodes}', str(task.episodes))}"
 
 
 async def _only_trial(world: World, task: Task, person: Person) -> Trial | Failure:

@@ -12,6 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from mage.worlds.minesweeper.board import read_board
+from mage.worlds.minesweeper.board_words import HIDDEN, MINE
 from mage.worlds.openspiel.openings import without_opening
 from mage.worlds.openspiel.words.kuhn import KuhnWords
 from mage.worlds.openspiel.words.tictactoe import TicTacToeWords
@@ -20,6 +22,7 @@ from mage.types import Episode, Observation
 
 _SUCH = "lluu"
 """Initials of moves, as an example."""
+_NUMBER_STYLES = ("white", "blue", "green", "red", "magenta", "yellow", "cyan")
 SEAT_STYLES = ("cyan", "magenta", "yellow", "green", "blue", "red")
 
 
@@ -208,6 +211,45 @@ class RoundsDrawing(_WithList):
         return table if rounds else Text("no round was finished", "dim")
 
 
+class MineSweeperDrawing:
+    """The board with a letter for each column and a number for each row; at the end with all mines."""
+
+    def private(self, observation: Observation) -> str:
+        return ""
+
+    def position(self, observation: Observation) -> RenderableType | None:
+        left = observation.facts["turns_left"]
+        return Group(self._board(observation.facts["board"]), Text(f"turns left: {left}", "dim"))
+
+    def revealed(self, episode: Episode) -> RenderableType:
+        facts = episode.result.facts
+        return self._board(facts["board"], read_board(str(facts["hidden"])).mines)
+
+    def menu(self, observation: Observation) -> str:
+        first, *_, last = observation.actions
+        is_cell = last[-1].isdigit()
+        return f"Open a cell: type its name, such as {first}." + ("" if is_cell else f" Or {last}.")
+
+    def _board(self, rows: Any, mines: int = 0) -> Text:
+        edge = len(str(len(rows)))
+        board = Text(" " * edge, no_wrap=True)
+        board.append("".join(f" {chr(ord('a') + column)}" for column in range(len(rows[0]))), "dim")
+        for row, cells in enumerate(rows):
+            board.append(f"\n{row + 1:>{edge}}", "dim")
+            for column, cell in enumerate(cells):
+                is_mine = mines >> (row * len(cells) + column) & 1
+                board.append(" ").append(*self._cell(cell, bool(is_mine)))
+        return board
+
+    def _cell(self, cell: int | str | None, is_mine: bool) -> tuple[str, str]:
+        """A sign and its style."""
+        if cell is None:
+            return (MINE, "red") if is_mine else (HIDDEN, "dim")
+        if cell == MINE:
+            return MINE, "bold red"
+        return (" ", "") if cell == 0 else (str(cell), f"bold {_NUMBER_STYLES[int(cell) % len(_NUMBER_STYLES)]}")
+
+
 def _worded(observation: Observation) -> Sequence[tuple[int, str]]:
     return list(zip(observation.ids, observation.actions, strict=True))
 
@@ -240,9 +282,14 @@ def _rounds(spec: Spec) -> Drawing:
     return RoundsDrawing()
 
 
+def _minesweeper(spec: Spec) -> Drawing:
+    return MineSweeperDrawing()
+
+
 DRAWINGS: Mapping[str, Callable[[Spec], Drawing]] = {
     "kuhn_poker": _kuhn,
     "matrix": _rounds,
+    "minesweeper": _minesweeper,
     "pd": _rounds,
     "pennies": _rounds,
     "rps": _rounds,

@@ -13,7 +13,10 @@ from mage.opponents.matrix_games import memory_one_members
 from mage.opponents.tictactoe_scripts import ORDERS
 from mage.seeds import derive, stream
 from mage.spec import make_spec, parse_spec
+from mage.types import Task
+from mage.worlds.minesweeper.world import MineSweeper
 from mage.worlds.openspiel.game import load_game
+from mage.worlds.registry import load_world
 from mage.worlds.sokoban.generate import RoomWish, generate
 from mage.worlds.sokoban.room import Room, to_board
 
@@ -27,7 +30,7 @@ _SEVEN = ("always:rock", "always:paper", "always:scissors", "cycle(step=1)", "cy
 
 def definitions() -> list[Split]:
     """Every shipped split."""
-    return [*_rps(), *_rps_unseen(), *_dilemma(), *_kuhn(), *_tictactoe(), *_sokoban()]
+    return [*_rps(), *_rps_unseen(), *_dilemma(), *_kuhn(), *_tictactoe(), *_sokoban(), *_minesweeper()]
 
 
 def _rps() -> list[Split]:
@@ -177,6 +180,33 @@ def _turned(rows: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     for _ in range(4):
         rows = tuple("".join(column) for column in zip(*rows[::-1], strict=True))
         yield from (rows, rows[::-1])
+
+
+def _minesweeper() -> list[Split]:
+    """Boards of the papers' size and number of mines, to train on and held out, and others with more mines."""
+    boards = _boards("minesweeper", 512 + 128)
+    harder = [(num, f"minesweeper(mines={num})") for num in (4, 5)]
+    return [
+        _seen("minesweeper-seen", "512 boards of 6 by 6 cells with 3 mines", "minesweeper", boards[:512]),
+        _new(SplitKind.PARAMETERS, "minesweeper-unseen", "128 other boards like them", "minesweeper", boards[512:]),
+        *(
+            _new(
+                SplitKind.HARDER, f"minesweeper-{num}-mines", f"128 boards with {num} mines", world, _boards(world, 128)
+            )
+            for num, world in harder
+        ),
+    ]
+
+
+def _boards(world: str, num: int) -> tuple[str, ...]:
+    """Different boards, drawn as the seeds of tasks draw them."""
+    loaded = load_world(world)
+    assert isinstance(loaded, MineSweeper)
+    drawn = (loaded.draw(Task(world, (), 0, derive(2603, "boards", n), 1, False, False, 1)) for n in count())
+    found: dict[str, None] = {}
+    while len(found) < num:
+        found[str(next(drawn))] = None
+    return tuple(found)
 
 
 def _seen(name: str, description: str, game: str, members: Sequence[str]) -> Split:

@@ -15,6 +15,7 @@ from mage.registry import Registry, require_methods
 from mage.spec import call_with, parse_spec, show_parameters
 from mage.types import WorldInfo
 from mage.worlds.hidden import HiddenTable
+from mage.worlds.minesweeper.world import MineSweeper
 from mage.worlds.openspiel.game import WORDED
 from mage.worlds.openspiel.rules import is_known
 from mage.worlds.openspiel.world import OpenSpielWorld
@@ -30,7 +31,10 @@ def _factory(given: object) -> Callable[..., Any]:
 
 
 WORLDS: Registry[Callable[..., Any]] = Registry(
-    "world", {"hidden": HiddenTable, "sokoban": Sokoban}, _factory, lambda name: name in WORDED or is_known(name)
+    "world",
+    {"hidden": HiddenTable, "minesweeper": MineSweeper, "sokoban": Sokoban},
+    _factory,
+    lambda name: name in WORDED or is_known(name),
 )
 """Factories of worlds by name, except for OpenSpiel's games. Parameters of a spec are those of its factory."""
 

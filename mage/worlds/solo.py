@@ -39,6 +39,10 @@ class SoloWorld(ABC, Generic[H, P]):
     """Whether any text is an action; then `actions` is not used, and `is_over` must be written."""
     turns: int = 0
     """The number of actions in every episode, where it is always the same; 0: it varies."""
+    lists_actions: bool = True
+    """Whether prompts list the legal actions."""
+    tells_all: bool = False
+    """Whether `tell` says all that was told and done in the episode so far, so that decisions are known by it alone."""
 
     def explain(self) -> str:
         """The rules, as told to the agent: by default the docstring of the class."""
@@ -122,6 +126,7 @@ class SoloWorld(ABC, Generic[H, P]):
             trial=self.trial,
             reflect=self.reflect_request,
             turns=self.turns,
+            lists_actions=self.lists_actions,
         )
 
     def rules(self, task: Task) -> str:
@@ -212,7 +217,8 @@ class SoloEnv(Generic[H, P]):
         world = self._world
         if not world.has_open_actions and action not in self._actions():
             raise PlayError(f"{self._name}: {action!r} is not legal; legal are {', '.join(self._actions())}")
-        self._key = decision_key(self._key, self._told_as_listed(), self._as_listed(action))
+        if not world.tells_all:
+            self._key = decision_key(self._key, self._told_as_listed(), self._as_listed(action))
         self._position = self._settle(world.after(self._hidden, self._position, action))
         self._turn += 1
         before, self._score = self._score, world.score(self._hidden, self._position)
@@ -283,6 +289,10 @@ class SoloModel(Generic[H, P]):
         total = fsum(weight for _, weight in types)
         self.prior = {number: weight / total for number, (_, weight) in enumerate(types)}
 
+    @property
+    def merges(self) -> bool:
+        return self._world.tells_all
+
     def start(self, episode: int) -> Branches[SoloPosition[H, P]]:
         world = self._world
         return [
@@ -319,8 +329,9 @@ class SoloModel(Generic[H, P]):
     def after(self, position: SoloPosition[H, P], action: int) -> SoloPosition[H, P]:
         hidden, at, key = position
         word = self._world.actions(hidden, at)[action]
-        told = decision_key(key, self._world.tell(hidden, at), word)
-        return SoloPosition(hidden, self._world.after(hidden, at, word), told)
+        if not self._world.tells_all:
+            key = decision_key(key, self._world.tell(hidden, at), word)
+        return SoloPosition(hidden, self._world.after(hidden, at, word), key)
 
     def score(self, position: SoloPosition[H, P]) -> float:
         return self._world.score(position.hidden, position.position)

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from mage.config.schema import Config
 from mage.opponents.agent_seat import seat_agent
+from mage.protocols import Agent
 from mage.rollout.trial import play_trial
 from mage.training.build import scripted_world_and_agent
 from mage.training.run import create_run_directory, train_run
@@ -54,15 +55,25 @@ def counted() -> Trial:
 
 
 def played(path: Path) -> Path:
-    """Trials of rock-paper-scissors with notes, Kuhn poker, tic-tac-toe, a game that has no drawing, and Sokoban."""
+    """Trials of several worlds: with notes, with hidden cards, with boards, and a game that has no drawing."""
     games = ("kuhn_poker", "tic_tac_toe", "leduc_poker", "pd(rounds=2)")
-    return write_run(path, [counted(), *(guest_trial(make_task(game)) for game in games), pushed()])
+    return write_run(path, [counted(), *(guest_trial(make_task(game)) for game in games), pushed(), swept()])
 
 
 def pushed() -> Trial:
     """A trial of Sokoban by a player that fails and then solves the room."""
     world, task = load_world("sokoban"), Task("sokoban", (), 0, 2, 3, False, False, 100)
     return asyncio.run(play_trial(world, task, 0, lambda task, _: seat_agent(world, "learns-from-failure", task)))
+
+
+def swept() -> Trial:
+    """A trial of MineSweeper."""
+    task = make_task("minesweeper", ())
+
+    def seated(task: Task, sibling: int) -> Agent:
+        return seat_agent(load_world(task.world), "uniform", task)
+
+    return asyncio.run(play_trial(load_world(task.world), task, 0, seated))
 
 
 def met(path: Path) -> Path:

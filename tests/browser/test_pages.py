@@ -35,7 +35,7 @@ def run_id(server: Server, name: str) -> str:
 def pages(server: Server) -> list[str]:
     train, trials, meeting = (f"/#/runs/{run_id(server, name)}" for name in ("learned", "played", "met"))
     of_train = [train, f"{train}/trials", f"{train}/trials/1", f"{train}/pairs", f"{train}/evaluations"]
-    of_trials = [f"{trials}/trials/{n}?at=1.end" for n in range(5)] + [f"{trials}/trials/0?layout=columns"]
+    of_trials = [f"{trials}/trials/{n}?at=1.end" for n in range(6)] + [f"{trials}/trials/0?layout=columns"]
     return [
         f"/#/runs?compare={train.split('/')[-1]}",
         *of_train,

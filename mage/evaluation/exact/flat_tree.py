@@ -30,6 +30,8 @@ class FlatTree:
         self._members = members
         self._rows: list[Leaf] = []
         self._decisions: list[tuple[_Branch, ...]] = []
+        self._known: dict[int, int] = {}
+        """Numbers of decisions by their ids."""
         self._root = self._flatten(tree)
         self.reach_LM: Array = np.array([[leaf.reach.get(m, 0.0) for m in members] for leaf in self._rows])
         self.gain_LM: Array = np.array([[leaf.gain.get(m, 0.0) for m in members] for leaf in self._rows])
@@ -63,7 +65,9 @@ class FlatTree:
                 leaves.append(len(self._rows))
                 self._rows.append(node)
             else:
-                options = tuple(map(self._flatten, node.branches))
-                decisions.append(len(self._decisions))
-                self._decisions.append(options)
+                if id(node) not in self._known:
+                    options = tuple(map(self._flatten, node.branches))
+                    self._known[id(node)] = len(self._decisions)
+                    self._decisions.append(options)
+                decisions.append(self._known[id(node)])
         return _Branch(tuple(leaves), tuple(decisions))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import fsum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -53,8 +53,20 @@ class MyopicTrial(msgspec.Struct, frozen=True):
 
 _Three: TypeAlias = tuple[EpisodeScores, EpisodeScores, EpisodeScores]
 """`low`, `even` and `high`."""
-_Ties: TypeAlias = dict[int, tuple[Belief, list[int]]]
-"""By the id of a decision that can be reached: the members that may be there, and the places of the best actions."""
+
+
+class _Tied(NamedTuple):
+    """A decision that can be reached: the members that may be there, and the places of the best actions."""
+
+    members: Belief
+    places: list[int]
+    mass: float
+    score: float
+    """The best score of the episode, times `mass`, the probability of the decision."""
+
+
+_Ties: TypeAlias = dict[int, _Tied]
+"""By the id of a decision."""
 
 
 class MyopicPlanner:
@@ -82,7 +94,7 @@ class MyopicPlanner:
         if key not in self._values:
             tree, ties = self._trees[episode], _Ties()
             _, score = self._best_play(tree, belief, ties)
-            low, even, high = self._later(episode, tree, belief, ties)
+            low, even, high = self._later(episode, tree, belief, ties, {})
             self._values[key] = (score, *low), (score, *even), (score, *high)
         return self._values[key]
 
@@ -96,16 +108,20 @@ class MyopicPlanner:
                 scores.append(fsum([p * node.gain[m] for m, p in belief.items() if m in node.gain]))
                 continue
             within = {m: p for m, p in belief.items() if m in node.members}
-            if within:
+            if within and id(node) not in ties:
                 options = [self._best_play(seen, within, ties) for seen in node.branches]
-                places = tied([value for _, value in options], self._tolerance * options[0][0])
-                ties[id(node)] = within, places
-                masses.append(options[0][0])
-                scores.append(max(value for _, value in options))
+                mass, values = options[0][0], [value for _, value in options]
+                ties[id(node)] = _Tied(within, tied(values, self._tolerance * mass), mass, max(values))
+            if within:
+                masses.append(ties[id(node)].mass)
+                scores.append(ties[id(node)].score)
         return fsum(masses), fsum(scores)
 
-    def _later(self, episode: int, branches: Tree, belief: Belief, ties: _Ties) -> _Three:
-        """The scores of later episodes after the best actions of this one, times the probability of these branches."""
+    def _later(self, episode: int, branches: Tree, belief: Belief, ties: _Ties, known: dict[int, _Three]) -> _Three:
+        """The scores of later episodes after the best actions of this one, times the probability of these branches.
+
+        `known` has those of decisions by their ids.
+        """
         num_later = len(self._trees) - episode - 1
         none = (0.0,) * num_later
         found = [(none, none, none)]
@@ -117,10 +133,12 @@ class MyopicPlanner:
                     low, even, high = self._value(episode + 1, normalised(after))
                     found.append((_times(mass, low), _times(mass, even), _times(mass, high)))
             elif id(node) in ties:  # else no member that is still possible leads here
-                within, places = ties[id(node)]
-                found.append(
-                    self._any_of([self._later(episode, node.branches[place], within, ties) for place in places])
-                )
+                if id(node) not in known:
+                    within, places, *_ = ties[id(node)]
+                    known[id(node)] = self._any_of(
+                        [self._later(episode, node.branches[place], within, ties, known) for place in places]
+                    )
+                found.append(known[id(node)])
         low, even, high = (tuple(map(fsum, zip(*flows, strict=True))) for flows in zip(*found, strict=True))
         return low, even, high
 

@@ -25,15 +25,18 @@ def fingerprint(*parts: object) -> str:
     return hashlib.sha256(repr((VERSION, *parts)).encode()).hexdigest()[:32]
 
 
-def tree_numbers(tree: Tree) -> tuple[object, ...]:
-    """The numbers of a tree that planning depends on; texts are left out."""
-    return tuple(_node_numbers(node) for node in tree.values())
+def tree_numbers(tree: Tree, known: dict[int, str] | None = None) -> tuple[object, ...]:
+    """The numbers of a tree that planning depends on, without its texts; decisions are hashes, `known` by their ids."""
+    found: dict[int, str] = {} if known is None else known
+    return tuple(_node_numbers(node, found) for node in tree.values())
 
 
-def _node_numbers(node: Node) -> object:
+def _node_numbers(node: Node, known: dict[int, str]) -> object:
     if isinstance(node, Leaf):
         return sorted(node.reach.items()), sorted(node.gain.items())
-    return node.ids, tuple(tree_numbers(branch) for branch in node.branches)
+    if id(node) not in known:
+        known[id(node)] = fingerprint(node.ids, [tree_numbers(branch, known) for branch in node.branches])
+    return known[id(node)]
 
 
 def load_or_compute(name: str, length: int, compute: Callable[[], tuple[float, ...]]) -> tuple[float, ...]:

@@ -30,6 +30,8 @@ EpisodeScores: TypeAlias = tuple[float, ...]
 """Expected score by episode, from the current one to the last."""
 _Flow: TypeAlias = tuple[float, ...]
 """The probability of some nodes, and the scores by episode from there on times that probability."""
+_Flows: TypeAlias = dict[int, _Flow]
+"""Of decisions of one episode, by their ids, from one belief at its start."""
 
 
 class PlanObjective(StrEnum):
@@ -87,30 +89,33 @@ class Planner:
             return ()
         key = (episode, belief_key(belief))
         if key not in self._values:
-            self._values[key] = self._branch_flow(episode, self._trees[episode], belief)[1:]
+            self._values[key] = self._branch_flow(episode, self._trees[episode], belief, {})[1:]
         return self._values[key]
 
     def choose(self, episode: int, node: Decision, belief: Belief) -> int:
         """The index of the best action among the legal ones."""
         key = (episode, belief_key(belief), id(node))  # nodes live as long as the trees, so ids are unique
         if key not in self._choices:
-            self._choices[key] = self._best(
-                episode, [self._branch_flow(episode, seen, belief) for seen in node.branches]
-            )
+            flows: _Flows = {}
+            options = [self._branch_flow(episode, seen, belief, flows) for seen in node.branches]
+            self._choices[key] = self._best(episode, options)
         return self._choices[key]
 
-    def _branch_flow(self, episode: int, branches: Tree, belief: Belief) -> _Flow:
-        flows = [self._node_flow(episode, node, belief) for node in branches.values()]
+    def _branch_flow(self, episode: int, branches: Tree, belief: Belief, known: _Flows) -> _Flow:
+        flows = [self._node_flow(episode, node, belief, known) for node in branches.values()]
         return flows[0] if len(flows) == 1 else tuple([fsum(values) for values in zip(*flows, strict=True)])
 
-    def _node_flow(self, episode: int, node: Node, belief: Belief) -> _Flow:
+    def _node_flow(self, episode: int, node: Node, belief: Belief, known: _Flows) -> _Flow:
         if isinstance(node, Leaf):
             return self._leaf_flow(episode, node, belief)
+        if id(node) in known:
+            return known[id(node)]
         within = {m: p for m, p in belief.items() if m in node.members}
         if not within:
             return (0.0,) * (len(self._objective) - episode + 1)
-        options = [self._branch_flow(episode, seen, within) for seen in node.branches]
-        return options[self._best(episode, options)]
+        options = [self._branch_flow(episode, seen, within, known) for seen in node.branches]
+        known[id(node)] = options[self._best(episode, options)]
+        return known[id(node)]
 
     def _leaf_flow(self, episode: int, leaf: Leaf, belief: Belief) -> _Flow:
         self._work += len(belief)
@@ -157,7 +162,7 @@ def normalised(belief: Belief) -> Belief:
 
 def check_length(trees: Sequence[Tree], episodes: int) -> None:
     """Raise `InexactError` where a trial is too long for a recursion over its decisions."""
-    if episodes * (4 * max(map(_depth, trees)) + 1) > MAX_FRAMES:
+    if episodes * (4 * max(_depth(tree, {}) for tree in trees) + 1) > MAX_FRAMES:
         raise InexactError(f"{episodes} episodes of this length are too long a trial to plan exactly")
 
 
@@ -172,7 +177,9 @@ def _scaled(weights: Sequence[float]) -> list[float]:
     return [weight / largest for weight in weights]
 
 
-def _depth(tree: Tree) -> int:
-    """One more than the most decisions in an episode."""
-    inner = [branch for node in tree.values() if not isinstance(node, Leaf) for branch in node.branches]
-    return 1 + max(map(_depth, inner), default=0)
+def _depth(tree: Tree, known: dict[int, int]) -> int:
+    """One more than the most decisions in an episode; `known` has that of decisions by their ids."""
+    for node in tree.values():
+        if not isinstance(node, Leaf) and id(node) not in known:
+            known[id(node)] = max(_depth(branch, known) for branch in node.branches)
+    return 1 + max((known[id(node)] for node in tree.values() if not isinstance(node, Leaf)), default=0)

@@ -46,8 +46,12 @@ def _largest_score(tree: Tree) -> float:
     """The largest absolute mean score of a leaf."""
     found = 0.0
     waiting = list(tree.values())
+    known: set[int] = set()
     while waiting:
         node = waiting.pop()
+        if id(node) in known:
+            continue
+        known.add(id(node))
         if isinstance(node, Leaf):
             found = max([found, *(abs(gain) / node.reach[m] for m, gain in node.gain.items() if node.reach[m])])
         else:

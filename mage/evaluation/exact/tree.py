@@ -2,6 +2,8 @@
 
 The opponent's policy or the level is one of several members, unknown to the seat. Every leaf holds, per member, the
 probability of reaching it given the seat's own moves, and the score; all exact values are sums over these numbers.
+Where keys do not depend on the order of moves (`MergingModel`), decisions that are reached in several orders are one
+node with several parents, so walks over a tree keep what they found by the `id` of the node.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from mage.errors import InexactError, PlayError
-from mage.protocols import Branches, ExactModel
+from mage.protocols import Branches, ExactModel, MergingModel
 
 MAX_STATES = 200_000
 """Most states of an episode; rock-paper-scissors with three rounds has about a thousand."""
@@ -54,6 +56,9 @@ class _Builder:
         self.world = world
         self.max_states = max_states
         self.num_states = 0
+        self.merges = isinstance(model, MergingModel) and model.merges
+        self.known: dict[tuple[object, ...], Decision] = {}
+        """Decisions by key and reach, where equal ones are merged."""
 
     def forward(self, places: Sequence[_Place], num_decisions: int) -> Tree:
         """Expand until the seat must act or the episode ends; group by observation."""
@@ -74,8 +79,15 @@ class _Builder:
                 seen = model.seen(position)
                 (ends if seen[0] else decisions).setdefault(seen, []).append(place)
         nodes: dict[Seen, Node] = {seen: self.leaf(group) for seen, group in ends.items()}
-        nodes.update((seen, self.decision(seen[1], group, num_decisions)) for seen, group in decisions.items())
+        decide = self.merged_decision if self.merges else self.decision
+        nodes.update((seen, decide(seen[1], group, num_decisions)) for seen, group in decisions.items())
         return nodes
+
+    def merged_decision(self, key: str, group: Sequence[_Place], num_decisions: int) -> Decision:
+        place = (key, *(tuple(reach.items()) for _, reach in group))
+        if place not in self.known:
+            self.known[place] = self.decision(key, group, num_decisions)
+        return self.known[place]
 
     def decision(self, key: str, group: Sequence[_Place], num_decisions: int) -> Decision:
         model = self.model

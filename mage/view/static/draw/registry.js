@@ -19,6 +19,7 @@
 //   offered     where there is `pick`, the moves that it takes: [id, word] each
 import { drawFacts } from "./fallback.js";
 import { drawKuhn } from "./kuhn_poker.js";
+import { drawMineSweeper } from "./minesweeper.js";
 import { drawRounds } from "./rounds.js";
 import { drawSokoban } from "./sokoban.js";
 import { drawTicTacToe } from "./tic_tac_toe.js";
@@ -26,6 +27,7 @@ import { drawTicTacToe } from "./tic_tac_toe.js";
 const DRAWINGS = {
   kuhn_poker: drawKuhn,
   matrix: drawRounds,
+  minesweeper: drawMineSweeper,
   pd: drawRounds,
   pennies: drawRounds,
   rps: drawRounds,
