@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, count
 from random import Random
 
 import pytest
@@ -14,6 +14,7 @@ from mage.agents.language import AgentSettings, LanguageAgent
 from mage.agents.parsing import parse_action
 from mage.aio import run_sync
 from mage.checks.worlds import check_world
+from mage.config.load import load_config
 from mage.engines.scripted import ScriptedEngine, first
 from mage.errors import ConfigError
 from mage.evaluation.eval_agent import load_eval_agent
@@ -21,11 +22,12 @@ from mage.evaluation.exact.myopic import MyopicPlanner
 from mage.evaluation.exact.notes import NoteSearch
 from mage.evaluation.exact.planner import Planner
 from mage.evaluation.exact.tree import episode_tree
-from mage.evaluation.held_out import refuse_held_out
+from mage.evaluation.held_out import avoid_held_out, refuse_held_out
 from mage.evaluation.splits import load_split
 from mage.opponents.agent_seat import check_seat_agent, seat_agent
 from mage.protocols import Agent
 from mage.rollout.trial import play_trial
+from mage.seeds import derive
 from mage.types import Memory, ReplyMode, Task, Trial
 from mage.worlds.minesweeper.board import (
     all_boards,
@@ -315,8 +317,15 @@ def test_training_is_kept_from_held_out_boards_and_other_sizes_are_free() -> Non
     refuse_held_out("minesweeper(4,4,2)", ())
     with pytest.raises(ConfigError, match="is held out by the split 'minesweeper-unseen'"):
         refuse_held_out("minesweeper(stop=0.5)", unseen.members[:1])
-    with pytest.raises(ConfigError, match="every level may be drawn"):
-        refuse_held_out("minesweeper", ())
+    config = load_config("doors", ["world=minesweeper"])
+    seeds = (derive(2603, "boards", number) for number in count())
+    given = (Task("minesweeper", (), 0, seed, 3, False, False, 1) for seed in seeds)
+    world = load_world("minesweeper")
+    assert isinstance(world, MineSweeper)
+    held_out = next(task for task in given if world.drawn_level(task) in unseen.members)
+    other = avoid_held_out(config, held_out)
+    assert world.drawn_level(other) not in unseen.members
+    assert avoid_held_out(config, other) == other
 
 
 def test_prompts_without_the_list_of_actions_hold_answers_to_it() -> None:

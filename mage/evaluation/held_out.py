@@ -40,7 +40,7 @@ def refuse_held_out(world: str, members: Sequence[str], named: Sequence[Split] =
                     f"world = {world}: its wording is held out by the split {split.name!r}; train with another"
                 )
         elif has_levels(world):
-            _refuse_levels(world, members, split)
+            _refuse_levels(members, split)
         else:
             _refuse_opponents(members, split)
 
@@ -71,23 +71,14 @@ def _held_out_splits(world: str, named: Sequence[Split]) -> Iterator[Split]:
             yield split
 
 
-def _refuse_levels(world: str, levels: Sequence[str], split: Split) -> None:
-    if not levels and any(_has_level(world, level) for level in split.members):
+def _refuse_levels(levels: Sequence[str], split: Split) -> None:
+    if not levels:
         raise ConfigError(
             f"population.members = []: every level may be drawn, and the split {split.name!r} holds out "
             f"{listing(split.members)}; name the levels to train on"
         )
     for level in sorted(set(levels) & set(split.members)):
         raise ConfigError(f"population.members: {level!r} is held out by the split {split.name!r}; train without it")
-
-
-def _has_level(world: str, level: str) -> bool:
-    """Whether a world may draw a level: one of the same name with other parameters may have others."""
-    try:
-        load_world(world).check_level(level)
-    except ConfigError:
-        return False
-    return True
 
 
 def _refuse_opponents(members: Sequence[str], split: Split) -> None:
