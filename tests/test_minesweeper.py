@@ -29,9 +29,9 @@ from mage.protocols import Agent
 from mage.rollout.trial import play_trial
 from mage.seeds import derive
 from mage.types import Memory, ReplyMode, Task, Trial
+from mage.worlds.masks import cells_in
 from mage.worlds.minesweeper.board import (
     all_boards,
-    cells_in,
     draw_board,
     grid_of,
     least_turns,

@@ -27,7 +27,7 @@ from mage.worlds.openspiel.words.base import NEUTRAL
 from mage.worlds.registry import load_world
 from mage.worlds.sokoban import solve as solver
 from mage.worlds.sokoban.generate import RoomWish, generate
-from mage.worlds.sokoban.room import Room, from_board, moved, parse_level, read_rooms, squares, to_board, to_xsb
+from mage.worlds.sokoban.room import Room, from_board, moved, parse_level, read_rooms, to_board, to_xsb
 from mage.worlds.sokoban.solve import push_distances, solve
 from mage.worlds.sokoban.world import Sokoban
 
@@ -396,7 +396,3 @@ def test_a_room_is_drawn_in_the_terminal_but_not_in_other_words() -> None:
     assert drawn.renderables[0].plain == "████████████\n██@@[]  ()██\n████████████"
     assert "Turns left: 7" in drawn.renderables[-1].plain
     assert drawing_of("sokoban(reworded=7)").position(seen) is None
-
-
-def test_squares_are_numbered_from_the_lowest_bit() -> None:
-    assert list(squares(0b100101)) == [0, 2, 5]

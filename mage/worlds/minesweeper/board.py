@@ -10,6 +10,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from mage.errors import ConfigError
+from mage.worlds.masks import cells_in
 
 MAX_SIDE = 26
 """Most rows and most columns: columns are letters."""
@@ -102,18 +103,6 @@ def all_boards(grid: Grid, num_mines: int, is_opened: bool) -> Iterator[Board]:
         free = [cell for cell in range(grid.num_cells) if cell != first]
         for mines in combinations(free, num_mines):
             yield Board(grid.rows, grid.columns, first, sum(1 << cell for cell in mines))
-
-
-def cells_in(mask: int) -> Iterator[int]:
-    """The cells of a mask, in reading order.
-
-    >>> list(cells_in(0b1010))
-    [1, 3]
-    """
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
 
 
 @lru_cache(maxsize=8192)

@@ -12,7 +12,8 @@ from math import comb
 from typing import NamedTuple
 
 from mage.errors import PlayError
-from mage.worlds.minesweeper.board import Grid, cells_in
+from mage.worlds.masks import cells_in
+from mage.worlds.minesweeper.board import Grid
 
 
 class Known(NamedTuple):

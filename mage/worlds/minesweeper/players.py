@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 
 from mage.seeds import derive, uniform
 from mage.types import AgentInfo, Observation, Reply, Task
-from mage.worlds.minesweeper.board import cells_in
+from mage.worlds.masks import cells_in
 from mage.worlds.minesweeper.board_words import MINE, BoardWords, Settings
 from mage.worlds.minesweeper.mine_odds import Known, mine_odds
 from mage.worlds.minesweeper.solver import best_cell, clear_chance

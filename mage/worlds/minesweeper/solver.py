@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from mage.worlds.minesweeper.board import Board, Grid, cells_in, grid_of, numbers_of, opened_by, safe_cells, start_of
+from mage.worlds.masks import cells_in
+from mage.worlds.minesweeper.board import Board, Grid, grid_of, numbers_of, opened_by, safe_cells, start_of
 from mage.worlds.minesweeper.mine_odds import Known, mine_odds, possible_mines
 
 MAX_BOARDS = 8000

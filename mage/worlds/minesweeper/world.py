@@ -13,12 +13,12 @@ from mage.protocols import Player
 from mage.seeds import stream
 from mage.spec import show, whole
 from mage.types import Fact, Task
+from mage.worlds.masks import cells_in
 from mage.worlds.minesweeper.board import (
     CLOSED,
     MAX_SIDE,
     Board,
     all_boards,
-    cells_in,
     draw_board,
     grid_of,
     least_turns,

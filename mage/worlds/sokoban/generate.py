@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from mage.errors import ConfigError, InexactError
 from mage.seeds import stream
-from mage.worlds.sokoban.room import Room, reached, squares
+from mage.worlds.masks import cells_in
+from mage.worlds.sokoban.room import Room, reached
 from mage.worlds.sokoban.solve import solve
 
 _INNER_WALLS = (0.1, 0.4)
@@ -84,7 +85,7 @@ def _empty_room(wish: RoomWish, rng: random.Random) -> Room | None:
     everything = (1 << rows * columns) - 1
     room = Room(rows, columns, everything ^ free, 0, 0, inner[-1])
     inside = reached(room.walls, room.player, room.deltas)
-    floor = list(squares(inside))
+    floor = list(cells_in(inside))
     if len(floor) < 2 * wish.boxes + 2:
         return None
     goals = sum(1 << square for square in rng.sample(floor, wish.boxes))
@@ -93,7 +94,7 @@ def _empty_room(wish: RoomWish, rng: random.Random) -> Room | None:
 
 def _layers(room: Room, rng: random.Random) -> Iterator[list[tuple[int, int]]]:
     """The positions, player and boxes, from which the solved room is so many moves away: 0, 1, …"""
-    free = list(squares(((1 << room.rows * room.columns) - 1) ^ room.walls))
+    free = list(cells_in(((1 << room.rows * room.columns) - 1) ^ room.walls))
     ways = {
         square: [
             (square - delta, 1 << square - delta, 1 << square + delta, 1 << square | 1 << square + delta)

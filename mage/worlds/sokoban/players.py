@@ -8,7 +8,8 @@ from typing import Any
 from mage.errors import InexactError
 from mage.seeds import stream
 from mage.types import Observation, Reply
-from mage.worlds.sokoban.room import Room, from_board, moved, squares
+from mage.worlds.masks import cells_in
+from mage.worlds.sokoban.room import Room, from_board, moved
 from mage.worlds.sokoban.solve import solve
 
 _WALK = 0.3
@@ -100,6 +101,6 @@ def _estimate(room: Room, player: int, boxes: int) -> float:
 
     if boxes == room.goals:
         return -1.0
-    goals = list(squares(room.goals))
-    pushes = sum(min(steps(box, goal) for goal in goals) for box in squares(boxes))
-    return pushes + _WALK * min(steps(player, box) for box in squares(boxes & ~room.goals))
+    goals = list(cells_in(room.goals))
+    pushes = sum(min(steps(box, goal) for goal in goals) for box in cells_in(boxes))
+    return pushes + _WALK * min(steps(player, box) for box in cells_in(boxes & ~room.goals))

@@ -6,7 +6,7 @@ Squares are numbered row by row from 0. A set of squares is an integer whose bit
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
@@ -59,18 +59,6 @@ def moved(room: Room, player: int, boxes: int, delta: int) -> tuple[int, int] | 
             return None
         boxes ^= 1 << to | 1 << behind
     return to, boxes
-
-
-def squares(cells: int) -> Iterator[int]:
-    """The numbers of a set of squares, ascending.
-
-    >>> list(squares(0b1010))
-    [1, 3]
-    """
-    while cells:
-        lowest = cells & -cells
-        yield lowest.bit_length() - 1
-        cells ^= lowest
 
 
 def reached(walls: int, start: int, deltas: Sequence[int]) -> int:

@@ -7,7 +7,8 @@ from functools import lru_cache
 from heapq import heappop, heappush
 
 from mage.errors import InexactError
-from mage.worlds.sokoban.room import Room, moved, squares
+from mage.worlds.masks import cells_in
+from mage.worlds.sokoban.room import Room, moved
 
 MOST_POSITIONS = 400_000
 """Most positions that are looked at before the search gives up."""
@@ -61,7 +62,7 @@ def push_distances(room: Room) -> Mapping[int, int]:
 
     From squares that are left out no box comes to a goal.
     """
-    found = dict.fromkeys(squares(room.goals), 0)
+    found = dict.fromkeys(cells_in(room.goals), 0)
     queue = list(found)
     for square in queue:
         for delta in room.deltas:
@@ -75,7 +76,7 @@ def push_distances(room: Room) -> Mapping[int, int]:
 def _to_go(distances: Mapping[int, int], boxes: int) -> int | None:
     """A lower bound of the moves to a solution; None where a box is lost."""
     total = 0
-    for square in squares(boxes):
+    for square in cells_in(boxes):
         if square not in distances:
             return None
         total += distances[square]
