@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-import mage
 from mage.agents.briefing import briefing_of
 from mage.agents.byte_format import ByteFormat
 from mage.agents.language import AgentSettings, LanguageAgent
@@ -18,10 +17,6 @@ from mage.config.load import load_config
 from mage.engines.scripted import ScriptedEngine, first
 from mage.errors import ConfigError
 from mage.evaluation.eval_agent import load_eval_agent
-from mage.evaluation.exact.myopic import MyopicPlanner
-from mage.evaluation.exact.notes import NoteSearch
-from mage.evaluation.exact.planner import Planner
-from mage.evaluation.exact.tree import episode_tree
 from mage.evaluation.held_out import avoid_held_out, refuse_held_out
 from mage.evaluation.splits import load_split
 from mage.opponents.agent_seat import check_seat_agent, seat_agent
@@ -42,7 +37,7 @@ from mage.worlds.minesweeper.board import (
     start_of,
 )
 from mage.worlds.minesweeper.mine_odds import Known, mine_odds, possible_mines
-from mage.worlds.minesweeper.solver import clear_chance, needs_no_guess
+from mage.worlds.minesweeper.solver import needs_no_guess
 from mage.worlds.minesweeper.world import MineSweeper
 from mage.worlds.openspiel.words.base import NEUTRAL
 from mage.worlds.registry import load_world
@@ -55,12 +50,6 @@ SPECS = (
     "minesweeper(3,3,2,stop=0.7)",
     STOP,
 )
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reads what another run of the tests has stored."""
-    monkeypatch.setenv("MAGE_CACHE", str(tmp_path))
 
 
 def task(world: str, seed: int = 0, level: str = "", episodes: int = 3) -> Task:
@@ -84,46 +73,6 @@ def trial_of(player: str, one: Task) -> Trial:
 def test_it_keeps_the_contract_of_worlds(spec: str) -> None:
     report = check_world(spec, range(3))
     assert ("agrees" in report.exact) == (world_of(spec).hidden() != {})
-
-
-def test_two_by_two_has_the_values_worked_out_by_hand() -> None:
-    """Every number is 1, so that the three openings without a mine have the chance 3/4 x 2/3 x 1/2."""
-    plain = mage.value(SMALL).report
-    assert plain.memoryless == pytest.approx(1 / 4, abs=1e-9)
-    assert plain.best_last == pytest.approx((1 / 4, 1, 1), abs=1e-9)
-    stop = mage.value(STOP).report
-    assert stop.memoryless == pytest.approx(0.5, abs=1e-9)
-    assert stop.myopic is not None
-    assert (*stop.myopic.low, *stop.myopic.high) == pytest.approx((0.5,) * 6, abs=1e-9)
-    for best in (stop.best_last, stop.best_sum):
-        assert best is not None
-        assert (best[-1], sum(best)) == pytest.approx((1.0, 2.25), abs=1e-9)
-
-
-def test_an_open_cell_at_the_start_makes_it_another_task() -> None:
-    """The first of the three openings is safe: 2/3 x 1/2."""
-    assert mage.value("minesweeper(2,2,1)").report.memoryless == pytest.approx(1 / 3, abs=1e-9)
-
-
-def test_exact_best_play_is_no_worse_than_the_expert_and_equal_where_it_is_optimal() -> None:
-    grid = grid_of(2, 3)
-    exact = mage.value("minesweeper(2,3,1,start=closed)").report.memoryless
-    chance = clear_chance(grid, 1, Known({}), 0, 7)
-    assert exact == pytest.approx(0.5, abs=1e-9)
-    assert exact is not None
-    assert chance is not None
-    assert chance <= exact + 1e-9
-
-
-def test_decisions_in_another_order_are_one_decision() -> None:
-    world = world_of(SMALL)
-    keys = set()
-    for order in (("a1", "b1"), ("b1", "a1")):
-        env = world.new_env(task(SMALL, level="2x2::b2"), 0)
-        for cell in order:
-            env.step(cell)
-        keys.add(env.observe(0).key)
-    assert len(keys) == 1
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -352,25 +301,3 @@ def test_the_control_of_a_player_that_remembers_forgets() -> None:
             play_trial(load_world(spec), task(spec, seed), 0, player.make_agent(load_world(spec), Memory.NONE))
         )
         assert control.scores == trial_of("expert", task(spec, seed)).scores
-
-
-@pytest.mark.parametrize("spec", [STOP, "minesweeper(2,3,1)"])
-def test_merged_decisions_have_the_values_of_all_orders(spec: str) -> None:
-    found = []
-    for merges in (True, False):
-        world = load_world.__wrapped__(spec)
-        assert isinstance(world, MineSweeper)
-        world.tells_all = merges
-        model = world.exact_model((), 0)
-        trees = [episode_tree(model, model.start(0), spec)] * 3
-        planners = [Planner(trees, model.prior, weights) for weights in ((0, 0, 1), (1, 1, 1), (1, 0.6, 0.36))]
-        myopic = MyopicPlanner(trees, model.prior).trial_scores()
-        notes = NoteSearch(trees, model.prior).words(2)
-        values = [
-            *(score for planner in planners for score in planner.trial_scores()),
-            *myopic.low,
-            *myopic.high,
-            *notes,
-        ]
-        found.append(values)
-    assert found[0] == pytest.approx(found[1], abs=1e-9)
