@@ -21,7 +21,7 @@ from mage.worlds.openspiel.words.base import NEUTRAL
 from mage.worlds.registry import load_world
 from mage.worlds.sokoban import solve as solver
 from mage.worlds.sokoban.generate import RoomWish, generate
-from mage.worlds.sokoban.room import Room, from_board, moved, parse_level, read_rooms, to_board, to_xsb
+from mage.worlds.sokoban.room import Room, from_board, moved, parse_level, read_rooms, to_board
 from mage.worlds.sokoban.solve import push_distances, solve
 from mage.worlds.sokoban.world import Sokoban
 
@@ -47,6 +47,13 @@ def walked(room: Room, moves: Sequence[int]) -> tuple[int, int]:
         assert after is not None
         player, boxes = after
     return player, boxes
+
+
+def to_xsb(rooms: Sequence[Room]) -> str:
+    """Rooms as the text of a file in the layout of Boxoban: a number, then the rows."""
+    return "\n".join(
+        "\n".join((f"; {number}", *to_board(room, room.player, room.boxes), "")) for number, room in enumerate(rooms)
+    )
 
 
 def fewest_moves(room: Room) -> int | None:

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console, Group
 from rich.text import Text
 
+from mage.agents.briefing import briefing_of
 from mage.cli.options import MaxTurns, Run
 from mage.cli.tables import new_run, say_saved
 from mage.errors import ConfigError
@@ -105,10 +106,10 @@ def play_in_terminal(task: Task, writer: RunWriter, console: Console) -> int:
 
 def _rules(world: World, task: Task) -> str:
     """The rules, and in a world of one seat what stays the same in the trial."""
-    rules, info = world.rules(task), world.info
-    if info.num_seats > 1 or task.episodes == 1:
-        return rules
-    return f"{rules} {info.trial.replace('{episodes}', str(task.episodes))}"
+    told = briefing_of(world, task)
+    if world.info.num_seats > 1 or task.episodes == 1:
+        return told.rules
+    return f"{told.rules} {told.trial_of(task.episodes)}"
 
 
 async def _only_trial(world: World, task: Task, person: Person) -> Trial | Failure:

@@ -24,6 +24,8 @@ _RPS, _DILEMMA, _KUHN, _TICTACTOE = "rps(rounds=3)", "pd(rounds=4)", "kuhn_poker
 _SOKOBAN, _NUM_ROOMS = "sokoban", 100
 _WORDING = 2603
 """The seed of the rewording."""
+_DRAWS = 2603
+"""The seed of members that are drawn."""
 _SWITCHING_EPISODES = 6
 _SEVEN = ("always:rock", "always:paper", "always:scissors", "cycle(step=1)", "cycle(step=2)", "copy", "beat-last")
 
@@ -79,7 +81,7 @@ def _memory_one() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     named = frozenset[Behaviour]().union(*map(_behaviours, (*_SEVEN, "lose-to-last")))
     unknown = [member for member in members if not _behaviours(member) & named]
     by_first = [[member for member in unknown if parse_spec(member).named["first"] == first] for first in range(3)]
-    drawn = [stream(2603, "rps-memory-one", first).sample(part, 10) for first, part in enumerate(by_first)]
+    drawn = [stream(_DRAWS, "rps-memory-one", first).sample(part, 10) for first, part in enumerate(by_first)]
     held_out = tuple(member for part in drawn for member in sorted(part[:5]))
     test = tuple(member for part in drawn for member in sorted(part[5:]))
     return tuple(member for member in members if member not in (*held_out, *test)), held_out, test
@@ -132,7 +134,7 @@ def _kuhn() -> list[Split]:
 
 def _tictactoe() -> list[Split]:
     weak = tuple(f"preferred:{order}" for order in ORDERS)
-    numbers = stream(2603, "tictactoe-orders")
+    numbers = stream(_DRAWS, "tictactoe-orders")
     orders = tuple(f"preferred({numbers.sample(range(9), 9)})" for _ in range(8))
     replies = tuple(f"best-response:{member}" for member in weak)
     harder = tuple(f"mcts(simulations={num},seed={seed})" for num in (30, 100) for seed in range(900, 903))
@@ -168,7 +170,7 @@ def _rooms(boxes: int, num: int) -> tuple[str, ...]:
     """Generated rooms that differ also when they are turned or mirrored."""
     found: dict[tuple[str, ...], Room] = {}
     for number in count():
-        room = generate(RoomWish(6, 6, boxes, 5, 21), derive(_WORDING, "sokoban", number))
+        room = generate(RoomWish(6, 6, boxes, 5, 21), derive(_DRAWS, "sokoban", number))
         found.setdefault(min(_turned(to_board(room, room.player, room.boxes))), room)
         if len(found) == num:
             return tuple(map(str, found.values()))
@@ -202,7 +204,7 @@ def _boards(world: str, num: int) -> tuple[str, ...]:
     """Different boards, drawn as the seeds of tasks draw them."""
     loaded = load_world(world)
     assert isinstance(loaded, MineSweeper)
-    drawn = (loaded.draw(Task(world, (), 0, derive(2603, "boards", n), 1, False, False, 1)) for n in count())
+    drawn = (loaded.draw(Task(world, (), 0, derive(_DRAWS, "boards", n), 1, False, False, 1)) for n in count())
     found: dict[str, None] = {}
     while len(found) < num:
         found[str(next(drawn))] = None

@@ -154,13 +154,6 @@ def read_rooms(path: Path) -> tuple[Room, ...]:
     return tuple(rooms)
 
 
-def to_xsb(rooms: Sequence[Room]) -> str:
-    """Rooms as the text of a file in the layout of Boxoban: a number, then the rows."""
-    return "\n".join(
-        "\n".join((f"; {number}", *to_board(room, room.player, room.boxes), "")) for number, room in enumerate(rooms)
-    )
-
-
 def _cells(text: str, symbols: str) -> int:
     return sum(1 << square for square, symbol in enumerate(text) if symbol in symbols)
 
