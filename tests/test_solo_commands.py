@@ -81,6 +81,12 @@ def test_splits_of_levels_are_evaluated_compared_and_exported() -> None:
     assert Path("page.html").exists()
 
 
+def test_the_terminal_says_what_stays_the_same_in_a_trial() -> None:
+    sentence = "every mine stays where it is"
+    assert sentence in " ".join(printed("play 'minesweeper(2,2,1)' --episodes 2 --run two", "q\n").split())
+    assert sentence not in " ".join(printed("play 'minesweeper(2,2,1)' --episodes 1 --run one", "q\n").split())
+
+
 def test_trials_of_a_recipe_are_played_on_levels() -> None:
     lines = (
         f'world = "{NAME}"',
