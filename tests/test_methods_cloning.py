@@ -101,6 +101,49 @@ def test_random_moves_of_a_teacher_are_not_learned_and_it_plays_on_from_where_th
             assert is_drawn or not is_known or trial.scores[-1] == 1.0, "after one door was opened, both are known"
 
 
+def test_any_teacher_may_draw_moves_at_random() -> None:
+    world = ("world=minesweeper(4,4,3,turns=5)", "population.members=[]", "evaluation.splits=[]", "agent.context=2048")
+    model = "agent.model=nano(hidden=16,layers=1,heads=2,context=2048)"
+    shares, learned = [], []
+    for noise in (0.0, 0.5):
+        options = f"credit.options={{ teacher = 'expert(remember=true)', noise = {noise} }}"
+        parts = tiny_parts(*TAUGHT, *world, model, options, "batch.groups=24")
+        groups = taught(parts)
+        trials = [trial for group in groups for trial in group.trials]
+        forced = [
+            all(len(ids) == 1 for ids in call.completion.allowed or ())
+            for trial in trials
+            for turn in agent_turns(trial)
+            for call in turn.calls
+        ]
+        shares.append(sum(forced) / len(forced))
+        learned.append(sum(trial.scores[-1] for trial in trials) / len(trials))
+    assert shares[0] < 0.1
+    assert 0.4 < shares[1] < 0.65
+    assert learned[1] < learned[0] == 1.0, "the expert that remembers clears every board by the third episode"
+
+
+def test_a_teachers_moves_are_learned_beside_a_tutors_notes() -> None:
+    told = ("world=hidden(scout)", "population.members=[]", "evaluation.splits=[]", "trial.episodes=2")
+    notes = ("agent.memory=reflections", "agent.reflection_tokens=1", r"agent.tutor='prize in (\w+)'")
+    parts = tiny_parts(*TAUGHT[:-1], *told, *notes, "agent.tutor_steps=9", "steps=9")
+    groups = taught(parts, step=8)
+    for group in groups:
+        for trial in group.trials:
+            look, note, chest = agent_turns(trial)
+            assert (look.action, trial.scores[-1], note.text) == ("look", 1.0, "")
+            assert parts.loaded.chat_format.decode(trial.streams[1]).split().count(str(chest.action)) == 4, (
+                "the rules, the note, the actions and the answer"
+            )
+    tutored = range(len(groups))
+    credited = parts.credit(groups)
+    advantages, _ = parts.estimator.estimate(credited, EMPTY)
+    batch = to_batch(groups, credited, advantages, tutored, tutored)
+    found = sorted(a for sample in batch for a in sample.advantages)
+    num_trials = sum(len(group.trials) for group in groups)
+    assert found == [0.0] * num_trials + [1.0] * 2 * num_trials, "two moves, and a note that is not learned"
+
+
 def test_any_player_can_teach_and_draws_anew_for_each_sibling() -> None:
     parts = tiny_parts(*TAUGHT, "credit.options={ teacher = 'uniform' }")
     groups = taught(parts)
@@ -142,8 +185,8 @@ def test_the_recipe_knows_all_eighty_and_the_plan_is_made_in_seconds() -> None:
         ("rps", ("credit.estimator=cloning", "credit.options={ teacher = 'aggressive' }"), "aggressive"),
         (
             "rps",
-            ("credit.estimator=cloning", "credit.options={ teacher = 'repeat', noise = 0.1 }"),
-            "noise = 0.1 is for",
+            ("credit.estimator=cloning", "agent.memory=reflections", "agent.tutor='(.)'", "agent.tutor_steps=3"),
+            r"in all steps \(agent.tutor_steps = 150\)",
         ),
     ],
 )

@@ -211,7 +211,7 @@ def build_parts(
     how = agent_settings(config.agent)
     agent_factory = partial(language_agent_factory, world, engine, loaded.chat_format, how)
     tutor = Tutor(config.agent.tutor, config.agent.tutor_steps, config.agent.tutor_fade)
-    taught = None if teacher is None else partial(taught_agent_factory, world, loaded.chat_format, how, teacher)
+    taught = None if teacher is None else partial(taught_agent_factory, world, loaded.chat_format, how, teacher, tutor)
     gc.collect()
     gc.freeze()  # these objects live as long as the run: leave them out of garbage collections
     return Parts(

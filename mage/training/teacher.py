@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from random import Random
 
 import msgspec
 
 from mage.agents.language import AgentSettings
+from mage.agents.tutor import Tutor
 from mage.config.schema import Config
 from mage.engines.trie import Trie
-from mage.errors import ConfigError, EngineError, InexactError
+from mage.errors import ConfigError, InexactError
 from mage.evaluation.config_splits import population_of
 from mage.evaluation.exact import BayesAgentFactory, PlanObjective, StrayingPlayer, bayes_optimal
 from mage.opponents.agent_seat import check_seat_agent, seat_agent
 from mage.opponents.policy import PolicyAgent
 from mage.protocols import Agent, AgentFactory, ChatFormat, Sampling, World
-from mage.seeds import derive
+from mage.seeds import derive, stream
 from mage.training.build import draw_tasks, language_agent_factory
 from mage.types import AgentInfo, Completion, Memory, Observation, Reply, ReplyMode, Task
 from mage.worlds.openspiel.world import OpenSpielWorld
@@ -31,10 +33,14 @@ _ESTIMATOR = "credit.estimator = cloning"
 
 
 class TeacherEngine:
-    """An engine that returns a preset choice, with the ids it could have been chosen from; nothing is sampled."""
+    """An engine that returns a preset choice, with the ids it could have been chosen from; nothing is sampled.
 
-    def __init__(self, version: int) -> None:
+    Where it is asked for a text, a reflection, the answer is empty: a tutor's note is remembered in its place.
+    """
+
+    def __init__(self, version: int, end: int) -> None:
         self._version = version
+        self._end = end
         self._index = 0
         self._is_forced = False
 
@@ -47,13 +53,36 @@ class TeacherEngine:
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
     ) -> Completion:
         if choices is None:
-            raise EngineError("a teacher chooses among actions and writes nothing")
+            return Completion((self._end,), (0.0,), None, self._version, False)
         tokens, allowed = tuple(choices[self._index]), []
         left = Trie([tokens] if self._is_forced else [tuple(choice) for choice in choices])
         for token in tokens:
             allowed.append(left.allowed)
             left = left.after(token)
         return Completion(tokens, (0.0,) * len(tokens), tuple(allowed), self._version, False)
+
+
+class StrayingTeacher:
+    """A teacher that draws a share of its moves at random, and plays on from where they lead."""
+
+    def __init__(self, teacher: Agent, noise: float, rng: Random) -> None:
+        self.info = teacher.info
+        self._teacher = teacher
+        self._noise = noise
+        self._rng = rng
+        self.strayed = False
+        """Whether the last move was drawn at random."""
+
+    async def act(self, observation: Observation) -> Reply:
+        reply = await self._teacher.act(observation)
+        self.strayed = self._rng.random() < self._noise
+        return Reply(self._rng.choice(observation.actions), "", ()) if self.strayed else reply
+
+    async def reflect(self, outcome: Observation) -> Reply | None:
+        return await self._teacher.reflect(outcome)
+
+    def memory(self) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
+        return self._teacher.memory()
 
 
 class TaughtAgent:
@@ -68,7 +97,7 @@ class TaughtAgent:
     async def act(self, observation: Observation) -> Reply:
         chosen = (await self._teacher.act(observation)).action
         assert chosen is not None
-        has_strayed = isinstance(self._teacher, StrayingPlayer) and self._teacher.strayed
+        has_strayed = isinstance(self._teacher, StrayingPlayer | StrayingTeacher) and self._teacher.strayed
         self._engine.set_choice(observation.actions.index(chosen), is_forced=has_strayed)
         return await self._agent.act(observation)
 
@@ -81,13 +110,13 @@ class TaughtAgent:
 
 
 def taught_agent_factory(
-    world: World, chat_format: ChatFormat, how: AgentSettings, teacher: AgentFactory, version: int
+    world: World, chat_format: ChatFormat, how: AgentSettings, teacher: AgentFactory, tutor: Tutor, version: int
 ) -> AgentFactory:
-    """A factory of agents whose moves a teacher chooses; `version` is that of the weights in training."""
+    """A factory of agents whose moves a teacher chooses; `version` is that of the weights in training, the step."""
 
     def make_agent(task: Task, sibling: int) -> Agent:
-        engine = TeacherEngine(version)
-        agent = language_agent_factory(world, engine, chat_format, how)(task, sibling)
+        engine = TeacherEngine(version, chat_format.end)
+        agent = language_agent_factory(world, engine, chat_format, how, tutor.rewrite(version))(task, sibling)
         return TaughtAgent(agent, engine, teacher(task, sibling))
 
     return make_agent
@@ -96,14 +125,16 @@ def taught_agent_factory(
 def teacher_of(config: Config, spec: str, noise: float = 0.0) -> AgentFactory:
     """The teacher that `spec` names; a ConfigError where it cannot teach this config's agent."""
     agent = config.agent
-    if agent.memory not in (Memory.NONE, Memory.HISTORY):
-        raise ConfigError(f"{_ESTIMATOR} takes agent.memory = history or none, not {agent.memory}: no teacher writes")
+    is_tutored = agent.memory is Memory.REFLECTIONS and agent.tutor and agent.tutor_steps >= config.steps
+    if agent.memory not in (Memory.NONE, Memory.HISTORY) and not is_tutored:
+        raise ConfigError(
+            f"{_ESTIMATOR} takes agent.memory = history or none, not {agent.memory}: no teacher writes; or "
+            f"reflections with an agent.tutor in all steps (agent.tutor_steps = {config.steps})"
+        )
     if agent.reply is not ReplyMode.CHOICE:
         raise ConfigError(f"{_ESTIMATOR} takes agent.reply = choice, not {agent.reply}: a teacher only chooses")
     if spec == BAYES:
         return _bayes(config, noise)
-    if noise:
-        raise ConfigError(f"{_ESTIMATOR}: noise = {noise:g} is for teacher = {BAYES}, not {spec}")
     for name in (config.world, *config.scheduled_worlds):
         for seat in config.trial.seats:
             check_seat_agent(load_world(name), spec, seat)
@@ -111,9 +142,12 @@ def teacher_of(config: Config, spec: str, noise: float = 0.0) -> AgentFactory:
     def make_teacher(task: Task, sibling: int) -> Agent:
         world = load_world(task.world)
         seed = derive(task.seed, "teacher", sibling)
+        teacher: Agent
         if isinstance(world, OpenSpielWorld):
-            return PolicyAgent(world.player(spec, task.seat, seed), spec)
-        return seat_agent(world, spec, msgspec.structs.replace(task, seed=seed))
+            teacher = PolicyAgent(world.player(spec, task.seat, seed), spec)
+        else:
+            teacher = seat_agent(world, spec, msgspec.structs.replace(task, seed=seed))
+        return StrayingTeacher(teacher, noise, stream(task.seed, "teacher", sibling, "noise")) if noise else teacher
 
     return make_teacher
 

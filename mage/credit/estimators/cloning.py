@@ -23,7 +23,7 @@ class Cloning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     teacher: str = "bayes-optimal"
     """The policy that plays in training: exact Bayes-optimal play for the last episode, or an opponent spec."""
     noise: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
-    """Share of moves that the Bayes-optimal teacher draws at random. They are not learned, but what it does after them
+    """Share of moves that the teacher draws at random. They are not learned, but what it does after them
     is, so that the agent also knows what to do where a good player never comes."""
 
     def estimate(self, groups: Sequence[CreditGroup], stats: Stats) -> tuple[Advantages, Stats]:
