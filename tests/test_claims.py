@@ -149,12 +149,23 @@ def test_the_commands_print_what_their_section_says(tmp_path: Path, monkeypatch:
         num_metrics += len(metrics)
         num_shares += len(shares)
         num_ranges += len(ranges)
-    assert (num_metrics, num_shares, num_ranges) == (12, 11, 4)
+    assert (num_metrics, num_shares, num_ranges) == (15, 11, 4)
     (paper,) = read_report(Path("bayes-paper") / "report.json", SplitReport).reports
     bounds = [(exact.memoryless, exact.bayes_last, exact.best_response_mean) for _, exact in paper.references]
     means = [sum(value for value in values if value is not None) / 2 for values in zip(*bounds, strict=True)]
     assert means == pytest.approx([1 / 8, 257 / 1080, 11 / 40])
     assert "11/40 = 0.275" in PAGE
+
+
+@pytest.mark.parametrize(
+    ("page", "row"), [("minesweeper", "| trained, unseen |"), ("sokoban", "| `sokoban-unseen`, trained |")]
+)
+def test_our_rows_beside_the_papers_are_those_of_the_benchmarks(page: str, row: str) -> None:
+    lines = (DOCS.parent / "benchmarks" / f"{page}.md").read_text(encoding="utf-8").splitlines()
+    (measured,) = [line for line in lines if line.startswith(row)]
+    first = f"{100 * float(measured.split('|')[2].split()[0]):.1f}"
+    passed, without = re.findall(r"(\d+\.\d) %", measured)
+    assert re.search(rf"MAGE's credit, \d+ steps \| {first} → {passed} \| {without} \|", PAGE)
 
 
 def _run(line: str) -> str:
