@@ -94,8 +94,8 @@ class Guard:
             answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
             answer.set_cookie(_cookie_name(headers), self._access.token, httponly=True, samesite="lax")
             return answer
-        cookie = _cookie(headers, _cookie_name(headers))
-        if any([self._is_token(each) for each in (given, headers.get(TOKEN_HEADER, ""), cookie)]):
+        sent = (given, headers.get(TOKEN_HEADER, ""), _cookie(headers, _cookie_name(headers)))
+        if any(self._is_token(each) for each in sent):
             return None
         if scope["path"].startswith("/api"):
             return refusal(HTTPStatus.FORBIDDEN, f"{_NO_TOKEN}, or send it as X-Mage-Token or ?token=")

@@ -1,7 +1,7 @@
 """A player in a process of its own, so that a long search holds up nothing and can be ended.
 
-`python -m mage.view.play.seat_process` makes the player that the first line of its input names, and answers one line for
-each line: first who plays, then a reply to each question. It ends with its input, even in the middle of a search.
+`python -m mage.view.play.seat_process` makes the player that the first line of its input names, and answers each line
+with one: first who plays, then a reply to each question. It ends with its input, even in the middle of a search.
 """
 
 from __future__ import annotations

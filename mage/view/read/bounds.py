@@ -1,4 +1,4 @@
-"""Exact bounds for runs without an evaluation, computed in a subprocess: `python -m mage.view.read.bounds QUERY SECONDS`.
+"""Exact bounds for runs without an evaluation, computed by `python -m mage.view.read.bounds QUERY SECONDS`.
 
 They take seconds per split, so they are computed once and in the background, one split after the other; one that takes
 too long is given up. Only splits that come with mage or that are stored in a run are computed.
