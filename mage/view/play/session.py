@@ -19,6 +19,7 @@ from mage.errors import ConfigError, PlayError
 from mage.rollout.trial import PlayerLeftError
 from mage.types import Observation, Phase, Reply, Result, Task, Turn
 from mage.view.play.seats import SeatChoice
+from mage.view.read.opponent_text import describe_opponent
 from mage.view.read.trial_json import turn_json
 
 T = TypeVar("T")
@@ -214,6 +215,7 @@ class PlaySession:
         seat = self.person_seat
         is_open = seat is None or self.is_ended
         turns = [turn for turn in self._turns if is_open or turn.observation.seat == seat]
+        names = [choice.name for choice in self.seats]
         asked = self._pending if self._phase is SessionState.MOVE else None
         return {
             "session": self.id,
@@ -221,7 +223,8 @@ class PlaySession:
             "world": self.task.world,
             "level": self.task.level if is_open else "",
             "rules": self._rules,
-            "names": [choice.name for choice in self.seats],
+            "names": names,
+            "about": [describe_opponent(name, self.task.world) if is_open else "" for name in names],
             "seat": seat,
             "episodes": self.task.episodes,
             "episode": self._episode,
