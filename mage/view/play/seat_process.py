@@ -75,11 +75,12 @@ async def start_seat_process(task: Task, spec: str) -> SeatProcess:
     """Start the player of a spec in the task's seat; solvers are made here, so it may take long."""
     command = (sys.executable, "-m", __name__)
     process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, limit=_MAX_LINE)
+    info: AgentInfo | None = None
     try:
         info = (await _ask(process, SeatQuery(task, spec, tuple(named_plugins())))).info
-    except BaseException:
-        await _end(process)
-        raise
+    finally:
+        if info is None:
+            await _end(process)
     assert info is not None
     return SeatProcess(process, info)
 
