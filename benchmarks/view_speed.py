@@ -64,7 +64,9 @@ class Server:
         assert self._process.stdout is not None
         found = re.search(r"http://\S+", self._process.stdout.readline())
         assert found is not None, "mage view says where it is"
-        self.url = found[0].rstrip("/")
+        self.link = found[0]
+        """What it prints: the address with the token."""
+        self.url, _, self.token = self.link.partition("/?token=")
         self.get("/")
         self.start_s = time.perf_counter() - began
 
@@ -79,9 +81,14 @@ class Server:
 
     def get(self, path: str) -> bytes:
         """What the server answers."""
-        with urllib.request.urlopen(self.url + path) as answer:
+        with self.open(path) as answer:
             content: bytes = answer.read()
         return content
+
+    def open(self, path: str) -> Any:
+        """The response to a request with the token."""
+        request = urllib.request.Request(self.url + path, headers={"X-Mage-Token": self.token})
+        return urllib.request.urlopen(request, timeout=60)
 
     def json(self, path: str) -> Any:
         """The same as a value."""

@@ -93,7 +93,13 @@ def with_parameters(text: str, values: Mapping[str, Value]) -> str:
 
 def call_with(kind: str, spec: Spec, function: Callable[..., Any], *context: Any) -> Any:
     """Call `function(*context, ...)` with the spec's values; where they do not fit, a ConfigError lists what does."""
-    known = _parameters_of(function)[len(context) :]
+    check_call(kind, spec, function, len(context))
+    return function(*context, *spec.args, **spec.named)
+
+
+def check_call(kind: str, spec: Spec, function: Callable[..., Any], num_context: int) -> None:
+    """Raise a ConfigError where the spec's values do not fit `function`, after its first `num_context` parameters."""
+    known = _parameters_of(function)[num_context:]
     names = [p.name for p in known if p.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)]
     takes_any_name = any(p.kind is Parameter.VAR_KEYWORD for p in known)
     takes_any = any(p.kind is Parameter.VAR_POSITIONAL for p in known)
@@ -109,7 +115,6 @@ def call_with(kind: str, spec: Spec, function: Callable[..., Any], *context: Any
     if missing or (doubled := [n for n, _ in spec.kwargs if n in {p.name for p in positional[: len(spec.args)]}]):
         problem = f"missing {missing[0]!r}" if missing else f"two values for {doubled[0]!r}"
         raise ConfigError(f"{problem} in {str(spec)!r}; {allowed}")
-    return function(*context, *spec.args, **spec.named)
 
 
 def show(value: Value) -> str:

@@ -37,12 +37,14 @@ def viewer(tmp_path: Path) -> Viewer:
     return Viewer(tmp_path)
 
 
-@pytest.fixture
-def keyed(tmp_path: Path) -> Iterator[TestClient]:
-    """The app as it is where others can reach it: everything needs the token."""
+@pytest.fixture(params=["127.0.0.1", "192.0.2.7"])
+def keyed(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[TestClient]:
+    """The app without what a page of its own would send."""
     write_run(tmp_path / "run", some_trials())
-    access = Access("192.0.2.7", "the-token", is_open=False)
-    with TestClient(build_app(tmp_path, access), base_url="http://192.0.2.7:8765", follow_redirects=False) as client:
+    access = Access(request.param, "the-token")
+    with TestClient(
+        build_app(tmp_path, access), base_url=f"http://{request.param}:8765", follow_redirects=False
+    ) as client:
         yield client
 
 
@@ -94,13 +96,33 @@ def test_what_a_browser_marks_as_another_sites_request_is_refused(viewer: Viewer
 
 
 @pytest.mark.parametrize("path", ["/", "/api/runs", "/static/index.html", "/help/viewer", "/api/nothing"])
-def test_where_others_can_ask_everything_needs_the_token(keyed: TestClient, path: str) -> None:
-    for headers in ({}, {"x-mage-token": "wrong"}, {"cookie": "mage-view-0=wrong; a=b"}):
-        answer = keyed.get(path, headers=headers)
-        assert answer.status_code == 401
-        assert "address that mage view printed" in answer.json()["error"]
-    assert keyed.get(f"{path}?token=wrong").status_code == 401
+def test_everything_needs_the_token_on_loopback_too(keyed: TestClient, path: str) -> None:
+    for name, value in (
+        ("a", "b"),
+        ("x-mage-token", "wrong"),
+        ("x-mage-token", "ü"),
+        ("cookie", "mage-view-8765=c; a=b"),
+    ):
+        answer = keyed.get(path, headers=[(name.encode(), value.encode())])
+        assert answer.status_code == 403
+        said = answer.json()["error"] if path.startswith("/api") else answer.text
+        assert "open the address that mage view printed" in said
+        assert {name: answer.headers.get(name) for name in HEADERS} == dict(HEADERS)
+    assert keyed.get(f"{path}?token=wrong").status_code == 403
     assert keyed.get(path, headers={"x-mage-token": "the-token"}).status_code in (200, 404)
+    assert keyed.get(f"{path}?token=the-token").status_code == (
+        303 if path == "/" else 404 if "nothing" in path else 200
+    )
+
+
+def test_the_token_is_compared_in_constant_time(keyed: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[bytes] = []
+    monkeypatch.setattr("mage.view.guard.secrets.compare_digest", lambda one, _: compared.append(one))
+    keyed.get("/api/runs?token=a", headers={"x-mage-token": "b", "cookie": "mage-view-8765=c"})
+    assert compared == [b"a", b"b", b"c"]
+    compared.clear()
+    keyed.post("/api/play", json={}, headers={"x-mage-token": "d", "origin": str(keyed.base_url).rstrip("/")})
+    assert compared == [b"d"]
 
 
 def test_the_printed_address_gives_a_cookie_that_scripts_cannot_read(keyed: TestClient) -> None:
@@ -108,16 +130,17 @@ def test_the_printed_address_gives_a_cookie_that_scripts_cannot_read(keyed: Test
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
     (cookie,) = SimpleCookie(answer.headers["set-cookie"]).values()
     assert cookie["httponly"]
-    assert cookie["samesite"] == "strict"
+    assert cookie["samesite"] == "lax", "a strict one is not sent where the link was on a page of another site"
+    assert cookie.key == "mage-view-8765", "the next server on this port takes its place"
     assert keyed.get("/api/runs").status_code == 200, "the client keeps the cookie"
-    own = {"origin": "http://192.0.2.7:8765"}
+    own = {"origin": str(keyed.base_url).rstrip("/")}
     assert keyed.post("/api/play", json={}, headers=own).status_code == 403, "a cookie alone cannot act"
     assert keyed.post("/api/play", json={}, headers=own | {"x-mage-token": "the-token"}).status_code == 400
     assert keyed.get("/api/runs", headers={"host": "evil.example"}).status_code == 403
 
 
 def test_an_open_address_is_known_by_numbers_and_by_its_own_name_alone() -> None:
-    anywhere = Access("0.0.0.0", "t", is_open=False)
+    anywhere = Access("0.0.0.0", "t")
     assert anywhere.knows("192.0.2.1")
     assert anywhere.knows("2001:db8::1")
     assert not anywhere.knows("evil.example")

@@ -52,7 +52,7 @@ def test_an_interrupt_ends_the_server_at_once(tmp_path: Path) -> None:
         assert server.stdout is not None
         found = re.search(r"http://\S+", server.stdout.readline())
         assert found is not None
-        with urllib.request.urlopen(f"{found[0]}api/live", timeout=10) as stream:
+        with urllib.request.urlopen(found[0].replace("/?", "/api/live?"), timeout=10) as stream:
             stream.readline()
             began = time.monotonic()
             server.send_signal(signal.SIGINT)
@@ -66,8 +66,8 @@ def test_a_watcher_is_told_what_grew(tmp_path: Path) -> None:
     with Server(tmp_path) as server:
         identity = server.json("/api/runs")[0]["id"]
         with (
-            urllib.request.urlopen(f"{server.url}/api/live?run={identity}", timeout=10) as one,
-            urllib.request.urlopen(f"{server.url}/api/live", timeout=10) as every,
+            server.open(f"/api/live?run={identity}") as one,
+            server.open("/api/live") as every,
         ):
             assert one.headers["content-type"].startswith("text/event-stream")
             one.readline()
@@ -102,16 +102,21 @@ def test_ten_thousand_trials_stay_quick_and_torch_stays_away(tmp_path: Path) -> 
     assert [name for name in most if best[name] >= most[name]] == []
 
 
-def test_another_address_prints_its_token_and_lets_nobody_in_without(tmp_path: Path) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_every_address_prints_its_token_and_lets_no_request_in_without(tmp_path: Path, host: str) -> None:
     command = [sys.executable, "-c", "from mage.cli import main; main()", "view", str(tmp_path), "--no-browser"]
-    with subprocess.Popen([*command, "--port", "0", "--host", "0.0.0.0"], stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen([*command, "--port", "0", "--host", host], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         found = re.search(r"http://[^:]+:(\d+)/\?token=(\S+)", server.stdout.readline())
         assert found is not None
         try:
-            for token, status in (("", 401), (found[2], 200)):
+            for path, token, status in (
+                ("/api/runs", "", 403),
+                ("/api/runs", found[2], 200),
+                (f"/api/runs?token={found[2]}", "", 200),
+            ):
                 connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=10)
-                connection.request("GET", "/api/runs", headers={"X-Mage-Token": token})
+                connection.request("GET", path, headers={"X-Mage-Token": token})
                 assert connection.getresponse().status == status
                 connection.close()
         finally:
@@ -124,7 +129,7 @@ def test_a_real_server_listens_on_loopback_and_refuses_other_names(tmp_path: Pat
         assert host == "127.0.0.1"
         for name, status in (("localhost", 200), ("evil.example", 403)):
             connection = http.client.HTTPConnection(host, int(port))
-            connection.request("GET", "/api/runs", headers={"Host": name})
+            connection.request("GET", "/api/runs", headers={"Host": name, "X-Mage-Token": server.token})
             answer = connection.getresponse()
             assert answer.status == status
             assert answer.headers["server"] is None
@@ -140,7 +145,7 @@ def test_a_real_server_tells_watchers_of_moves(tmp_path: Path) -> None:
         request = urllib.request.Request(f"{server.url}/api/play", json.dumps(asked).encode(), headers)
         with urllib.request.urlopen(request, timeout=10) as answer:
             session = json.load(answer)["session"]
-        with urllib.request.urlopen(f"{server.url}/api/live?session={session}", timeout=10) as stream:
+        with server.open(f"/api/live?session={session}") as stream:
             told = (json.loads(line[6:]) for line in stream if line.startswith(b"data: "))
             versions = [next(told)["version"] for _ in range(4)]
         assert versions == sorted(set(versions))

@@ -13,7 +13,7 @@ from mage.errors import ConfigError
 USUAL = Path("runs")
 """What is shown where no directory is named; it need not exist yet."""
 _FOLDER = typer.Argument(metavar="DIR", help="A directory with runs in it, or a run; runs by default.")
-_HOST = typer.Option(help="An address of this machine; others than loopback need the token in the URL.")
+_HOST = typer.Option(help="An address of this machine; with others than loopback other machines can reach it.")
 
 
 def command(

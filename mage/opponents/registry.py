@@ -30,7 +30,7 @@ from mage.opponents.tictactoe_scripts import preferred
 from mage.registry import Registry
 from mage.seeds import derive, pick_index, stream
 from mage.seeds import uniform as uniform_number
-from mage.spec import Spec, call_with, parse_spec, show_parameters
+from mage.spec import Spec, call_with, check_call, parse_spec, show_parameters
 from mage.worlds.openspiel.game import Game
 from mage.worlds.openspiel.words.kuhn import KuhnWords
 from mage.worlds.openspiel.words.matrix import MatrixWords
@@ -234,10 +234,21 @@ def _all_policies(spec: str, game: Game, seat: int) -> tuple[tuple[float, ...], 
     return tuple(odds for odds, _ in found), tuple(policy for _, policy in found)
 
 
+def check_opponent_spec(spec: str, game: Game) -> None:
+    """Check an opponent's name, game and parameters without making it, which takes a solver long."""
+    parsed = _parsed(spec)
+    check_call("opponent", parsed, _fitting(parsed, game).maker, 4 if parsed.name in COMBINERS else 3)
+
+
+def _fitting(spec: Spec, game: Game) -> Opponent:
+    found = pick("opponent", OPPONENTS, spec.name)
+    if not found.fits.check(game):
+        raise ConfigError(f"opponent {spec.name!r} cannot play {game.spec}; it plays {found.fits.games}")
+    return found
+
+
 def _build(spec: Spec, game: Game, seat: int, rng: random.Random) -> Policy:
-    maker, fits, _ = pick("opponent", OPPONENTS, spec.name)
-    if not fits.check(game):
-        raise ConfigError(f"opponent {spec.name!r} cannot play {game.spec}; it plays {fits.games}")
+    maker = _fitting(spec, game).maker
     context = (make_policy, game, seat, rng) if spec.name in COMBINERS else (game, seat, rng)
     policy: Policy = call_with("opponent", spec, maker, *context)
     return policy

@@ -1,13 +1,14 @@
 """Access control of the viewer: checks hosts, origins and tokens, and sets strict headers on every response.
 
+Every request needs a token, new at each start: other users of this machine can reach the server, and other machines can
+where it listens on another address than loopback. The printed URL has the token; the first page puts it into a cookie.
 A page of another site that is open in the browser can send requests here. It cannot read the responses, and requests
-that act need a token, new at each start, which only our own pages get. Host names of other sites that resolve to this
-address (DNS rebinding) are refused.
+that act need the token in a header too, which only our own pages can send. Host names of other sites that resolve to
+this address (DNS rebinding) are refused.
 """
 
 from __future__ import annotations
 
-import hashlib
 import ipaddress
 import secrets
 import socket
@@ -18,7 +19,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 TOKEN_HEADER = "x-mage-token"
@@ -37,6 +38,7 @@ HEADERS: Mapping[str, str] = {
     "x-frame-options": "DENY",
 }
 _ANYWHERE = ("0.0.0.0", "::")
+_NO_TOKEN = "the token of this start is missing or old; open the address that mage view printed, which has it"
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -46,13 +48,6 @@ class Access(msgspec.Struct, frozen=True):
     """The address that the server listens on."""
     token: str
     """The secret of this start."""
-    is_open: bool
-    """Whether reading needs no token: only if the server is reachable from this machine alone."""
-
-    @property
-    def cookie(self) -> str:
-        """The name of the token's cookie; it differs by token, because all ports of a host share cookies."""
-        return f"mage-view-{hashlib.sha256(self.token.encode()).hexdigest()[:8]}"
 
     def knows(self, host: str) -> bool:
         """Whether a host name in a request is one of this server's."""
@@ -63,16 +58,7 @@ class Access(msgspec.Struct, frozen=True):
 
 def new_access(host: str) -> Access:
     """The access rights of a server that listens on `host`, with a new token."""
-    return Access(host, secrets.token_urlsafe(24), is_loopback(host))
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address.
-
-    >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "example.org")]
-    [True, True, True, False, False]
-    """
-    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
+    return Access(host, secrets.token_urlsafe(24))
 
 
 class Guard:
@@ -97,29 +83,30 @@ class Guard:
             return refusal(HTTPStatus.FORBIDDEN, "this server is not known by that name; open the address it printed")
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not _is_navigation(scope, headers):
             return refusal(HTTPStatus.FORBIDDEN, "a request from another site was refused")
-        if not self._access.is_open:
-            answer = self._check_token(scope, headers)
-            if answer is not None:
-                return answer
-        return None if scope["method"] in _READING else self._check_action(headers)
+        if scope["method"] not in _READING:
+            return self._check_action(headers)
+        return self._check_token(scope, headers)
 
     def _check_token(self, scope: Scope, headers: Headers) -> Response | None:
-        """Require the token, in a cookie, a header or the first URL: other machines can reach the server."""
-        if self._is_token(headers.get(TOKEN_HEADER, "")) or self._is_token(_cookie(headers, self._access.cookie)):
-            return None
+        """Require the token, in the query, a header or a cookie; the printed URL sets the cookie and leads on."""
         given = parse_qs(scope["query_string"].decode("latin-1")).get(TOKEN_QUERY, [""])[0]
-        if scope["method"] not in _READING or not self._is_token(given):
-            return refusal(HTTPStatus.UNAUTHORIZED, "open the address that mage view printed: it has a token in it")
-        answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
-        answer.set_cookie(self._access.cookie, self._access.token, httponly=True, samesite="strict")
-        return answer
+        if scope["path"] == "/" and self._is_token(given):
+            answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
+            answer.set_cookie(_cookie_name(headers), self._access.token, httponly=True, samesite="lax")
+            return answer
+        sent = (given, headers.get(TOKEN_HEADER, ""), _cookie(headers, _cookie_name(headers)))
+        if any(self._is_token(each) for each in sent):
+            return None
+        if scope["path"].startswith("/api"):
+            return refusal(HTTPStatus.FORBIDDEN, f"{_NO_TOKEN}, or send it as X-Mage-Token or ?token=")
+        return PlainTextResponse(f"mage view: {_NO_TOKEN}.\n", HTTPStatus.FORBIDDEN)
 
     def _check_action(self, headers: Headers) -> Response | None:
         """Refuse a request that acts unless it comes from our own page and has the token."""
         if headers.get("origin", "") not in (f"{scheme}://{headers['host']}" for scheme in ("http", "https")):
             return refusal(HTTPStatus.FORBIDDEN, "a request from another origin cannot act here")
         if not self._is_token(headers.get(TOKEN_HEADER, "")):
-            return refusal(HTTPStatus.FORBIDDEN, "the token of this start is missing or old; load the page again")
+            return refusal(HTTPStatus.FORBIDDEN, _NO_TOKEN)
         return None
 
     def _is_token(self, given: str) -> bool:
@@ -163,6 +150,16 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _cookie_name(headers: Headers) -> str:
+    """The name of the token's cookie; it differs by port, because all ports of a host share cookies.
+
+    >>> _cookie_name(Headers({"host": "localhost:8765"})), _cookie_name(Headers({"host": "[::1]"}))
+    ('mage-view-8765', 'mage-view-80')
+    """
+    port = headers.get("host", "").rpartition(":")[2]
+    return f"mage-view-{port if port.isdecimal() else 80}"
 
 
 def _cookie(headers: Headers, name: str) -> str:

@@ -17,6 +17,7 @@ import uvicorn
 from mage.errors import ConfigError
 from mage.view.app import build_app
 from mage.view.guard import TOKEN_QUERY, Access, new_access
+from mage.view.prompt_protocol import PromptProtocol
 
 PORT = 8765
 _TRIES = 20
@@ -34,7 +35,7 @@ def serve(root: Path, host: str, port: int | None, say: Callable[[str], None], *
     stopping = Event()
     config = uvicorn.Config(
         build_app(root, access, stopping),
-        http="h11",
+        http=PromptProtocol,
         ws="none",
         log_level="warning",
         access_log=False,
@@ -62,15 +63,14 @@ class _Server(uvicorn.Server):
 
 
 def address(access: Access, port: int) -> str:
-    """The URL to open; it holds the token where one is needed.
+    """The URL to open, with the token.
 
-    >>> address(Access("127.0.0.1", "secret", True), 8765), address(Access("::", "secret", False), 80)
-    ('http://127.0.0.1:8765/', 'http://[::1]:80/?token=secret')
+    >>> address(Access("127.0.0.1", "secret"), 8765), address(Access("::", "secret"), 80)
+    ('http://127.0.0.1:8765/?token=secret', 'http://[::1]:80/?token=secret')
     """
     host = {"0.0.0.0": socket.gethostname(), "::": "::1"}.get(access.host, access.host)
     name = f"[{host}]" if ":" in host else host
-    query = "" if access.is_open else f"?{urlencode({TOKEN_QUERY: access.token})}"
-    return f"http://{name}:{port}/{query}"
+    return f"http://{name}:{port}/?{urlencode({TOKEN_QUERY: access.token})}"
 
 
 def _bound(host: str, port: int | None) -> socket.socket:

@@ -42,7 +42,7 @@ def browser(server: Server, executable: str) -> Iterator[Browser]:
 @pytest.fixture
 def opened(browser: Browser, server: Server) -> Iterator[Opened]:
     """A fresh page; at the end of the test it must have had no trouble."""
-    page = Opened(browser, server.url)
+    page = Opened(browser, server.link)
     yield page
     page.close()
     assert page.troubles == []

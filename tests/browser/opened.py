@@ -29,7 +29,9 @@ class Opened:
         self.page.on("console", lambda said: self.troubles.append(said.text) if said.type == "error" else None)
         self.page.on("dialog", lambda dialog: self.troubles.append(f"a dialog: {dialog.message}"))
         self.page.on("request", lambda request: self.requests.append(request.url))
-        self._address = address
+        self._address, _, token = address.partition("/?token=")
+        if token:
+            self._context.request.get(address)  # the first visit, which leaves a cookie
 
     def go(self, where: str) -> None:
         """Open an address within the pages, and wait until it is there."""

@@ -69,14 +69,14 @@ def take(root: Path, names: Sequence[str] = ()) -> None:
         for picture in SHOWN:
             if names and picture.name not in names:
                 continue
-            opened = Opened(browser, server.url, width=picture.width, theme=picture.theme)
+            opened = Opened(browser, server.link, width=picture.width, theme=picture.theme)
             opened.go(f"/{_with_ids(picture.where, ids)}")
             opened.press(*picture.keys)
             _save(opened, picture)
             opened.close()
         if names:
             return
-        opened = Opened(browser, server.url, width=_WIDTH)
+        opened = Opened(browser, server.link, width=_WIDTH)
         _play(opened, "112 31")
         _save(opened, Picture("play", "", 600))
         _play_on(opened, "2 123")

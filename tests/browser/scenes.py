@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from mage.config.load import to_toml
 from mage.config.schema import Config
 from mage.opponents.agent_seat import seat_agent
 from mage.protocols import Agent
@@ -76,10 +77,27 @@ def swept() -> Trial:
     return asyncio.run(play_trial(load_world(task.world), task, 0, seated))
 
 
-def met(path: Path) -> Path:
-    """A pay-off matrix of three players."""
-    players = ("copy", "beat-last", "always:rock")
+def met(path: Path, *more: str) -> Path:
+    """A pay-off matrix of three players and more."""
+    players = ("copy", "beat-last", "always:rock", *more)
     ended = alone("cross-play", *players, "--world", "rps", "--trials", "2", "-o", path)
+    assert ended.code == 0, ended.said
+    return path
+
+
+def exploited(path: Path) -> Path:
+    """How far a scripted model can be exploited."""
+    ended = alone("nashconv", "scripted:first", "--world", "kuhn_poker", "--trials", "2", "-o", path)
+    assert ended.code == 0, ended.said
+    return path
+
+
+def seeded(path: Path) -> Path:
+    """A sweep of two seeds."""
+    config = tiny_config("steps=1", 'evaluation.splits=["rps-constants"]', "evaluation.final_trials=2")
+    recipe = path.parent.parent / "tiny.toml"
+    recipe.write_text(to_toml(config), encoding="utf-8")
+    ended = alone("sweep", recipe, "--seeds", "2", "--run", path)
     assert ended.code == 0, ended.said
     return path
 

@@ -109,7 +109,7 @@ def test_events_can_be_chosen(opened: Opened, address: str) -> None:
 def test_it_can_be_read_in_both_themes_fits_a_narrow_window_and_obeys_no_text(
     browser: Browser, server: Server, address: str, theme: str
 ) -> None:
-    opened = Opened(browser, server.url, theme=theme)
+    opened = Opened(browser, server.link, theme=theme)
     opened.go(f"{address}/league")
     opened.page.wait_for_timeout(100)
     assert EVIL in opened.text()

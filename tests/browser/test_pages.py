@@ -168,7 +168,7 @@ def test_what_is_not_there_says_so(opened: Opened) -> None:
 def test_every_page_can_be_read_in_both_themes_and_fits_a_narrow_window(
     browser: Browser, server: Server, theme: str
 ) -> None:
-    opened = Opened(browser, server.url, theme=theme)
+    opened = Opened(browser, server.link, theme=theme)
     opened.go("/#/help/quickstart")
     for where in pages(server):
         opened.move(where)

@@ -19,7 +19,17 @@ from mage.engines.scripted import MODELS as SCRIPTED
 from mage.errors import ConfigError, RecordError, pick
 from mage.evaluation.eval_agent import EvalAgent, load_eval_agent
 from mage.opponents.agent_seat import UNIFORM, check_seat_agent, seat_agent
-from mage.opponents.registry import ANY, MODEL_OPPONENTS, OPPONENTS, REPEATED, Supports, describe_opponents
+from mage.opponents.registry import (
+    ANY,
+    COMBINERS,
+    MAKERS,
+    MODEL_OPPONENTS,
+    OPPONENTS,
+    REPEATED,
+    Supports,
+    check_opponent_spec,
+    describe_opponents,
+)
 from mage.protocols import Agent, AgentFactory, HasPlayers, World
 from mage.runs.run_plugins import check_plugins_of
 from mage.runs.store import RUN, read_info
@@ -37,6 +47,10 @@ _CHECKPOINT = "checkpoint:"
 _SCRIPTED = "scripted:"
 _NUM_MODELS = 2
 """Models that stay in memory."""
+_SOLVERS = frozenset({"best-response", "cfr", "minimax"})
+"""Opponents that take long to make."""
+_SCRIPTS = frozenset({*MAKERS, *COMBINERS}) - _SOLVERS - {"mcts"}
+"""Opponents that are quick to make and to play, unless others are within them."""
 _MAX_LEVEL = 200
 """Most characters of a level."""
 
@@ -71,6 +85,14 @@ class SeatChoice(msgspec.Struct, frozen=True):
     def is_model(self) -> bool:
         return self.spec.startswith((_CHECKPOINT, _SCRIPTED))
 
+    @property
+    def may_take_long(self) -> bool:
+        """Whether its moves may take long: search, solvers, a world's own players and opponents of plugins."""
+        if self.is_person or self.is_model:
+            return False
+        spec = parse_spec(self.spec)
+        return spec.name not in _SCRIPTS or any(name in OPPONENTS and name not in _SCRIPTS for name in _names(spec))
+
 
 def parse_seat_choice(text: object, played: PlayableWorld, seat: int, folder: Folder) -> SeatChoice:
     """Parse and check the choice for a seat."""
@@ -92,7 +114,10 @@ def parse_seat_choice(text: object, played: PlayableWorld, seat: int, folder: Fo
         raise ConfigError("a remote model cannot be played here: that would use this server's API key; use mage play")
     if not (isinstance(played.world, OpenSpielWorld) or is_plain(spec)):
         raise ConfigError(f"{spec.name} takes only numbers and short words here; mage play takes {chosen}")
-    check_seat_agent(played.world, str(spec), seat)
+    if isinstance(played.world, OpenSpielWorld) and not _SOLVERS.isdisjoint(_names(spec)):
+        check_opponent_spec(str(spec), played.world.game)
+    else:
+        check_seat_agent(played.world, str(spec), seat)
     return SeatChoice(str(spec), str(spec))
 
 
@@ -122,7 +147,7 @@ def parse_level(text: object, played: PlayableWorld) -> str:
 
 
 class Models:
-    """Loads models on first use and keeps the last few. Loading takes seconds, so call it outside the event loop."""
+    """Loads models on first use and keeps the last few. Loading takes seconds: call it outside the event loop."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder

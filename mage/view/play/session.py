@@ -7,11 +7,11 @@ only what their seat knows is shown; everything is shown if no person plays, and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from enum import StrEnum
 from threading import Condition
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,7 +19,10 @@ from mage.errors import ConfigError, PlayError
 from mage.rollout.trial import PlayerLeftError
 from mage.types import Observation, Phase, Reply, Result, Task, Turn
 from mage.view.play.seats import SeatChoice
+from mage.view.read.opponent_text import describe_opponent
 from mage.view.read.trial_json import turn_json
+
+T = TypeVar("T")
 
 MAX_NOTE = 4000
 """Most characters of a person's note, and of an action that is written."""
@@ -64,6 +67,8 @@ class PlaySession:
         self._pending: Observation | None = None
         self._answer: asyncio.Future[str] | None = None
         self._is_leaving = False
+        self._leaving: asyncio.Future[None] | None = None
+        """Done as soon as the person leaves, while work goes on that is not the person's."""
         self._saved: Mapping[str, Any] | None = None
         self._error: str | None = None
 
@@ -109,6 +114,8 @@ class PlaySession:
             self._is_leaving = True
             if self._answer is not None:
                 self._submit("", 0.0)
+            elif self._leaving is not None:
+                self._leaving.get_loop().call_soon_threadsafe(_finish, self._leaving)
             self._changed.wait_for(lambda: self.is_ended, timeout_s)
             return self._state()
 
@@ -140,6 +147,24 @@ class PlaySession:
         said = await answer
         self.raise_if_left()
         return str(said)
+
+    async def unless_left(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for `work`, but raise `PlayerLeftError` at once if the person leaves; `work` is then cancelled."""
+        working = asyncio.ensure_future(work)
+        leaving = asyncio.get_running_loop().create_future()
+        with self._changed:
+            self._leaving = leaving
+            if self._is_leaving:
+                leaving.set_result(None)
+        try:
+            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._leaving = None
+            if not working.done():
+                working.cancel()
+        if not working.done():
+            self.raise_if_left()
+        return await working
 
     def raise_if_left(self) -> None:
         """Raise `PlayerLeftError` if the person has left."""
@@ -190,6 +215,7 @@ class PlaySession:
         seat = self.person_seat
         is_open = seat is None or self.is_ended
         turns = [turn for turn in self._turns if is_open or turn.observation.seat == seat]
+        names = [choice.name for choice in self.seats]
         asked = self._pending if self._phase is SessionState.MOVE else None
         return {
             "session": self.id,
@@ -197,7 +223,8 @@ class PlaySession:
             "world": self.task.world,
             "level": self.task.level if is_open else "",
             "rules": self._rules,
-            "names": [choice.name for choice in self.seats],
+            "names": names,
+            "about": [describe_opponent(name, self.task.world) if is_open else "" for name in names],
             "seat": seat,
             "episodes": self.task.episodes,
             "episode": self._episode,
@@ -226,6 +253,11 @@ class PlaySession:
             "episode": turn.observation.episode,
             "text": turn.action or "",
         }
+
+
+def _finish(waited: asyncio.Future[None]) -> None:
+    if not waited.done():
+        waited.set_result(None)
 
 
 def _written(action: object) -> str:

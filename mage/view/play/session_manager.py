@@ -15,11 +15,13 @@ from typing import Any
 import msgspec
 
 from mage.errors import ConfigError, MageError
-from mage.protocols import AgentFactory
+from mage.protocols import Agent, AgentFactory
 from mage.rollout.group import play_trials
+from mage.rollout.trial import PlayerLeftError
 from mage.runs.store import RUN, RunWriter, new_run_path
 from mage.spec import parse_spec
 from mage.types import Failure, Task, Trial
+from mage.view.play.seat_process import SeatProcess, start_seat_process
 from mage.view.play.seats import Models, SeatChoice
 from mage.view.play.session import PlaySession
 from mage.view.play.world import SessionWorld
@@ -30,6 +32,7 @@ _MAX_OPEN = 16
 _MAX_KEPT = 100
 _IDLE_S = 3600.0
 """Sessions without a request for this long are ended."""
+_IDLE_CHECK_S = 60.0
 _CLOSE_S = 2.0
 
 
@@ -84,34 +87,59 @@ class SessionManager:
             elif not session.is_ended and now - session.touched > _IDLE_S:
                 session.leave(0.0)
 
+    def _end_idle(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End idle sessions as time goes by, so that no search goes on for a page that was closed."""
+        self._drop_old()
+        loop.call_later(_IDLE_CHECK_S, self._end_idle, loop)
+
     def _event_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 Thread(target=self._loop.run_forever, name="play-sessions", daemon=True).start()
+                self._loop.call_soon_threadsafe(self._end_idle, self._loop)
             return self._loop
 
     async def _play(self, session: PlaySession) -> None:
         """Play one trial to its end. Failures of players are recorded in the trial; other mage errors are shown."""
+        processes: list[SeatProcess] = []
         try:
-            agent_factories = await asyncio.to_thread(self._make_factories, session)
+            agent_factories = await self._make_factories(session, processes)
             world = SessionWorld(load_world(session.task.world), session, agent_factories)
             session.on_begin()
             outcomes = [outcome async for outcome in play_trials(world, [(session.task, 0)], world.make_agent)]
             saved = self._save(session, world, outcomes[0])
+        except PlayerLeftError:
+            session.on_end(None, None)
+            return
         except MageError as error:
             session.on_end(None, one_line(error))
             return
+        finally:
+            for process in processes:
+                await process.close()
         failure = outcomes[0] if isinstance(outcomes[0], Failure) else None
         session.on_end(saved, None if failure is None else one_line(f"{failure.error}: {failure.message}"))
 
-    def _make_factories(self, session: PlaySession) -> dict[int, AgentFactory]:
+    async def _make_factories(self, session: PlaySession, processes: list[SeatProcess]) -> dict[int, AgentFactory]:
+        """The agent factories by seat; the processes among the players are added to the list.
+
+        A model goes on loading in its thread if the person leaves, and is there when it is chosen again.
+        """
         world = load_world(session.task.world)
-        return {
-            seat: self._models.make_agent(choice, world)
-            for seat, choice in enumerate(session.seats)
-            if not choice.is_person
-        }
+        made: dict[int, AgentFactory] = {}
+        for seat, choice in enumerate(session.seats):
+            if choice.is_model:
+                loading = asyncio.to_thread(self._models.make_agent, choice, world)
+                made[seat] = await session.unless_left(loading)
+            elif choice.may_take_long:
+                task = msgspec.structs.replace(session.task, seat=seat)
+                process = await session.unless_left(start_seat_process(task, choice.spec))
+                processes.append(process)
+                made[seat] = partial(_the_same, process)
+            elif not choice.is_person:
+                made[seat] = self._models.make_agent(choice, world)
+        return made
 
     def _save(self, session: PlaySession, world: SessionWorld, outcome: Trial | Failure) -> Mapping[str, Any] | None:
         """Save the trials as a run; None if no episode was finished."""
@@ -130,6 +158,11 @@ class SessionManager:
         """The folder for saved sessions: below the directory shown, also if that is itself a run."""
         root = self._folder.root
         return root / PLAYS if (root / RUN).exists() else root
+
+
+def _the_same(agent: Agent, task: Task, sibling: int) -> Agent:
+    """The `AgentFactory` of an agent that is made already."""
+    return agent
 
 
 def _on_crash(session: PlaySession, played: Future[None]) -> None:

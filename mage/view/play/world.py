@@ -87,12 +87,12 @@ class _ReportingAgent:
     async def act(self, observation: Observation) -> Reply:
         self._session.raise_if_left()
         await asyncio.sleep(self._session.pace_s)
-        reply = await self._agent.act(observation)
+        reply = await self._session.unless_left(self._agent.act(observation))
         self._session.on_move(observation, reply)
         return reply
 
     async def reflect(self, outcome: Observation) -> Reply | None:
-        reply = await self._agent.reflect(outcome)
+        reply = await self._session.unless_left(self._agent.reflect(outcome))
         if reply is not None:
             self._session.on_note(Turn(Phase.REFLECT, outcome, reply.action, reply.text, reply.calls, 0.0))
         return reply

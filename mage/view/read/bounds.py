@@ -1,14 +1,16 @@
-"""Exact bounds for runs without an evaluation, computed in a subprocess: `python -m mage.view.read.bounds QUERIES`.
+"""Exact bounds for runs without an evaluation, computed by `python -m mage.view.read.bounds QUERY SECONDS`.
 
-They take seconds per split, so they are computed once and in the background. Only splits that come with mage or that
-are stored in a run are computed.
+They take seconds per split, so they are computed once and in the background, one split after the other; one that takes
+too long is given up. Only splits that come with mage or that are stored in a run are computed.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,6 +24,8 @@ from mage.view.read.run_summary import int_or_zero
 from mage.view.read.safe_world import is_safe
 
 _ENDING = ".json"
+_LIMIT_S = 300
+"""Most processor time for one split."""
 
 
 class BoundsQuery(msgspec.Struct, frozen=True):
@@ -39,18 +43,22 @@ class BoundsQuery(msgspec.Struct, frozen=True):
 class Bounds:
     """Computes bounds in the background and caches them; `of` returns at once what is known so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit_s: int = _LIMIT_S) -> None:
+        self._limit_s = limit_s
         self._known: dict[BoundsQuery, Mapping[str, Any] | None] = {}
+        """None for those that are waited for, and for those that failed."""
+        self._waiting: deque[BoundsQuery] = deque()
+        """The first is the one that the process computes."""
         self._process: subprocess.Popen[bytes] | None = None
-        self._asked: list[BoundsQuery] = []
 
     def of(self, place: Location, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """The bounds known so far of a train run's splits, by split name."""
         self._collect()
         queries = dict(_queries(place, config))
         new = [query for query in queries.values() if query not in self._known]
-        if new and self._process is None:
-            self._start(new)
+        self._known |= dict.fromkeys(new)
+        self._waiting.extend(new)
+        self._start()
         found = {name: self._known.get(query) for name, query in queries.items()}
         return {name: bounds for name, bounds in found.items() if bounds is not None}
 
@@ -60,18 +68,26 @@ class Bounds:
             self._process.kill()
             self._process.communicate()
 
-    def _start(self, queries: list[BoundsQuery]) -> None:
-        command = [sys.executable, "-m", __name__, msgspec.json.encode(queries).decode()]
-        self._asked = queries
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    def _start(self) -> None:
+        """Start the process of the first query that waits, if none runs."""
+        if self._waiting and self._process is None:
+            command = [
+                sys.executable,
+                "-m",
+                __name__,
+                msgspec.json.encode(self._waiting[0]).decode(),
+                str(self._limit_s),
+            ]
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
     def _collect(self) -> None:
-        """Store the results of the process; failed queries are not repeated."""
+        """Store the result of the process; a failed query is not repeated."""
         if self._process is None or self._process.poll() is None:
             return
         said, _ = self._process.communicate()
-        found = [msgspec.json.decode(line, type=dict[str, Any] | None) for line in said.splitlines()]
-        self._known |= dict.fromkeys(self._asked) | dict(zip(self._asked, found, strict=False))
+        query = self._waiting.popleft()
+        if said.strip():
+            self._known[query] = msgspec.json.decode(said, type=dict[str, Any] | None)
         self._process = None
 
 
@@ -126,10 +142,11 @@ def answer(query: BoundsQuery) -> Mapping[str, float | None] | None:
 
 
 def main() -> None:
-    """Answer the queries in the arguments, one line each."""
+    """Print the answer to the query in the arguments; the system ends a process that takes too long."""
     os.nice(10)  # training has priority
-    for query in msgspec.json.decode(sys.argv[1], type=tuple[BoundsQuery, ...]):
-        print(msgspec.json.encode(answer(query)).decode(), flush=True)
+    limit_s = int(sys.argv[2])
+    resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
+    print(msgspec.json.encode(answer(msgspec.json.decode(sys.argv[1], type=BoundsQuery))).decode())
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
+from typing import Any
 
 from mage.errors import ConfigError
 from mage.opponents.parameters import move
@@ -37,6 +39,27 @@ def describe_opponent(name: str, game: str) -> str:
         return ""
     about = next(entry.about for entry in describe_opponents() if entry.name == spec.name)
     return spelled or about.replace("`", "")
+
+
+def describe_opponents_of(report: Any) -> dict[str, str]:
+    """What the known opponents in a report on splits or on cross-play do, by name."""
+    words = {name: describe_opponent(name, world) for name, world in _opponents_of(report)}
+    return {name: text for name, text in words.items() if text}
+
+
+def _opponents_of(report: Any) -> Iterator[tuple[str, str]]:
+    """The names and worlds in a report, which may be any JSON."""
+    if not isinstance(report, dict):
+        return
+    reports = report.get("reports")
+    for each in [*(reports if isinstance(reports, list) else ()), report.get("found")]:
+        if not isinstance(each, dict) or not isinstance(each.get("world"), str):
+            continue
+        by_member, agents = each.get("by_member"), each.get("agents")
+        met = [row[0] for row in by_member if isinstance(row, list) and row] if isinstance(by_member, list) else []
+        for name in (*met, *(agents if isinstance(agents, list) else ())):
+            if isinstance(name, str):
+                yield name, each["world"]
 
 
 def _describe_memory_one(spec: Spec, game: Game | None) -> str:

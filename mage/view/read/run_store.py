@@ -24,7 +24,7 @@ from mage.types import Trial
 from mage.view.read.bounds import Bounds
 from mage.view.read.curves import MAX_POINTS, Curves
 from mage.view.read.folder import NASHCONV, Folder, Location, NotFoundError
-from mage.view.read.opponent_text import describe_opponent
+from mage.view.read.opponent_text import describe_opponent, describe_opponents_of
 from mage.view.read.reports import bounds_of, evaluation_files
 from mage.view.read.run_summary import CREDIT, EVENTS, FILES, RunSummaries, RunSummary
 from mage.view.read.safe_world import rules_of
@@ -156,7 +156,7 @@ class RunStore:
         return {**numbers, **shown, "step": shown["step"] if shown["step"] is not None else step_of(outcome)}
 
     def evaluation(self, identity: str, name: str) -> bytes:
-        """The bytes of a report."""
+        """The bytes of a report, with `about`: what each opponent in it does, in words."""
         with self._lock:
             place = self.folder.find(identity)
             files = evaluation_files(place)
@@ -164,10 +164,11 @@ class RunStore:
                 raise NotFoundError(f"{place.name} has no evaluation {name!r}; it has {', '.join(files) or 'none'}")
             content = place.file(*files[name]).read_bytes()
         try:
-            msgspec.json.decode(content)
+            report = msgspec.json.decode(content)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise RecordError(f"the evaluation {name!r} of {place.name} cannot be read: {error}") from None
-        return content
+        about = describe_opponents_of(report)
+        return msgspec.json.encode({**report, "about": about}) if about else content
 
     def pairs(self, identity: str) -> list[Mapping[str, Any]]:
         """Tasks played with the weights of several steps, with one trial for each step."""

@@ -91,7 +91,7 @@ function frame(route, run, parts) {
   document.title = `${route?.title ?? "Not found"} · mage`;
   const nav = h("nav", { "aria-label": "Main" }, link("#/runs", "Runs", parts[0] === "runs" && !run));
   if (!isExport) nav.append(link("#/play", "Play", parts[0] === "play"), link("#/help", "Help", parts[0] === "help"));
-  const keys = h("button", { type: "button", class: "quiet", onclick: openHelp }, "Keys: ?");
+  const keys = h("button", { type: "button", class: "quiet", id: "keys", onclick: openHelp }, "Keys: ?");
   const bar = h(
     "div",
     { class: "bar" },

@@ -1,32 +1,43 @@
 // Numbers, times and names as people read them.
 
-// A score with its sign: 1 is "+1", -0.5 is "−0.5", 1/3 is "+0.33".
+// A score with its sign: 1 is "+1", -0.5 is "−0.50", 1/3 is "+0.33", and what rounds to nothing is "0".
 export function signed(value, digits = 2) {
   const shown = plain(Math.abs(value), digits);
   if (shown === "0") return "0";
   return (value < 0 ? "−" : "+") + shown;
 }
 
-// A number without needless zeros: 0.50 is "0.5"; what is tiny or huge is shown by its order.
+// A number with so many decimals, or none where it is whole: 0.5 is "0.50", 2 is "2", 1e-9 is "0".
 export function plain(value, digits = 2) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
-  const size = Math.abs(value);
-  if (size !== 0 && (size < 10 ** -(digits + 1) || size >= 1e7)) return value.toExponential(1).replace("-", "−");
+  if (Math.abs(value) >= 1e7) return exponential(value);
   const fixed = value.toFixed(digits);
-  const shown = fixed.includes(".") ? fixed.replace(/\.?0+$/, "") : fixed;
-  return (shown === "-0" ? "0" : shown).replace("-", "−");
+  return (Number.isInteger(Number(fixed)) ? String(Math.trunc(Number(fixed)) || 0) : fixed).replace("-", "−");
 }
 
-// A number with few digits: 0.000123 is "0.000123", 1234.5 is "1234".
+function exponential(value) {
+  return value.toExponential(1).replaceAll("-", "−");
+}
+
+// A metric of any size with few digits and no needless zeros: 0.000123 is "1.2e−4", 0.5 is "0.5", 1234.5 is "1235".
 export function shortNumber(value) {
   if (value === null || value === undefined) return "–";
   if (value === 0) return "0";
   const size = Math.abs(value);
-  if (size >= 1e6) return `${plain(value / 1e6, 1)}M`;
-  if (size >= 1e4) return `${plain(value / 1e3, 1)}k`;
+  if (size >= 1e6) return `${trimmed(value / 1e6, 1)}M`;
+  if (size >= 1e4) return `${trimmed(value / 1e3, 1)}k`;
   if (size >= 100) return plain(value, 0);
-  if (size >= 1e-3) return plain(value, Math.max(2, 2 - Math.floor(Math.log10(size))));
-  return value.toExponential(1).replace("-", "−");
+  if (size >= 1e-3) return trimmed(value, Math.max(2, 2 - Math.floor(Math.log10(size))));
+  return exponential(value);
+}
+
+function trimmed(value, digits) {
+  return plain(value, digits).replace(/(\.\d*?)0+$/, "$1");
+}
+
+// How long something took: "5 s", "12.3 min".
+export function duration(minutes) {
+  return minutes < 1 ? `${Math.ceil(60 * minutes)} s` : `${plain(minutes, 1)} min`;
 }
 
 // An estimate with how far its interval reaches, to the farther side: "+0.84 ±0.02".
@@ -34,7 +45,7 @@ export function estimate(found, shown = signed) {
   if (!found) return "–";
   if (found.low === null || found.high === null) return shown(found.value);
   const half = Math.max(found.high - found.value, found.value - found.low);
-  return `${shown(found.value)} ±${half < 0.005 ? "0" : plain(half, half < 10 ? 2 : 0)}`;
+  return `${shown(found.value)}\u00a0±${shown(half).replace("+", "")}`;
 }
 
 // The interval in words, for a tooltip.
@@ -99,6 +110,17 @@ export function parseSpec(spec) {
     part += char;
   }
   return { name: name.trim(), params, short: short ?? null };
+}
+
+// The name of a player without its settings where these are long: "memory-one(first=1,map=[0,1,2])" is "memory-one".
+export function shortName(spec) {
+  return spec.length > 20 ? spec.split("(")[0] : spec;
+}
+
+// The same for several that must differ: one whose short name is another's too keeps its settings.
+export function shortNames(specs) {
+  const short = specs.map(shortName);
+  return specs.map((spec, index) => (short.filter((each) => each === short[index]).length > 1 ? spec : short[index]));
 }
 
 const WORLD_TITLES = {

@@ -1,6 +1,6 @@
 // Small things that several pages show.
 import { h } from "./dom.js";
-import { count, estimate, interval, signed } from "./format.js";
+import { count, estimate, interval, shortName, signed } from "./format.js";
 
 const STATUS = {
   running: ["●", "trains now"],
@@ -34,16 +34,25 @@ export function scoreBox(value, title = null) {
   return h("span", { class: `score ${tone}`, title }, signed(value));
 }
 
-// Who sits in a seat, in the seat's colour.
+// Who sits in a seat, in the seat's colour; long settings are left to those who hover, and to words beside it.
 export function who(seat, name, isAgent) {
   const role = isAgent ? h("span", { class: "role" }, "agent") : null;
   return h(
     "span",
     { class: `who seat-${seat % 6}` },
     h("span", { class: "dot" }),
-    h("span", { class: "name", title: name }, name),
+    h("span", { class: "name", title: name }, shortName(name)),
     role,
   );
+}
+
+// An opponent for a table: its name, as a link where there is one, and below it what it does, in words.
+export function opponent(spec, words, href = null) {
+  const name = words ? shortName(spec) : spec;
+  return [
+    href ? h("a", { href, title: spec }, name) : h("span", { title: spec }, name),
+    words ? h("div", { class: "quiet words" }, words) : null,
+  ];
 }
 
 // A choice of one among a few, as buttons: [[value, label, title], …].

@@ -72,7 +72,8 @@ function bubble(x, y, word, act, isNew) {
 }
 
 function shorten(name) {
-  return name.length > 17 ? `${name.slice(0, 16)}…` : name;
+  const short = name.split("(")[0];
+  return short.length > 17 ? `${short.slice(0, 16)}…` : short;
 }
 
 function spoken(scene, betting) {

@@ -28,6 +28,17 @@ export function playingCard(x, y, rank, name) {
   return s("g", {}, edge, label(x + 31, y + 50, rank, "rank"), label(x + 31, y + 74, name, "small"));
 }
 
+// The name of a player in lines of at most `most` characters, broken between its words; settings are left out, for there
+// is no room for them, and the page has the whole name.
+export function nameLines(name, most) {
+  const lines = [];
+  for (const word of name.split("(")[0].match(/[^-:/_ ]+[-:/_ ]?/g) ?? []) {
+    if (lines.length && (lines.at(-1) + word).length <= most) lines[lines.length - 1] += word;
+    else lines.push(word);
+  }
+  return lines.map((line) => (line.length > most ? `${line.slice(0, most - 1)}…` : line));
+}
+
 const HANDS = {
   rock: "M10 26c-3-8 0-15 7-16 5-4 14-3 17 2 6 2 7 9 4 14-3 6-24 8-28 0z",
   paper: "M12 6h17l8 8v28H12z M29 6v8h8 M17 22h14 M17 28h14 M17 34h10",

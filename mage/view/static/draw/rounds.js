@@ -1,7 +1,7 @@
 // Repeated matrix games (rps, pd, pennies, matrix): one column a round, one row a seat, coloured by who gained.
 import { s } from "../dom.js";
 import { signed } from "../format.js";
-import { hand, label, picture } from "./pieces.js";
+import { hand, label, nameLines, picture } from "./pieces.js";
 
 const LEFT = 122;
 const USUAL = { rps: 3, pd: 5, pennies: 3, matrix: 3 };
@@ -14,7 +14,13 @@ export function drawRounds(scene) {
   const columns = [];
   for (let round = 0; round < total; round += 1) columns.push(column(scene, finished, round));
   const rows = [0, 1].map((seat) => {
-    return s("text", { x: 0, y: 40 + CELL.height * (seat + 0.5), class: `seat-${seat}` }, shorten(scene.names[seat]));
+    const lines = nameLines(scene.names[seat], 13);
+    const top = 40 + CELL.height * (seat + 0.5) - 8 * (lines.length - 1);
+    return s(
+      "text",
+      { class: `seat-${seat}` },
+      lines.map((line, index) => s("tspan", { x: 0, y: top + 16 * index }, line)),
+    );
   });
   return picture(LEFT + total * CELL.width, 34 + 2 * CELL.height, spoken(scene, finished), rows, columns);
 }
@@ -81,10 +87,4 @@ function spoken(scene, finished) {
       `round ${round + 1}: ${moves.map((move, seat) => `${scene.names[seat]} ${scene.word(seat, move)}`).join(", ")}`,
   );
   return rounds.join("; ") || "no round is finished";
-}
-
-// Settings are left out: there is no room for them, and the page has the whole name.
-function shorten(name) {
-  const short = name.split("(")[0];
-  return short.length > 13 ? `${short.slice(0, 12)}…` : short;
 }

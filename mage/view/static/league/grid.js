@@ -1,6 +1,7 @@
 // Pay-offs of all pairs: a coloured grid, a column for each learner, read by hovering or with the arrow keys.
 import { h, show } from "../dom.js";
 import { count, estimate, interval, signed } from "../format.js";
+import { scroller } from "../scroll.js";
 import { memberName, ordered } from "./members.js";
 
 const HINT = "Hover over a cell, or Tab to the grid and use the arrow keys, for its interval.";
@@ -9,8 +10,8 @@ const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRi
 // A grid whose `draw(report, colours)` may be called again at any time; the keyboard stays where it was.
 export function payoffGrid() {
   const readout = h("p", { class: "readout", "aria-live": "polite" }, HINT);
-  const frame = h("div", { class: "scroll" });
-  const element = h("div", { class: "payoffs" }, readout, frame);
+  const frame = h("div");
+  const element = h("div", { class: "payoffs" }, readout, scroller(frame));
   let cells = [];
   let at = [0, 0];
 

@@ -47,7 +47,7 @@ function body(report, about) {
     return splits(report, (opponent) =>
       about.kind === "evaluate" ? toHash(["runs", about.id, "trials"], { opponent }) : null,
     );
-  if (report.found?.cells) return crossPlay(report.found);
+  if (report.found?.cells) return crossPlay(report.found, report.about ?? {});
   if (report.found?.first) return nashConv(report.found);
   if (report.runs) return sweep(report);
   throw new DataError("this report is of a kind that this version cannot show.");

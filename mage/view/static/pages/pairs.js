@@ -1,7 +1,7 @@
 // Before and after: the same task, with the same seed, played by the weights of two steps.
 import { get, runPath } from "../data.js";
 import { h, renew, show } from "../dom.js";
-import { worldTitle, ordinal } from "../format.js";
+import { ordinal, shortName, worldTitle } from "../format.js";
 import { choice, scoreBox, select } from "../parts.js";
 import { replaceQuery, toHash } from "../route.js";
 import { COLOURS, legendOf, tokenHover } from "../trial/tokens.js";
@@ -130,7 +130,7 @@ function chosen(pairs, query) {
 
 function taskName(pair, index) {
   const { world, opponents, seat, level } = pair.task;
-  const about = opponents.length ? `, in the ${ordinal(seat)} seat, against ${opponents.join(", ")}` : "";
+  const about = opponents.length ? `, in the ${ordinal(seat)} seat, against ${opponents.map(shortName).join(", ")}` : "";
   return `${index + 1}: ${worldTitle(world)}${about}${level ? `, level ${level}` : ""}`;
 }
 

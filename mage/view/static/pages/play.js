@@ -88,6 +88,10 @@ async function playSession(root, session, isHidden) {
     move: (action) => act("move", { action }),
     note: (text) => act("note", { text }),
     leave: () => act("leave", {}),
+    cancel: async () => {
+      await act("leave", {});
+      does.again();
+    },
     again: () => (location.hash = "#/play"),
   };
   const first = await get(path);

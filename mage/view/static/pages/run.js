@@ -8,6 +8,8 @@ import { boundsOf, Curves, metricSelect, keyName, smooth } from "../curves.js";
 import { leagueSentence } from "../league/events.js";
 import { alarmChip, card, facts, statusChip } from "../parts.js";
 import { inShort } from "../report/splits.js";
+import { means } from "../report/sweep.js";
+import { exploitability, standings } from "../report/world.js";
 import { toHash } from "../route.js";
 
 const SMOOTH = 5;
@@ -110,7 +112,7 @@ function summary(run) {
     config.description ? h("p", { class: "lead" }, config.description) : null,
     facts(
       [
-        ["made by", `mage ${run.kind}`],
+        ["made by", `mage ${run.kind === "crossplay" ? "cross-play" : run.kind}`],
         ["world", run.world ? worldTitle(run.world) : null],
         ["model", config.agent?.model],
         ["memory", config.agent?.memory],
@@ -161,9 +163,11 @@ async function latestEvaluation(run) {
   const [name] = run.evaluations ?? [];
   if (name === undefined) return null;
   const report = await get(runPath(run.id, "evaluations", name)).catch(() => null);
-  if (!report?.reports?.every((each) => each.agent && each.control)) return null;
-  const more = h("a", { href: toHash(["runs", run.id, "evaluations", name]) }, "The whole evaluation");
-  return inShort(report.reports, h("p", {}, more));
+  const more = h("p", {}, h("a", { href: toHash(["runs", run.id, "evaluations", name]) }, "The whole evaluation"));
+  if (report?.reports?.every((each) => each.agent && each.control)) return inShort(report.reports, more);
+  if (report?.found?.cells) return standings(report.found, report.about ?? {}, more);
+  if (report?.found?.first) return exploitability(report.found, more);
+  return report?.runs ? means(report, more) : null;
 }
 
 // The runs of a sweep, or the evaluations of a run that have trials of their own.
@@ -214,7 +218,7 @@ function links(run) {
         ? h("li", {}, h("a", { href: at("league") }, "League"), ": members, pay-offs and lineage")
         : null,
       evaluations.length
-        ? h("li", {}, "Evaluations: scores with intervals, control and exact limits", h("ul", {}, evaluations))
+        ? h("li", {}, "Reports, with intervals", h("ul", {}, evaluations))
         : null,
     ),
     saved ? h("p", { class: "quiet" }, saved) : null,

@@ -6,6 +6,7 @@ import { ago, count, worldTitle, signed } from "../format.js";
 import { spark } from "../chart/spark.js";
 import { alarmChip, statusChip } from "../parts.js";
 import { replaceQuery, toHash } from "../route.js";
+import { scroller } from "../scroll.js";
 import { comparison } from "./comparison.js";
 
 const STATES = ["running", "finished", "stopped", "crashed", "alarmed", "broken"];
@@ -44,7 +45,8 @@ export async function runsPage({ root, query }) {
     ),
     body,
   );
-  const place = h("div", { class: "scroll" }, empty());
+  const framed = scroller(table);
+  const place = h("div", {}, empty());
 
   function fill() {
     const sought = words.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -58,7 +60,7 @@ export async function runsPage({ root, query }) {
     const isSame =
       wanted.length === body.children.length && wanted.every((each, index) => each === body.children[index]);
     if (!isSame) show(body, wanted);
-    if (place.firstChild !== table && runs.length) show(place, table);
+    if (place.firstChild !== framed && runs.length) show(place, framed);
     show(found, `${rows.length} of ${count(runs.length, "run")}`);
   }
 

@@ -20,7 +20,13 @@ export async function trialPage({ root, run, at: number, query }) {
   settings.colour ??= view.hasAdvantages ? "advantage" : "logprob";
   view.set({ colour: settings.colour });
   const controls = h("div", { class: "controls" });
+  const look = h("div", { class: "look" }, h("button", { type: "button", onclick: unfold }, "How it is shown"), controls);
   const hasTokens = trial.streams.length > 0;
+
+  // Where the window is narrow the choices are folded, so that the board is in sight.
+  function unfold() {
+    look.classList.toggle("open");
+  }
 
   function moved(at) {
     replaceQuery({ at });
@@ -60,7 +66,7 @@ export async function trialPage({ root, run, at: number, query }) {
       hasTokens ? choice("Colour tokens by", colours, settings.colour, (colour) => set({ colour })) : null,
       hasTokens ? legendOf(settings.colour, view.scale) : null,
       link,
-      hasTokens && !view.hasAdvantages ? h("span", { class: "quiet" }, NO_CREDIT) : null,
+      hasTokens && !view.hasAdvantages ? h("span", { class: "quiet" }, noAdvantages(trial)) : null,
     );
   }
 
@@ -79,7 +85,7 @@ export async function trialPage({ root, run, at: number, query }) {
     );
   }
 
-  show(root, head(trial, number, run), controls, view.element, reading(trial));
+  show(root, head(trial, number, run), look, view.element, reading(trial));
   paint();
   tokenHover(root);
   const toggle = (name, one, other) => () => set({ [name]: settings[name] === one ? other : one });
@@ -110,7 +116,17 @@ export async function trialPage({ root, run, at: number, query }) {
   return { keys, changed: follow };
 }
 
-const NO_CREDIT = "Advantages are on file for trials that a run learned from; this is not one.";
+// Why no token of the trial has an advantage.
+function noAdvantages(trial) {
+  if (trial.trained === null) return "No advantages: they are on file for trials that a training run learned from.";
+  const turns = trial.episodes.flatMap((episode) => episode.turns).filter((turn) => turn.credit);
+  if (turns.some((turn) => turn.credit.advantage === null))
+    return (
+      `No advantages: this trial was played with the weights of step ${trial.step} to be looked at. An advantage ` +
+      "compares a trial with others of the same task, and it has none."
+    );
+  return "No advantages: all trials of this task scored alike, so there was nothing to learn from them.";
+}
 
 // What an address says about how to look; anything else is as usual.
 function read(query) {
@@ -144,6 +160,7 @@ function head(trial, number, run) {
       {},
       h("summary", {}, "About this trial: rules, memory, seed"),
       facts([
+        ["opponents", trial.task.opponents.join(", ") || null],
         ["level", trial.task.level || null],
         ["episodes", `${trial.episodes.length} of ${trial.task.episodes}`],
         ["deals", deals],
@@ -171,7 +188,12 @@ function told(trial) {
   const others = trial.names.map((name, seat) => [name, seat]).filter(([, seat]) => seat !== trial.task.seat);
   const known = others.filter(([, seat]) => trial.about[seat]);
   return known.map(([name, seat]) =>
-    h("p", { class: "quiet about" }, h("strong", {}, name.split(/[(:]/)[0]), `: ${trial.about[seat]}`),
+    h(
+      "p",
+      { class: "quiet about" },
+      others.length > 1 ? [h("strong", {}, name.split(/[(:]/)[0]), ": "] : null,
+      trial.about[seat],
+    ),
   );
 }
 

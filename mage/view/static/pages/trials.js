@@ -2,8 +2,9 @@
 import { get, isExport, runPath, watch } from "../data.js";
 import { h, show } from "../dom.js";
 import { count, ordinal } from "../format.js";
-import { scoreBox, select } from "../parts.js";
+import { opponent, scoreBox, select } from "../parts.js";
 import { replaceQuery, toHash } from "../route.js";
+import { scroller } from "../scroll.js";
 
 const LIMIT = 50;
 const ARMS = { agent: "with memory", control: "memory off" };
@@ -17,11 +18,11 @@ export async function trialsPage({ root, run, query }) {
   };
   let offset = Number(query.offset ?? 0);
   const list = h("div");
-  const opponent = h("input", {
+  const sought = h("input", {
     type: "search",
     placeholder: "part of its name",
     value: filter.opponent,
-    onchange: () => apply({ opponent: opponent.value.trim() }),
+    onchange: () => apply({ opponent: sought.value.trim() }),
   });
   const filters = h("div", { class: "controls" });
 
@@ -59,7 +60,7 @@ export async function trialsPage({ root, run, query }) {
       ? null
       : h("div", { class: "controls" }, older, h("span", { "aria-live": "polite" }, place), newer);
     if (!isExport) fillFilters(found);
-    show(list, pager, h("div", { class: "scroll" }, table(run, found.rows)));
+    show(list, pager, scroller(table(run, found.rows)));
   }
 
   function fillFilters(found) {
@@ -76,7 +77,7 @@ export async function trialsPage({ root, run, query }) {
         return select(label, options, filter[name], (value) => apply({ [name]: value }));
       });
     if (!filters.contains(document.activeElement))
-      show(filters, h("label", { class: "field grow" }, h("span", { class: "label" }, label(found)), opponent), lists);
+      show(filters, h("label", { class: "field grow" }, h("span", { class: "label" }, label(found)), sought), lists);
   }
 
   await load();
@@ -142,12 +143,16 @@ function entry(run, row, hasSteps, met) {
     {},
     h("td", { class: "number" }, link),
     h("td", { class: "scores" }, scores),
-    met ? h("td", { class: "wide", title: row.about.join(" ") }, row.opponents.join(", ") || row.level || "") : null,
+    met ? h("td", { class: "met" }, opponents(row)) : null,
     hasSteps ? h("td", { class: "number" }, weights(row.step)) : null,
     h("td", {}, row.agent ?? "–"),
     h("td", { class: "number" }, ordinal(row.seat)),
     h("td", { class: "quiet" }, row.error ? h("span", { class: "bad" }, `failed: ${row.error}`) : remarks(row)),
   );
+}
+
+function opponents(row) {
+  return row.opponents.length ? row.opponents.map((name, at) => h("div", {}, opponent(name, row.about[at]))) : row.level || "";
 }
 
 function weights(step) {

@@ -15,11 +15,12 @@ export function playForm(choices, start) {
   const wish = { world: "rps", level: "", opponent: SURPRISE, player: "person", episodes: 3, seat: 0 };
   const fields = h("div", { class: "form" });
   const problem = h("p", { class: "bad", role: "alert" });
+  const begin = h("button", { class: "main", type: "submit" }, "Start");
   const form = h(
     "form",
     { class: "card", onsubmit: submit },
     fields,
-    h("p", {}, h("button", { class: "main", type: "submit" }, "Start")),
+    h("p", {}, begin),
     problem,
   );
   const worldText = text("world in full", (value) => (wish.world = value));
@@ -110,10 +111,13 @@ export function playForm(choices, start) {
             .map((each) => each.spec),
         )
         : [wish.opponent];
+    begin.disabled = true;
     try {
       await start({ ...wish, opponents, isHidden });
     } catch (error) {
       show(problem, error.message);
+    } finally {
+      begin.disabled = false;
     }
   }
 

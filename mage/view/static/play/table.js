@@ -1,13 +1,13 @@
 // The table: what one sees, what one may do, and how it stands.
 import { draw, hasDrawing } from "../draw/registry.js";
 import { h } from "../dom.js";
-import { count, parseSpec, signed, verdict } from "../format.js";
+import { count, parseSpec, shortName, signed, verdict } from "../format.js";
 import { facts, who } from "../parts.js";
 import { toHash } from "../route.js";
 import { filmstrip } from "../trial/transcript.js";
 import { asTrial, sceneNow } from "./scene.js";
 
-// `does` has what a person can do: {move(action), note(text), leave(), again()}.
+// `does` has what a person can do: {move(action), note(text), leave(), cancel(), again()}.
 export function table(state, names, does) {
   const front = h("section", { class: "card" }, FRONTS[state.phase](state, names, does));
   return h(
@@ -35,13 +35,23 @@ function heading(state, rest) {
   return h("h2", {}, `Episode ${state.episode + 1} of ${state.episodes}`, rest ? `: ${rest}` : "");
 }
 
-function loading(state) {
-  return [heading(state, "players are loading"), h("p", { class: "quiet" }, "A model may take some seconds to load.")];
+function loading(state, names, does) {
+  return [
+    waiting(heading(state, "players are loading")),
+    h("p", { class: "quiet" }, "A model may take a while to load, and a solver to solve the world."),
+    h("p", {}, h("button", { type: "button", onclick: does.cancel }, "Cancel")),
+  ];
+}
+
+// A heading with a sign that something is going on.
+function waiting(title) {
+  title.append(" ", h("span", { class: "spinner", role: "status", "aria-label": "please wait" }));
+  return title;
 }
 
 function thinking(state, names, does) {
   return [
-    heading(state, state.seat === null ? "they play" : isAlone(state) ? "one moment" : "your opponent thinks"),
+    waiting(heading(state, state.seat === null ? "they play" : isAlone(state) ? "one moment" : "your opponent thinks")),
     picture(state, names),
     leaving(does),
   ];
@@ -103,9 +113,9 @@ function note(state, names, does) {
 }
 
 function over(state, names, does) {
-  const rivals = state.names.map((name, seat) => (seat === state.seat ? null : who(seat, name, false)));
+  const rivals = state.names.map((name, seat) => (seat === state.seat ? null : rival(seat, name, state.about[seat])));
   const yours =
-    state.seat === null
+    state.seat === null || !state.results.length
       ? "It is over"
       : `It is over: you scored ${state.results.map((result) => signed(result.returns[state.seat])).join(", ")}`;
   return [
@@ -119,6 +129,12 @@ function over(state, names, does) {
     saved(state),
     h("p", {}, h("button", { class: "main", type: "button", onclick: does.again }, "Play again")),
   ];
+}
+
+// An opponent with its settings, and in words.
+function rival(seat, name, words) {
+  const settings = shortName(name) === name ? null : h("div", { class: "quiet" }, h("code", {}, name));
+  return h("div", {}, who(seat, name, false), settings, words ? h("div", { class: "quiet" }, words) : null);
 }
 
 // A person may leave in the middle of an episode: it has no end to show.

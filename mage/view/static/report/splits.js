@@ -1,7 +1,7 @@
 // How an agent does on sets of opponents: with its memory and without, beside what is possible.
 import { h } from "../dom.js";
 import { count, estimate, worldTitle, interval, percent, plain, signed } from "../format.js";
-import { card, estimateCell } from "../parts.js";
+import { card, estimateCell, opponent } from "../parts.js";
 import { splitBounds } from "../curves.js";
 import { barCell, overSeats, scoresByEpisode, table } from "./table.js";
 
@@ -30,7 +30,7 @@ const LUCK = ["by luck alone", "the same if every episode were an independent re
 
 // `trialsOf(opponent)` is the address of the trials against one, or null where they are not on file.
 export function splits(report, trialsOf) {
-  return [inShort(report.reports), report.reports.map((found) => split(found, trialsOf))];
+  return [inShort(report.reports), report.reports.map((found) => split(found, trialsOf, report.about ?? {}))];
 }
 
 function boundsOf(found) {
@@ -79,7 +79,7 @@ function myopicRange(references) {
   return low === high ? high : `${low} to ${high}`;
 }
 
-function split(found, trialsOf) {
+function split(found, trialsOf, about) {
   const last = found.agent.scores.at(-1);
   const chart = scoresByEpisode(
     `Score by episode, ${found.split}`,
@@ -94,7 +94,7 @@ function split(found, trialsOf) {
     h("p", { class: "lead" }, sentence(found, last)),
     found.parts ? h("p", {}, parts(found.parts, found.task_value)) : null,
     h("div", { class: "columns two wide" }, chart, h("div", {}, results(found), health(found))),
-    opponents(found, trialsOf),
+    opponents(found, trialsOf, about),
   );
 }
 
@@ -113,7 +113,7 @@ function sentence(found, last) {
       : last.high < memoryless
         ? "less than the best player without memory"
         : "about what the best player without memory could expect";
-  return `${about}: ${proof} (${signed(memoryless)}). With memory off it scores ${off}.`;
+  return `${about}: ${proof} (${exact(memoryless)}). With memory off it scores ${off}.`;
 }
 
 // The last score by where it comes from, and what memory and exploration are worth here.
@@ -200,7 +200,7 @@ function recovered({ before, recovered: needed }) {
     : `${start}; it was back there in episode ${needed} after the change`;
 }
 
-function opponents(found, trialsOf) {
+function opponents(found, trialsOf, about) {
   if (!found.by_member.length) return null;
   const member = found.has_levels ? "level" : "opponent";
   const best = (name) =>
@@ -216,7 +216,7 @@ function opponents(found, trialsOf) {
       const top = replies.length ? replies.reduce((sum, value) => sum + value, 0) / replies.length : null;
       const share = exploited.get(name);
       return [
-        h("th", { scope: "row" }, trialsOf(name) ? h("a", { href: trialsOf(name) }, name) : name),
+        h("th", { scope: "row", class: "met" }, opponent(name, about[name], trialsOf(name))),
         ...scores.map((each) => barCell(signed(each.value), each.value, low, high, interval(each))),
         h("td", { class: "number" }, top === null ? "–" : signed(top)),
         h("td", { class: "number", title: interval(share) }, share ? plain(share.value) : "–"),

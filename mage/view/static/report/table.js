@@ -1,6 +1,7 @@
 // Parts of several reports: scores by episode as a chart, tables and rows of estimates.
 import { h } from "../dom.js";
 import { lineChart } from "../chart/line.js";
+import { scroller } from "../scroll.js";
 
 // arms: [{name, scores: [estimate], dashed}]; bounds: [{name, y}]
 export function scoresByEpisode(label, arms, bounds) {
@@ -31,9 +32,7 @@ export function table(heads, rows, classes = "list") {
       heads.map((each) => h("th", { scope: "col" }, each)),
     ),
   );
-  return h(
-    "div",
-    { class: "scroll" },
+  return scroller(
     h(
       "table",
       { class: classes },

@@ -2,7 +2,7 @@
 import { h } from "../dom.js";
 import { payoffMatrix } from "../chart/matrix.js";
 import { count, estimate, worldTitle, interval, plain } from "../format.js";
-import { card, estimateCell, facts } from "../parts.js";
+import { card, estimateCell, facts, opponent } from "../parts.js";
 import { table } from "./table.js";
 
 const RATINGS = [
@@ -12,9 +12,11 @@ const RATINGS = [
   ["alpha_rank", "alpha-rank", "its share of time in alpha-rank"],
 ];
 
-export function crossPlay(found) {
-  const standings = found.standings.map((each) => [
-    h("th", { scope: "row" }, each.agent),
+// Who scores most against all others, best first, and `more` below it; `about` has words for those that are known.
+export function standings(found, about, more = null) {
+  const best = [...found.standings].sort((a, b) => (b.score?.value ?? -Infinity) - (a.score?.value ?? -Infinity));
+  const rows = best.map((each) => [
+    h("th", { scope: "row", class: "met" }, opponent(each.agent, about[each.agent])),
     estimateCell(each.score),
     ...RATINGS.map(([key]) =>
       h(
@@ -25,7 +27,16 @@ export function crossPlay(found) {
     ),
     h("td", { class: "number" }, each.forfeits),
   ]);
-  const heads = ["agent", "mean score", ...RATINGS.map(([, name, title]) => h("span", { title }, name)), "forfeits"];
+  const heads = ["agent, best first", "mean score", ...RATINGS.map(([, name, title]) => h("span", { title }, name)), "forfeits"];
+  return card(
+    "Standings",
+    table(heads, rows),
+    Object.entries(found.missing ?? {}).map(([key, why]) => h("p", { class: "quiet" }, `${key}: ${why}`)),
+    more,
+  );
+}
+
+export function crossPlay(found, about) {
   return [
     card(
       "Pay-offs of all pairs",
@@ -38,15 +49,12 @@ export function crossPlay(found) {
       ),
       payoffMatrix(found.agents, found.cells),
     ),
-    card(
-      "Standings",
-      table(heads, standings),
-      Object.entries(found.missing ?? {}).map(([key, why]) => h("p", { class: "quiet" }, `${key}: ${why}`)),
-    ),
+    standings(found, about),
   ];
 }
 
-export function nashConv(found) {
+// What best replies gain, and `more` below it.
+export function exploitability(found, more = null) {
   const reading = (name, each) => [
     h("th", { scope: "row" }, name),
     h(
@@ -65,6 +73,29 @@ export function nashConv(found) {
   const rows = [reading("in the first episode", found.first)];
   if (found.last) rows.push(reading(`in the last, after meeting ${found.last.opponent}`, found.last.reading));
   const heads = ["", "NashConv", ...found.first.gains.map((_, seat) => `best reply in seat ${seat} gains`)];
+  return card(
+    "How far it can be exploited",
+    h(
+      "p",
+      { class: "lead" },
+      `${found.agent} in ${worldTitle(found.world)}: what best replies to its play would gain, summed over the seats. `,
+      "0 is an equilibrium.",
+    ),
+    table(heads, rows),
+    facts([
+      ["even play", plain(found.uniform, 3)],
+      [`CFR+, ${found.cfr_iterations} iterations`, found.cfr === null ? null : small(found.cfr)],
+    ]),
+    more,
+  );
+}
+
+// What is not 0 is not shown as 0: an equilibrium that was approached.
+function small(value) {
+  return value > 0 && value < 0.0005 ? "<0.001" : plain(value, 3);
+}
+
+export function nashConv(found) {
   const policy = Object.entries(found.policy).map(([state, odds]) => [
     h("td", {}, h("code", {}, state)),
     Object.entries(odds)
@@ -72,20 +103,7 @@ export function nashConv(found) {
       .join(", "),
   ]);
   return [
-    card(
-      "How far it can be exploited",
-      h(
-        "p",
-        { class: "lead" },
-        `${found.agent} in ${worldTitle(found.world)}: what best replies to its play would gain, summed over the seats. `,
-        "0 is an equilibrium.",
-      ),
-      table(heads, rows),
-      facts([
-        ["even play", plain(found.uniform, 3)],
-        [`CFR+, ${found.cfr_iterations} iterations`, found.cfr === null ? null : plain(found.cfr, 4)],
-      ]),
-    ),
+    exploitability(found),
     h(
       "details",
       { class: "card" },

@@ -70,7 +70,11 @@ function decision(trial, moment, options) {
       ["return", turn.credit ? [signed(turn.credit.return, 3), quiet(RETURN)] : null],
       [
         "advantage",
-        turn.credit && turn.credit.advantage !== null ? [signed(turn.credit.advantage, 3), quiet(ADVANTAGE)] : null,
+        turn.credit
+          ? turn.credit.advantage === null
+            ? quiet("none: no update used this move")
+            : [signed(turn.credit.advantage, 3), quiet(ADVANTAGE)]
+          : null,
       ],
     ]),
     said,
