@@ -17,7 +17,7 @@ from mage.config.load import replaced
 from mage.config.schema import Config
 from mage.errors import RecordError
 from mage.learners.load_weights import DivergedError
-from mage.models.device import resolve_placement
+from mage.models.device import num_cores, resolve_placement
 from mage.models.hosts import named_by
 from mage.runs.run_plugins import record_plugins
 from mage.runs.store import TOKENIZER, RunWriter, check_empty, new_run_path
@@ -56,13 +56,19 @@ def check_start(config: Config) -> None:
 def create_run_directory(config: Config, folder: Path) -> None:
     """Create the directory of a new run, without loading a model."""
     check_start(config)
-    _make(config, folder)
+    _make(with_threads(config), folder)
+
+
+def with_threads(config: Config) -> Config:
+    """The config with the number of threads that is recorded: by default one for each core."""
+    return config if config.threads else replaced(config, {"threads": num_cores()}, "threads")
 
 
 def create_run(
     config: Config, folder: Path | None, label: str, model_cache: ModelCache | None = None
 ) -> tuple[Path, Parts]:
     """Build the parts of a new run, then create its directory, by default under `runs`; a failure leaves none."""
+    config = with_threads(config)
     check_start(config)
     if folder is not None:
         check_empty(folder)
