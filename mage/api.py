@@ -40,6 +40,7 @@ from mage.results import ComparisonResult, Report, Run, SavedReport, Sweep, Valu
 from mage.results import open_run as open_run
 from mage.results import open_sweep as open_sweep
 from mage.runs.console import as_text, plain_console
+from mage.training.start import check_new_run
 from mage.worlds.openspiel.game import WORDED
 from mage.worlds.registry import WORLDS
 
@@ -82,11 +83,11 @@ def train(
     """Train by a recipe, shipped or the path of a TOML file, or by several as in `rps+grpo`, and return the run.
 
     `overrides` are dotted keys and values. `folder` is a new directory, under `runs/` by default. `max_minutes` ends
-    the run cleanly after the step that passes it; `open_run(folder).resume()` goes on. In a notebook it works too.
+    the run cleanly after the step that passes it; `open_run(folder).resume()` goes on.
     """
     refuse_while_importing("mage.train")
     config = config_with(recipe, overrides or {})
-    require("train", "training needs")
+    check_new_run(_path(folder), config)
     from mage.training.run import create_run, train_run
 
     path, parts = create_run(config, _path(folder), label_of(recipe))
@@ -190,10 +191,10 @@ def sweep(
     runs are made at a time, in processes of their own. After an interrupt `open_sweep(folder).resume()` goes on.
     """
     refuse_while_importing("mage.sweep")
-    require("train", "training needs")
+    configs = [(recipe, config_with(recipe, overrides or {})) for recipe in recipes]
+    check_new_run(_path(folder), *(config for _, config in configs))
     from mage.training.sweep import begin_sweep
 
-    configs = [(recipe, config_with(recipe, overrides or {})) for recipe in recipes]
     begun = begin_sweep(configs, seeds, _path(folder), max_minutes, None if vary is None else one_setting(vary))
     return open_sweep(begun).resume(jobs=jobs, quiet=quiet)
 

@@ -18,13 +18,14 @@ from mage.errors import ConfigError
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.report import read_report
 from mage.evaluation.suite.report_tables import summary_table
-from mage.extras import require
-from mage.runs.console import plain_console
+from mage.runs.console import plain_console, say
 from mage.runs.drawings import shown
-from mage.runs.store import RunReader
+from mage.runs.store import RunReader, read_info
+from mage.training.start import check_config, check_new_run
 from mage.types import Trial
 from mage.worlds.openspiel.words.base import signed
 
+_FINAL = Path("evaluations") / "final.json"
 _MINUTES = typer.Option(min=0, help="Stop cleanly after the step that passes this time.")
 
 
@@ -46,12 +47,20 @@ def command(
         raise ConfigError("--run and --dry-run go with a recipe; a resumed run has its directory and its config")
     config = None if recipe is None else load_config(recipe, given)
     if dry_run and config is not None:
+        check_config(config)
         print(to_toml(config), end="")
         return
-    require("train", "training needs")
+    console = plain_console()
+    if config is not None:
+        check_new_run(run, config)
+    elif resume is not None and not given and (step := finished_step(resume)) is not None:
+        said = f"already finished: all {step} steps are done; mage train --resume {resume} steps=… adds some"
+        console.print(shown(said), soft_wrap=True)
+        print_results(resume, step, console)
+        return
+    say("loading PyTorch and the model …")
     from mage.training.run import create_run, train_run
 
-    console = plain_console()
     if resume is not None:
         folder, recorder = resume, train_run(resume, console, max_minutes, values=dict(map(parse_override, given)))
     else:
@@ -76,9 +85,16 @@ def print_results(folder: Path, step: int, console: Console) -> None:
     console.print(shown(f"\nsaved in       {folder}\nevaluate with  mage evaluate {folder}", "dim"), soft_wrap=True)
 
 
+def finished_step(folder: Path) -> int | None:
+    """The last step of a run that is finished and evaluated; None where steps are left."""
+    if read_info(folder).kind != "train" or not (folder / _FINAL).exists():
+        return None
+    return read_report(folder / _FINAL, SplitReport).step
+
+
 def saved_reports(folder: Path) -> Sequence[SplitReport]:
     """The last evaluation of a run; empty where there was none."""
-    path = folder / "evaluations" / "final.json"
+    path = folder / _FINAL
     return read_report(path, SplitReport).reports if path.exists() else ()
 
 

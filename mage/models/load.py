@@ -18,6 +18,7 @@ from mage.models.address import refuse_remote
 from mage.models.vocabulary import actions_of
 from mage.registry import Registry
 from mage.spec import call_with, parse_spec, whole
+from mage.worlds.registry import normal_world
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -156,7 +157,7 @@ def check_words(loaded: LoadedModel, world: str) -> None:
     from mage.models.nano import WORLDS_KEY
 
     known = loaded.tokenizer.init_kwargs.get(WORLDS_KEY)
-    if known is None or str(parse_spec(world)) in known:
+    if known is None or normal_world(world) in map(normal_world, known):
         return
     unknown = [
         action

@@ -1,4 +1,4 @@
-"""Runs of a sweep side by side, each in a process of its own: python -m mage.training.sweep_jobs SWEEP RUN THREADS PLUGIN…
+"""Runs of a sweep side by side, each in a process: python -m mage.training.sweep_jobs SWEEP RUN THREADS PLUGIN…
 
 The processes are in sessions of their own, so an interrupt in the terminal reaches them once, through this one. Each
 ends at once when this process is gone. What a process reports at its end is one JSON value on its standard output.
@@ -144,9 +144,8 @@ def _make(folder: Path, name: str, threads: int) -> _Report:
     plan = read_plan(folder)
     import_recorded(folder, plan.plugins or (), say)
     (planned,) = [run for run in plan.runs if run.name == name]
-    planned = msgspec.structs.replace(
-        planned, config={**planned.config, "threads": planned.config.get("threads") or threads}
-    )
+    config = {**planned.config, "threads": planned.config.get("threads") or threads}
+    planned = msgspec.structs.replace(planned, config=config)
     quiet = plain_console(quiet=True)
     return _Report(run_or_record_failure(folder / name, planned, plan.max_minutes, ModelCache(), quiet).ended)
 

@@ -131,6 +131,8 @@ IGNORED: tuple[Left, ...] = (
     Left("*/arms.jsonl", "took_s", "the clock"),
     Left("*", "versions.*", "the version and the commit"),
     Left("*", "machine", "the machine"),
+    Left("*README.md", "toml.threads", "the number of cores; the bits of a small model do not depend on it"),
+    Left("*", "config.threads", "the number of cores; the bits of a small model do not depend on it"),
     Left("*", "config.description", "text for people: a composed recipe joins those of its parts"),
     Left("*README.md", "description", "text for people: a composed recipe joins those of its parts"),
     Left("*", "command", "commands may differ; scenarios.py has them side by side"),
