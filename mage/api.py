@@ -11,7 +11,6 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 from mage.agents.methods.registry import ALL_METHODS
 from mage.config.compose import label_of
 from mage.config.load import load_config
-from mage.config.schema import Config
 from mage.config.vary import one_setting
 from mage.credit.estimators import ALL
 from mage.engines.registry import ENGINES, EngineFactory
@@ -86,22 +85,13 @@ def train(
     the run cleanly after the step that passes it; `open_run(folder).resume()` goes on.
     """
     refuse_while_importing("mage.train")
-    config = config_with(recipe, overrides or {})
+    config = load_config(recipe, overrides or {})
     check_new_run(_path(folder), config)
     from mage.training.run import create_run, train_run
 
     path, parts = create_run(config, _path(folder), label_of(recipe))
     train_run(path, plain_console(quiet=quiet), max_minutes, parts=parts)
     return open_run(path)
-
-
-def config_with(recipe: str, overrides: Mapping[str, object]) -> Config:
-    """The config of a recipe with some values replaced, each named by its dotted key.
-
-    >>> config_with("rps", {"learner.lr": 0.5, "steps": 3}).learner.lr
-    0.5
-    """
-    return load_config(recipe, overrides)
 
 
 def evaluate(
@@ -191,7 +181,7 @@ def sweep(
     runs are made at a time, in processes of their own. After an interrupt `open_sweep(folder).resume()` goes on.
     """
     refuse_while_importing("mage.sweep")
-    configs = [(recipe, config_with(recipe, overrides or {})) for recipe in recipes]
+    configs = [(recipe, load_config(recipe, overrides or {})) for recipe in recipes]
     check_new_run(_path(folder), *(config for _, config in configs))
     from mage.training.sweep import begin_sweep
 

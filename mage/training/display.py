@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
@@ -22,6 +23,7 @@ class PlainDisplay:
         self._console = console
         self._steps = steps
         self._every = max(1, steps // 40)
+        self._title = ""
 
     def step(self, step: int, metrics: Mapping[str, float], timings: Mapping[str, float]) -> None:
         if step % self._every == 0 or step in (1, self._steps):
@@ -30,6 +32,11 @@ class PlainDisplay:
 
     def say(self, text: str) -> None:
         self._console.print(text, soft_wrap=True)
+
+    def phase(self, title: str, detail: str = "") -> None:
+        if title and title != self._title:
+            self.say(f"{title} …")
+        self._title = title
 
     def show_evaluation(self, reports: Sequence[SplitReport]) -> None:
         for report in reports:
@@ -50,6 +57,9 @@ class LiveDisplay:
         self._live = Live(console=console, refresh_per_second=4, transient=True)
         self._live.start()
         self._reports: Sequence[SplitReport] = ()
+        self._table: tuple[RenderableType, ...] = ()
+        self._spinner = Spinner("dots", style="dim")
+        self.phase("starting")
 
     def step(self, step: int, metrics: Mapping[str, float], timings: Mapping[str, float]) -> None:
         grid = Table.grid(padding=(0, 2))
@@ -57,7 +67,13 @@ class LiveDisplay:
         for name, value in rows:
             grid.add_row(Text(name, "dim"), Text(value))
         bar = ProgressBar(total=self._steps, completed=step, width=50)
-        self._live.update(Group(bar, grid, *([summary_table(self._reports)] if self._reports else [])))
+        self._table = (bar, grid)
+        self.phase("")
+
+    def phase(self, title: str, detail: str = "") -> None:
+        self._spinner.update(text=Text(f"{title}{f': {detail}' if detail else ''} …" if title else "", "dim"))
+        reports = [summary_table(self._reports)] if self._reports else []
+        self._live.update(Group(*self._table, *reports, *([self._spinner] if title else [])), refresh=bool(title))
 
     def say(self, text: str) -> None:
         self._live.console.print(text)

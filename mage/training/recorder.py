@@ -52,7 +52,7 @@ class RunRecorder:
         self._learners = setup.learners
         self._source = setup.source
         self._members = setup.members
-        self._display = display
+        self.display = display
         self._started = self._stepped = time.perf_counter()
         self._max_s = None if max_minutes is None else 60 * max_minutes
         self.step = 0
@@ -121,7 +121,7 @@ class RunRecorder:
         logged = metrics[LEARNER] if self._members is None else league_metrics(self._members.league, metrics, played)
         self._trackers.log(self.step, logged)
         timings = self._time(logged)
-        self._display.step(self.step, logged, timings)
+        self.display.step(self.step, logged, timings)
         for name, own in metrics.items():
             self._check_alarms(name, own)
 
@@ -177,7 +177,7 @@ class RunRecorder:
                 metrics[f"eval/{report.split}/control_{k + 1}"] = control.value
             metrics[f"eval/{report.split}/over_control"] = report.over_control.value
         self._trackers.log(self.step, metrics)
-        self._display.show_evaluation(reports)
+        self.display.show_evaluation(reports)
         alarms: list[str] = []
         for report in reports:
             last = report.agent.scores[-1].value
@@ -225,7 +225,7 @@ class RunRecorder:
     def stop(self, why: str) -> None:
         """Stop after the step in progress."""
         self.is_stopped = True
-        self._display.say(why)
+        self.display.say(why)
 
     def interrupt(self) -> None:
         """Stop after the step in progress, on the user's interrupt."""
