@@ -293,7 +293,7 @@ def test_without_httpx_there_is_one_line_that_says_what_to_install(monkeypatch: 
         assert name == "httpx"
 
     monkeypatch.setattr("mage.extras.find_spec", missing)
-    with pytest.raises(ConfigError, match=r"needs the extra remote: pip install 'mage-rl\[remote\]'"):
+    with pytest.raises(ConfigError, match=r"needs the extra remote: pip install .*\[remote\]'"):
         RemoteEngine(make_address("http://host", "toy"))
 
 

@@ -25,6 +25,7 @@ from mage.rollout.group import Job, play_trials
 from mage.training.event_log import Display
 from mage.training.parts import CONCURRENCY, LEARNER, Parts
 from mage.training.recorder import RunRecorder
+from mage.training.rise import RisingTrials
 from mage.training.setup import Setup
 from mage.training.step_metrics import as_teacher_metrics, step_metrics, world_metrics
 from mage.types import DeadGroups, Failure, Group, Sample, Task, Trial
@@ -57,8 +58,10 @@ async def train(setup: Setup, recorder: RunRecorder) -> None:
         recorder.save_if_due()
     if recorder.is_finished and not recorder.is_evaluated:
         recorder.record_trial(await showcase(setup, recorder.step))
-        shown = played_in_sight(recorder.display, "training is done; final evaluation")
+        rising = RisingTrials()
+        shown = played_in_sight(recorder.display, "training is done; final evaluation", rising)
         recorder.record_final_evaluation(await evaluate_leader(setup, recorder.step, evaluation.final_trials, shown))
+        rising.write(recorder.folder)
 
 
 @dataclass(frozen=True)
@@ -184,8 +187,8 @@ async def evaluate_leader(setup: Setup, step: int, trials: int, play: Play) -> l
     return await evaluate(setup.parts, step, trials, play)
 
 
-def played_in_sight(display: Display, title: str) -> Play:
-    """A `Play` that shows which trials are under way, and how many have ended."""
+def played_in_sight(display: Display, title: str, rising: RisingTrials | None = None) -> Play:
+    """A `Play` that shows which trials are under way, and how many have ended; `rising` chooses among the agent's."""
 
     async def play(arm: str, world: World, jobs: Sequence[Job], make_agent: AgentFactory) -> list[Trial | Failure]:
         how = "without memory" if arm == "control" else "with memory"
@@ -195,6 +198,8 @@ def played_in_sight(display: Display, title: str) -> Play:
             outcomes.append(outcome)
             if len(outcomes) == len(jobs) or len(outcomes) % _SHOWN_EVERY == 0:
                 display.phase(title, f"{len(outcomes)} of {len(jobs)} trials in {jobs[0][0].world} {how}")
+        if rising is not None and arm == "agent":
+            rising.add(outcomes)
         return outcomes
 
     return play

@@ -108,7 +108,7 @@ TEXT: tuple[Text, ...] = ()
 DROPPED: tuple[Left, ...] = ()
 """In the base alone. Files and keys by their old names."""
 
-ADDED: tuple[Left, ...] = ()
+ADDED: tuple[Left, ...] = (Left("*chosen_trial.json", "", "the trial that a finished run ends on"),)
 """In the present tree alone. Files and keys by their new names."""
 
 MASKS: tuple[Text, ...] = (
