@@ -13,7 +13,7 @@ from mage import extras
 from mage.config.load import load_config, parse_override
 from mage.errors import ConfigError
 from mage.evaluation.plan import split_of_opponents
-from mage.evaluation.suite.report import evaluation_report, to_json
+from mage.evaluation.suite.report import EvaluationReport, evaluation_report, to_json
 from mage.opponents.registry import check_opponent
 from mage.runs.store import RunWriter
 from mage.worlds.openspiel.game import load_game
@@ -132,7 +132,7 @@ def test_resuming_a_finished_run_says_that_it_is_finished(tmp_path: Path) -> Non
     config = load_config("rps", ["steps=1"])
     RunWriter.create(folder, kind="train", config=config.model_dump(mode="json"), seed=0).close()
     (folder / "evaluations").mkdir()
-    report = evaluation_report([], config, 1)
+    report: EvaluationReport[object] = evaluation_report([], config, 1)
     (folder / "evaluations/final.json").write_bytes(to_json(report))
     done = subprocess.run(
         [sys.executable, "-c", _RUN, "train", "--resume", str(folder)],

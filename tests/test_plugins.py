@@ -14,7 +14,6 @@ import pytest
 import mage
 from mage import plugins
 from mage.agents.methods.registry import ALL_METHODS
-from mage.api import config_with
 from mage.config.compose import resolved
 from mage.config.load import load_config
 from mage.config.schema import Config
@@ -208,7 +207,7 @@ def test_paths_in_a_recipe_are_relative_to_it_else_to_the_working_directory(
     found = load_config(str(more))
     assert found.plugins == (str(number), str(tmp_path / "here.py"), "json")
     assert "hidden_number" in WORLDS
-    assert config_with(str(more), {"plugins": ["here.py"]}).plugins == (str(tmp_path / "here.py"),)
+    assert load_config(str(more), {"plugins": ["here.py"]}).plugins == (str(tmp_path / "here.py"),)
     assert resolved("mine/number.toml")["plugins"] == [str(number)]
 
 

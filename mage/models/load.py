@@ -166,10 +166,20 @@ def check_words(loaded: LoadedModel, world: str) -> None:
     ]
     if unknown:
         shown = ", ".join(map(repr, unknown[:_SHOWN])) + (", …" if len(unknown) > _SHOWN else "")
+        given = ", ".join([*_given_words(loaded.name), *unknown[:_SHOWN]]) + (", …" if len(unknown) > _SHOWN else "")
         raise ConfigError(
             f"{loaded.name} has no words for {shown}, which are actions of {world}: it was made for "
-            f"{', '.join(known) or 'no world'}; train it with {world} as world or in a split, or with words=[…]"
+            f"{', '.join(known) or 'no world'}. Words are given when it is trained: with {world} as world or in a "
+            f"split, or by name, as in 'agent.model={parse_spec(loaded.name).name}(words=[{given}])'"
         )
+
+
+def _given_words(model: str) -> list[str]:
+    """The words in a model's spec; none where its name is a path."""
+    try:
+        return [str(word) for word in parse_spec(model).named.get("words", ())]
+    except ConfigError:
+        return []
 
 
 def describe_model(name: str) -> str:

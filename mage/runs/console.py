@@ -41,12 +41,25 @@ def say(sentence: str) -> None:
 
 
 class PhaseProgress(Progress):
-    """A progress bar; where there is no terminal to draw it on, one line for each task when it begins."""
+    """A progress bar; where there is no terminal to draw it on, one line for each task once it is started."""
+
+    _is_begun = False
+
+    def start(self) -> None:
+        super().start()
+        if not self._is_begun:
+            self._is_begun = True
+            for task in self.tasks:
+                self._say(task.description)
 
     def add_task(self, description: str, *args: Any, **kwargs: Any) -> TaskID:
+        if self._is_begun:
+            self._say(description)
+        return super().add_task(description, *args, **kwargs)
+
+    def _say(self, description: str) -> None:
         if self.disable:
             say(f"{description} …")
-        return super().add_task(description, *args, **kwargs)
 
 
 def progress_bar() -> Progress:

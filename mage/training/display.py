@@ -14,6 +14,7 @@ from rich.text import Text
 
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.report_tables import summary_table
+from mage.numbers import plain, signed
 
 
 class PlainDisplay:
@@ -40,9 +41,9 @@ class PlainDisplay:
 
     def show_evaluation(self, reports: Sequence[SplitReport]) -> None:
         for report in reports:
-            scores = " ".join(f"{score.value:+.2f}" for score in report.agent.scores)
-            control = report.control.scores[-1].value
-            self.say(f"evaluated on {report.split}: {scores} (no memory {control:+.2f}, {report.num_trials} trials)")
+            scores = " ".join(signed(score.value, 2) for score in report.agent.scores)
+            control = signed(report.control.scores[-1].value, 2)
+            self.say(f"evaluated on {report.split}: {scores} (no memory {control}, {report.num_trials} trials)")
 
     def close(self) -> None:
         """Do nothing."""
@@ -91,9 +92,9 @@ def _shown(step: int, steps: int, metrics: Mapping[str, float], timings: Mapping
     left_s = timings["elapsed_s"] / max(1, timings["steps_done"]) * (steps - step)
     return [
         ("step", f"{step}/{steps}"),
-        ("score", " ".join(f"{score:+.2f}" for score in scores) or "–"),
-        ("adaptation", f"{metrics.get('score/adaptation', 0.0):+.2f}"),
-        ("entropy", f"{metrics.get('entropy/play', 0.0):.2f}"),
+        ("score", " ".join(signed(score, 2) for score in scores) or "–"),
+        ("adaptation", signed(metrics.get("score/adaptation", 0.0), 2)),
+        ("entropy", plain(metrics.get("entropy/play", 0.0), 2)),
         ("invalid", f"{100 * metrics.get('play/invalid_share', 0.0):.1f}%"),
         ("dead", f"{100 * metrics.get('groups/dead_share', 0.0):.0f}%"),
         ("tokens/s", f"{timings['tokens_per_s']:.0f}"),

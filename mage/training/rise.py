@@ -24,10 +24,13 @@ class ChosenTrial(msgspec.Struct, frozen=True):
 
 
 class RisingTrials:
-    """Chooses while trials are played. Trials that rise with each episode come before all others."""
+    """Chooses while trials are played.
+
+    Trials that rise with each episode come first, and among them those that lose the first and win the second.
+    """
 
     def __init__(self) -> None:
-        self._best: tuple[bool, float] | None = None
+        self._best: tuple[bool, bool, float] | None = None
         self._trial: Trial | None = None
         self._num_rising = self._num_trials = 0
 
@@ -39,7 +42,8 @@ class RisingTrials:
             if scores[-1] <= scores[0]:
                 continue
             self._num_rising += 1
-            rank = (all(one < next_one for one, next_one in pairwise(scores)), scores[-1] - scores[0])
+            is_steady = all(one < next_one for one, next_one in pairwise(scores))
+            rank = (is_steady, is_steady and scores[0] < 0 < scores[1], scores[-1] - scores[0])
             if self._best is None or rank > self._best:
                 self._best, self._trial = rank, trial
 

@@ -69,8 +69,13 @@ def normal_world(spec: str) -> str:
     return str(parsed if maker is None else without_defaults(parsed, maker, 0))
 
 
+def is_known_world(name: str) -> bool:
+    """Whether there is a world of this name."""
+    return name in WORLDS or name in WORDED or is_known(name)
+
+
 def _check_known(name: str) -> None:
-    if name not in WORDED and not is_known(name):
+    if not is_known_world(name):
         registered = f"registered: {', '.join(WORLDS)}; " if WORLDS else ""
         guess = did_you_mean(name, (*WORLDS, *WORDED))
         raise ConfigError(

@@ -120,6 +120,10 @@ MASKS: tuple[Text, ...] = (
     Text(r"(?<=\d of \d) +\d+\.\d\b", " …", "the clock: minutes in tables of mage sweep"),
     Text(r"^(- |% )?(mage (compare|evaluate|train) |.*, mage [0-9a-f]+\+?: ).*", "…", "commands, versions and commits"),
     Text(r"\bmage \d+\.\d+\.\d+", "mage …", "the version"),
+    Text(r"^ +\d+ +[a-z].*", "", "moves of trials at the end of a run; trials.jsonl is compared", "said-0.txt"),
+    Text(r"^The (opponent: |trial of the final evaluation ).*", "", "what a run ends on", "said-0.txt"),
+    Text(r"(?<=before training|after \d steps), against .*", "", "opponents are told in words", "said-0.txt"),
+    Text(r"^(Mean scores with|  \S.*: episode 1: ).*", "", "three decimals"),
 )
 """What depends on the clock or on versions in text. Applied to both trees."""
 
@@ -131,7 +135,7 @@ IGNORED: tuple[Left, ...] = (
     Left("*/arms.jsonl", "took_s", "the clock"),
     Left("*", "versions.*", "the version and the commit"),
     Left("*", "machine", "the machine"),
-    Left("*README.md", "toml.threads", "the number of cores; the bits of a small model do not depend on it"),
+    Left("*README.md", "threads", "the number of cores; the bits of a small model do not depend on it"),
     Left("*", "config.threads", "the number of cores; the bits of a small model do not depend on it"),
     Left("*", "config.description", "text for people: a composed recipe joins those of its parts"),
     Left("*README.md", "description", "text for people: a composed recipe joins those of its parts"),
