@@ -61,8 +61,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     >>> did_you_mean("agressive", ["aggressive", "uniform"]), did_you_mean("zzz", ["aggressive"])
     ('did you mean aggressive? ', '')
     """
-    close = get_close_matches(name, list(known), n=2)
-    return f"did you mean {' or '.join(close)}? " if close else ""
+    close = get_close_matches(name, list(known), n=1)
+    return f"did you mean {close[0]}? " if close else ""
 
 
 def listing(names: Iterable[str]) -> str:

@@ -62,7 +62,7 @@ def test_cheap_refusals_come_before_torch_is_imported(arguments: list[str], said
     [
         ("rpss", [], "did you mean rps"),
         ("rps", ["lr=0.1"], "did you mean learner.lr?"),
-        ("rps", ["learner.lrr=0.1"], "did you mean learner.lr "),
+        ("rps", ["learner.lrr=0.1"], "did you mean learner.lr?"),
         ("rps", ["episodes=5"], "did you mean trial.episodes?"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,9 +15,15 @@ from mage.models.load import check_words, load_model
 from mage.runs.store import RunReader
 from mage.stats import Estimate
 from mage.types import Trial
-from tests.processes import mage as command
 
 NANO = "agent.model=nano(hidden=16,layers=1,heads=2,context=512)"
+
+
+def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    code = "from mage.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=cwd, capture_output=True, text=True, check=False
+    )
 
 
 def test_trials_are_played_by_the_recipes_own_model(tmp_path: Path) -> None:
