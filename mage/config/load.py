@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from pydantic import ValidationError
 
 from mage.config.compose import resolved
 from mage.config.schema import Config
-from mage.errors import ConfigError, did_you_mean, listing
+from mage.errors import ConfigError, listing
 from mage.plugins import import_plugins
 
 
@@ -154,7 +155,10 @@ def _meant(path: Sequence[str]) -> str:
     inner = {name: getattr(kind, "model_fields", ()) for name, kind in sections.items()}
     keys = [name for name in sections if not inner[name]] + [f"{name}.{key}" for name in inner for key in inner[name]]
     alike = [key for key in keys if key.rpartition(".")[2] == path[-1]]
-    return f"did you mean {' or '.join(alike)}? " if alike else did_you_mean(".".join(path), keys)
+    own = [key for key in keys if key.rpartition(".")[0] == path[0]] if len(path) > 1 else keys
+    names = {key.rpartition(".")[2]: key for key in reversed(own)}
+    alike = alike or [names[name] for name in get_close_matches(path[-1], names, n=1)]
+    return f"did you mean {' or '.join(alike)}? " if alike else ""
 
 
 def _keys(path: Sequence[str]) -> list[str]:
