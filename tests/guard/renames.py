@@ -122,7 +122,7 @@ MASKS: tuple[Text, ...] = (
     Text(r"\bmage \d+\.\d+\.\d+", "mage …", "the version"),
     Text(r"^ +\d+ +[a-z].*", "", "moves of trials at the end of a run; trials.jsonl is compared", "said-0.txt"),
     Text(r"^The (opponent: |trial of the final evaluation ).*", "", "what a run ends on", "said-0.txt"),
-    Text(r"(?<=before training|after \d steps), against .*", "", "opponents are told in words", "said-0.txt"),
+    Text(r"(before training|after \d steps), against .*", r"\1", "opponents are told in words", "said-0.txt"),
     Text(r"^(Mean scores with|  \S.*: episode 1: ).*", "", "three decimals"),
 )
 """What depends on the clock or on versions in text. Applied to both trees."""
