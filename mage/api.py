@@ -11,7 +11,6 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 from mage.agents.methods.registry import ALL_METHODS
 from mage.config.compose import label_of
 from mage.config.load import load_config
-from mage.config.schema import Config
 from mage.config.vary import one_setting
 from mage.credit.estimators import ALL
 from mage.engines.registry import ENGINES, EngineFactory
@@ -40,6 +39,7 @@ from mage.results import ComparisonResult, Report, Run, SavedReport, Sweep, Valu
 from mage.results import open_run as open_run
 from mage.results import open_sweep as open_sweep
 from mage.runs.console import as_text, plain_console
+from mage.training.start import check_new_run
 from mage.worlds.openspiel.game import WORDED
 from mage.worlds.registry import WORLDS
 
@@ -82,25 +82,16 @@ def train(
     """Train by a recipe, shipped or the path of a TOML file, or by several as in `rps+grpo`, and return the run.
 
     `overrides` are dotted keys and values. `folder` is a new directory, under `runs/` by default. `max_minutes` ends
-    the run cleanly after the step that passes it; `open_run(folder).resume()` goes on. In a notebook it works too.
+    the run cleanly after the step that passes it; `open_run(folder).resume()` goes on.
     """
     refuse_while_importing("mage.train")
-    config = config_with(recipe, overrides or {})
-    require("train", "training needs")
+    config = load_config(recipe, overrides or {})
+    check_new_run(_path(folder), config)
     from mage.training.run import create_run, train_run
 
     path, parts = create_run(config, _path(folder), label_of(recipe))
     train_run(path, plain_console(quiet=quiet), max_minutes, parts=parts)
     return open_run(path)
-
-
-def config_with(recipe: str, overrides: Mapping[str, object]) -> Config:
-    """The config of a recipe with some values replaced, each named by its dotted key.
-
-    >>> config_with("rps", {"learner.lr": 0.5, "steps": 3}).learner.lr
-    0.5
-    """
-    return load_config(recipe, overrides)
 
 
 def evaluate(
@@ -190,10 +181,10 @@ def sweep(
     runs are made at a time, in processes of their own. After an interrupt `open_sweep(folder).resume()` goes on.
     """
     refuse_while_importing("mage.sweep")
-    require("train", "training needs")
+    configs = [(recipe, load_config(recipe, overrides or {})) for recipe in recipes]
+    check_new_run(_path(folder), *(config for _, config in configs))
     from mage.training.sweep import begin_sweep
 
-    configs = [(recipe, config_with(recipe, overrides or {})) for recipe in recipes]
     begun = begin_sweep(configs, seeds, _path(folder), max_minutes, None if vary is None else one_setting(vary))
     return open_sweep(begun).resume(jobs=jobs, quiet=quiet)
 

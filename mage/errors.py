@@ -14,6 +14,7 @@ without a traceback; the rollout layer turns those of a trial into a recorded `F
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -50,8 +51,18 @@ def pick(kind: str, table: Mapping[str, T], name: str) -> T:
     1
     """
     if name not in table:
-        raise ConfigError(f"unknown {kind} {name!r}; known: {listing(table)}")
+        raise ConfigError(f"unknown {kind} {name!r}; {did_you_mean(name, table)}known: {listing(table)}")
     return table[name]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question that names what was probably meant, for the middle of an error message; empty where nothing is close.
+
+    >>> did_you_mean("agressive", ["aggressive", "uniform"]), did_you_mean("zzz", ["aggressive"])
+    ('did you mean aggressive? ', '')
+    """
+    close = get_close_matches(name, list(known), n=1)
+    return f"did you mean {close[0]}? " if close else ""
 
 
 def listing(names: Iterable[str]) -> str:

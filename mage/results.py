@@ -24,6 +24,7 @@ from mage.evaluation.value.value_plots import curve_figure, dial_figure
 from mage.evaluation.value.value_tables import value_table
 from mage.extras import require
 from mage.files import read_lines
+from mage.numbers import signed
 from mage.plot_style import check_matplotlib, style_context
 from mage.runs.console import WIDTH, as_text, plain_console
 from mage.runs.store import RUN, RunReader
@@ -36,9 +37,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 T = TypeVar("T")
+METRICS = "metrics.jsonl"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A training run: its directory, and its state when it was opened."""
 
@@ -55,8 +57,12 @@ class Run:
         return self.config.is_over(self.step, self.num_tokens)
 
     def metrics(self) -> list[dict[str, float]]:
-        """The lines of `metrics.jsonl`; `docs/metrics.md` defines every key."""
-        return list(read_lines(self.path / "metrics.jsonl"))
+        """The metrics of each step, without evaluations; `docs/metrics.md` defines every key."""
+        return [line for line in read_lines(self.path / METRICS) if not _is_evaluation(line)]
+
+    def evaluations(self) -> list[dict[str, float]]:
+        """The scores of each evaluation while training and at its end, with the step, from `metrics.jsonl`."""
+        return [line for line in read_lines(self.path / METRICS) if _is_evaluation(line)]
 
     def trials(self) -> Iterator[Trial | Failure]:
         """The trials that were kept, one at a time."""
@@ -78,8 +84,11 @@ class Run:
         train_run(self.path, plain_console(quiet=quiet), max_minutes, values=overrides)
         return open_run(self.path)
 
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r}, {self.config.world}, step {self.step} of {self.config.steps})"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Report:
     """An evaluation: one entry for each split. It prints as a table."""
 
@@ -90,8 +99,12 @@ class Report:
     def __str__(self) -> str:
         return as_text(evaluation_table(list(self.splits.values())))
 
+    def __repr__(self) -> str:
+        last = (f"{name} {signed(split.agent.scores[-1].value)}" for name, split in self.splits.items())
+        return f"Report(step {self.step}, last scores: {', '.join(last) or 'none'})"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class SavedReport(Generic[T]):
     """A report about agents in a world, and the directory it is saved in. It prints as a table."""
 
@@ -102,8 +115,11 @@ class SavedReport(Generic[T]):
     def __str__(self) -> str:
         return self.text
 
+    def __repr__(self) -> str:
+        return f"SavedReport({str(self.path)!r}, {type(self.report).__name__})"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Sweep:
     """A sweep: its directory, and its state when it was opened. It prints as a table."""
 
@@ -130,8 +146,11 @@ class Sweep:
     def __str__(self) -> str:
         return as_text(full_table(self.summary, self.dial))
 
+    def __repr__(self) -> str:
+        return f"Sweep({str(self.path)!r}, {len(self.summary.runs)} runs)"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class ComparisonResult:
     """Methods side by side. It prints as a table; `comparison` has the metrics."""
 
@@ -152,8 +171,11 @@ class ComparisonResult:
     def __str__(self) -> str:
         return as_text(comparison_table(self.comparison, self.inputs, WIDTH))
 
+    def __repr__(self) -> str:
+        return f"ComparisonResult({', '.join(self.comparison.methods)})"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class ValueResult:
     """The values of a task. It prints as a table; `report` has the values, `dial` those against a parameter."""
 
@@ -187,6 +209,14 @@ class ValueResult:
 
     def __str__(self) -> str:
         return as_text(value_table(self.content.report, self.content.dial))
+
+    def __repr__(self) -> str:
+        return f"ValueResult({self.report.world}, {self.report.episodes} episodes)"
+
+
+def _is_evaluation(line: Mapping[str, float]) -> bool:
+    """Whether a line of the metrics is that of an evaluation, which has no other keys than its step."""
+    return any(key.startswith("eval/") for key in line)
 
 
 def open_run(folder: str | Path) -> Run:

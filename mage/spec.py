@@ -91,6 +91,21 @@ def with_parameters(text: str, values: Mapping[str, Value]) -> str:
     return str(make_spec(spec.name, *spec.args, **{**spec.named, **values}))
 
 
+def without_defaults(spec: Spec, function: Callable[..., Any], num_context: int) -> Spec:
+    """The spec with its values by name, without those that are the function's defaults; as given where it takes any.
+
+    >>> str(without_defaults(parse_spec("cycle(2, by=1)"), lambda length=3, by=1: None, 0))
+    'cycle(length=2)'
+    """
+    known = _parameters_of(function)[num_context:]
+    if any(p.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD) for p in known) or len(spec.args) > len(known):
+        return spec
+    named = {p.name: value for p, value in zip(known, spec.args, strict=False)} | dict(spec.kwargs)
+    defaults = {p.name: p.default for p in known if isinstance(p.default, str | int | float | tuple)}
+    kept = {k: v for k, v in named.items() if k not in defaults or show(_canonical(defaults[k])) != show(v)}
+    return Spec(spec.name, (), tuple(sorted(kept.items())))
+
+
 def call_with(kind: str, spec: Spec, function: Callable[..., Any], *context: Any) -> Any:
     """Call `function(*context, ...)` with the spec's values; where they do not fit, a ConfigError lists what does."""
     check_call(kind, spec, function, len(context))

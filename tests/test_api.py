@@ -19,7 +19,7 @@ import mage
 from mage import api, plugins
 from mage.agents.methods.registry import ALL_METHODS
 from mage.aio import run_sync
-from mage.api import config_with
+from mage.config.load import load_config
 from mage.credit.estimators import ALL, Estimator, make_estimator
 from mage.credit.estimators.rloo import Rloo
 from mage.errors import ConfigError, RecordError
@@ -133,9 +133,9 @@ def test_quiet_is_quiet_and_otherwise_steps_are_printed(tmp_path: Path, capsys: 
 
 
 def test_overrides_are_dotted_keys_with_values() -> None:
-    config = config_with("rps", {"learner.lr": 0.5, "population.members": ("copy",), "agent.memory": "both"})
+    config = load_config("rps", {"learner.lr": 0.5, "population.members": ("copy",), "agent.memory": "both"})
     assert (config.learner.lr, config.population.members, config.agent.memory) == (0.5, ("copy",), "both")
-    assert config.learner.entropy_start == config_with("rps", {}).learner.entropy_start > 0
+    assert config.learner.entropy_start == load_config("rps", {}).learner.entropy_start > 0
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_overrides_are_dotted_keys_with_values() -> None:
 )
 def test_wrong_overrides_are_one_line(overrides: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
-        config_with("rps", overrides)
+        load_config("rps", overrides)
     assert "\n" not in str(caught.value)
 
 

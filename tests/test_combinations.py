@@ -19,8 +19,9 @@ from mage.league.matches import TaskOrigin
 from mage.training import loop
 from mage.training.checkpoint import checkpoints, read_state
 from mage.training.loop import Collected
-from mage.training.run import check_start, create_run_directory, train_run
+from mage.training.run import create_run_directory, train_run
 from mage.training.setup import Setup, set_up
+from mage.training.start import check_start
 from mage.types import DeadGroups, Sample
 from tests.processes import Mage, when
 from tests.tiny import tiny_config, tiny_parts

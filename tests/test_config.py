@@ -95,7 +95,7 @@ def test_a_recipe_extends_another_and_overrides_come_last(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("override", "says"),
     [
-        ("agent.memry=none", r"unknown key 'agent.memry'; known: .*memory"),
+        ("agent.memry=none", r"unknown key 'agent.memry'; did you mean agent.memory\? known: .*memory"),
         ("nope=1", r"unknown key 'nope'; known: .*agent"),
         ("agent.memory=all", r"agent.memory = 'all': .*'none', 'history', 'reflections' or 'both'"),
         ("trial.episodes=0", r"trial.episodes = 0: .*greater than or equal to 1"),

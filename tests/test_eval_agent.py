@@ -241,5 +241,5 @@ def test_without_torch_models_say_what_to_install(run: Path, monkeypatch: pytest
 
     monkeypatch.setattr("mage.extras.find_spec", missing)
     for text in (str(run), "nano", "org/name"):
-        with pytest.raises(ConfigError, match=r"needs the extra train: pip install 'mage-rl\[train\]'"):
+        with pytest.raises(ConfigError, match=r"needs the extra train: pip install .*\[train\]'"):
             load_eval_agent(text)

@@ -23,7 +23,7 @@ from mage.models.address import read_address
 from mage.models.load import load_model
 from mage.opponents.registry import check_opponent
 from mage.runs.store import RunReader
-from mage.training.run import check_start
+from mage.training.start import check_start
 from mage.types import Failure, Trial
 from mage.worlds.openspiel.game import load_game
 from tests.chat_server import Asked, ChatServer, Said, always, first_action

@@ -116,7 +116,7 @@ def test_the_last_score_is_split_into_what_memory_and_exploration_gave() -> None
     assert report.parts is not None
     assert msgspec.structs.astuple(report.parts) == pytest.approx((22 / 63, last - 22 / 63, 0.0))
     assert cells["memoryless+memory+explore"] == f"0.35+{last - 22 / 63:.2f}+0.00"
-    assert cells["value of memory/explore"] == "0.651/0.000"
+    assert cells["value of memory/explore"] == "0.651/0"
     unlimited = [(seat, msgspec.structs.replace(found, bayes_last=None)) for seat, found in report.references]
     found = task_value(unlimited)
     assert found is not None
@@ -180,7 +180,7 @@ def test_a_reference_that_is_missing_for_one_seat_is_a_dash() -> None:
     assert exact(mean_over_seats([(0, first), (1, second)], "memoryless")) == "1/9 = 0.111"
     assert exact(mean_over_seats([(0, first), (1, without)], "memoryless")) == "–"
     assert exact(mean_over_seats([], "memoryless")) == "–"
-    assert interval(Estimate(-1e-9, -0.5, 0.5)) == "+0.000 ±0.500"
+    assert interval(Estimate(-1e-9, -0.5, 0.5)) == "0 ±0.500"
     assert interval(Estimate(-0.25, -0.5, 0.0)) == "-0.250 ±0.250"
 
 
@@ -252,7 +252,7 @@ def test_one_trial_alone_has_scores_and_no_interval(tmp_path: Path) -> None:
     assert not report.over_control.is_over(0.0), "which is evidence of nothing"
     assert not report.over_control.holds(1.0)
     cells = {tuple(line.split()[-2:]) for line in printed(summary_table([report])) if "±" in line}
-    assert cells == {("+0.000", "±n/a"), ("+1.000", "±n/a")}
+    assert cells == {("0", "±n/a"), ("+1.000", "±n/a")}
     path = tmp_path / "report.json"
     path.write_bytes(to_json(evaluation_report([report], load_config("rps"), 1)))
     assert b'"low": null' in path.read_bytes()

@@ -17,7 +17,7 @@ from mage.errors import ConfigError
 from mage.files import count_lines, read_lines
 from mage.league.members import MemberKind
 from mage.training.league_members import LeagueState
-from mage.training.run import check_start
+from mage.training.start import check_start
 from tests.documented import documented, fits
 from tests.processes import Mage, alone, when
 

@@ -19,7 +19,7 @@ from mage.errors import ConfigError
 from mage.files import read_lines
 from mage.learners.registry import LEARNERS
 from mage.models.load import load_model
-from mage.training.run import check_start
+from mage.training.start import check_start
 from mage.weights import PolicyWeights
 from tests.made import made_settings
 from tests.plugins_engine import CountingServer, SgdLearner

@@ -293,7 +293,7 @@ def test_without_httpx_there_is_one_line_that_says_what_to_install(monkeypatch: 
         assert name == "httpx"
 
     monkeypatch.setattr("mage.extras.find_spec", missing)
-    with pytest.raises(ConfigError, match=r"needs the extra remote: pip install 'mage-rl\[remote\]'"):
+    with pytest.raises(ConfigError, match=r"needs the extra remote: pip install .*\[remote\]'"):
         RemoteEngine(make_address("http://host", "toy"))
 
 
@@ -306,3 +306,14 @@ def test_an_engine_says_what_it_was_asked_in_any_order(server: ChatServer) -> No
         return await asyncio.gather(*(engine.complete(PROMPT, Sampling(1.0, 9, n), None) for n in range(20)))
 
     assert [CODEC.decode(completion.tokens) for completion in asyncio.run(many())] == [str(n) for n in range(20)]
+
+
+def test_while_a_call_is_retried_it_is_said_and_not_for_each_of_many(
+    server: ChatServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answer = after(Said("busy", status=503), Said("busy", status=503))
+    ask(server)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "answers 503" in line
+    assert "asking again in" in line
+    assert "2 of" in line

@@ -25,8 +25,9 @@ from mage.runs.store import RunReader, read_info
 from mage.training import loop
 from mage.training.build import draw_tasks
 from mage.training.checkpoint import checkpoints
-from mage.training.run import check_start, create_run_directory, train_run
+from mage.training.run import create_run_directory, train_run
 from mage.training.setup import set_up
+from mage.training.start import check_start
 from mage.training.teacher import teacher_of
 from mage.types import Trial
 from mage.worlds.registry import WORLDS, load_world

@@ -14,7 +14,7 @@ from mage.aio import run_sync
 from mage.errors import ConfigError
 from mage.rollout.group import play_groups
 from mage.training.checkpoint import read_state
-from mage.training.run import check_start
+from mage.training.start import check_start
 from mage.training.task_replay import (
     MAX_PLAYED,
     MIN_PLAYED_PER_DRAW,

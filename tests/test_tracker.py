@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.machinery
+import os
 import sys
 import tomllib
 import types
@@ -107,3 +108,18 @@ def test_an_unknown_tracker_lists_the_known_ones(folder: Path) -> None:
     for use in (lambda: check_trackers(["excel"]), lambda: Trackers(folder, ("excel",))):
         with pytest.raises(ConfigError, match="unknown tracker 'excel'; known: tensorboard, trackio, wandb"):
             use()
+
+
+@pytest.mark.parametrize(("key", "mode"), [("", "offline"), ("a-key", None)])
+def test_weights_and_biases_logs_offline_where_it_has_no_key(
+    key: str, mode: str | None, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", Service("wandb"))
+    monkeypatch.setenv("HOME", str(folder))  # no .netrc
+    monkeypatch.setenv("WANDB_MODE", "")
+    monkeypatch.delenv("WANDB_MODE")
+    monkeypatch.setenv("WANDB_API_KEY", key)
+    if not key:
+        monkeypatch.delenv("WANDB_API_KEY")
+    Trackers(folder, ("wandb",)).close()
+    assert os.environ.get("WANDB_MODE") == mode

@@ -70,7 +70,7 @@ def test_the_table_says_what_a_task_needs() -> None:
     assert line_of(printed, "G   myopic Bayes") == ["0.500", "1.500"]
     assert line_of(printed, "B   best last episode") == ["1.000", "2.000"]
     assert line_of(printed, "value of exploration, B - G+") == ["0.500"]
-    assert line_of(printed, "price of exploring, C's sum - B's sum") == ["0.000"]
+    assert line_of(printed, "price of exploring, C's sum - B's sum") == ["0"]
     assert line_of(printed, "differential 0.6 (MAGE)") == ["0.333", "0.667", "1.000", "2.000"]
     assert line_of(printed, "at least") == ["0.500", "0.667", "1.000"]
     assert "\nneeds exploration: paying each episode for itself ends at 0.5 of 1\n" in printed
@@ -179,7 +179,10 @@ def test_results_print_and_draw_what_was_asked_for() -> None:
     ("arguments", "message"),
     [
         (("kuhn_poker",), "kuhn_poker has 2 seats: name opponents, or a split of them"),
-        (("rps", "--opponents", "rps-seven"), "the world rps: the split 'rps-seven' is made for rps(rounds=3)"),
+        (
+            ("rps(rounds=4)", "--opponents", "rps-seven"),
+            "the world rps(rounds=4): the split 'rps-seven' is made for rps(rounds=3)",
+        ),
         (("rps", "--opponents", "nobody"), "'nobody' is neither a split"),
         (("kuhn_poker", "--opponents", "copy"), "copy"),
         (("hidden(doors)", "--level", "purple"), "unknown level 'purple'"),

@@ -40,6 +40,7 @@ _SMALL = (
     "learner.entropy_end=0.0",
     "learner.prediction_weight=0.0",
     "learner.token_budget=100000",
+    "threads=1",
 )
 
 

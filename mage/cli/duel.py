@@ -15,6 +15,7 @@ from rich.text import Text
 from mage.cli.options import Episodes, MaxTurns, Run, Seed, World
 from mage.cli.tables import new_run, percent, plain_table, plural, say_saved, span
 from mage.evaluation.duel import Duel, DuelCounter, DuelRow, check, play
+from mage.numbers import signed
 from mage.runs.console import plain_console, progress_bar
 from mage.runs.drawings import shown
 from mage.runs.store import RunWriter
@@ -104,7 +105,7 @@ def _metrics(row: DuelRow) -> list[tuple[str, str, str]]:
     """The name of each metric, its mean and its interval."""
     metrics = [("score", "–", "needs two trials")]
     if row.score:
-        metrics = [("score", f"{row.score.value:+.3f}", span(row.score, "{:+.3f}".format))]
+        metrics = [("score", signed(row.score.value), span(row.score, signed))]
     for name, rate in zip(Verdict, row.rates or (), strict=False):
         metrics.append((f"{name} rate", percent(rate.value), span(rate, percent)))
     return metrics

@@ -20,6 +20,7 @@ from mage.evaluation.suite.report import command_line
 from mage.league.members import MemberKind
 from mage.league.plots import write_league_figures
 from mage.league.report import LeagueEvent, LeagueReport, MemberStanding, Payoff, read_league
+from mage.numbers import plain, signed
 from mage.plot_style import check_matplotlib
 from mage.runs.console import metrics_table, plain_console
 from mage.runs.drawings import shown
@@ -186,8 +187,8 @@ def _why(event: LeagueEvent) -> Text:
 
 def _estimate(estimate: Estimate) -> str:
     if estimate.low is None or estimate.high is None:
-        return f"{estimate.value:+.2f}"
-    return f"{estimate.value:+.2f} ±{(estimate.high - estimate.low) / 2:.2f}"
+        return signed(estimate.value, 2)
+    return f"{signed(estimate.value, 2)} ±{plain((estimate.high - estimate.low) / 2, 2)}"
 
 
 def _count(number: int, kind: MemberKind) -> str:

@@ -12,10 +12,11 @@ from rich.text import Text
 from mage.config.load import load_config
 from mage.config.vary import parse_vary
 from mage.errors import ConfigError
-from mage.extras import require
 from mage.results import open_sweep
-from mage.runs.console import plain_console
+from mage.runs.console import plain_console, say
 from mage.runs.drawings import shown
+from mage.runs.sweep_plan import read_plan
+from mage.training.start import check_new_run
 from mage.training.sweep_summary import RunState
 from mage.training.sweep_tables import full_table
 
@@ -43,15 +44,18 @@ def command(
         raise ConfigError("give recipes to sweep over, or --resume DIR to go on with a sweep, and not both")
     if resume is not None and (vary, seeds, run, max_minutes) != (None, None, None, None):
         raise ConfigError("--vary, --seeds, --run and --max-minutes go with recipes; a resumed sweep has its plan")
-    require("train", "training needs")
-    from mage.training.sweep import begin_sweep
-
     if resume is None:
         overrides = [argument for argument in arguments or () if "=" in argument]
         recipes = [argument for argument in arguments or () if "=" not in argument]
         configs = [(recipe, load_config(recipe, overrides)) for recipe in recipes]
         setting = None if vary is None else parse_vary(vary)
+        check_new_run(run, *(config for _, config in configs))
+        say("loading PyTorch …")
+        from mage.training.sweep import begin_sweep
+
         resume = begin_sweep(configs, seeds or 3, run, max_minutes, setting)
+    else:
+        read_plan(resume)
     swept, console = open_sweep(resume).resume(jobs=jobs), plain_console()
     summary = swept.summary
     console.print(Group(Text(), full_table(summary, swept.dial)))

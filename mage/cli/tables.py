@@ -10,13 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from mage.evaluation.compare.columns import printed_episodes
+from mage.numbers import signed
 from mage.runs.drawings import shown
 from mage.runs.index import Summary
 from mage.runs.store import RunWriter, new_run_path
 from mage.spec import parse_spec
 from mage.stats import Estimate, mean
 from mage.types import Ending
-from mage.worlds.openspiel.words.base import signed
+from mage.worlds.openspiel.words.base import signed as short_score
 
 _MOST_ARMS = 8
 """Arms of an evaluation whose means are told below its trials."""
@@ -53,7 +54,7 @@ def run_table(summaries: Sequence[Summary], limit: int, arms: Sequence[str] = ()
     for name in ("trial", *varying, "scores by episode", "remarks"):
         table.add_column(name, overflow="fold")
     for index, s in enumerate(summaries[:limit]):
-        scores = Text("  ").join(Text(f"{signed(score):>5}") for score in s.scores)
+        scores = Text("  ").join(Text(f"{short_score(score):>5}") for score in s.scores)
         cells = [shown(columns[name][index]) for name in varying]
         table.add_row(str(s.number), *cells, scores, _remarks(s))
     more = [Text(f"… and {len(summaries) - limit} more; --limit shows them", "dim")] if len(summaries) > limit else []
@@ -91,7 +92,7 @@ def _mean_scores(summaries: Sequence[Summary]) -> str:
     known = {number: mean(scores) for number, scores in sorted(columns.items()) if len(scores) > 1}
     chosen = printed_episodes(max(known, default=0))
     return ", ".join(
-        f"episode {number}: {estimate.value:+.2f} ({span(estimate, '{:+.2f}'.format)})"
+        f"episode {number}: {signed(estimate.value)} ({span(estimate, signed)})"
         for number, estimate in known.items()
         if number in chosen
     )

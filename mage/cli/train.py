@@ -18,13 +18,16 @@ from mage.errors import ConfigError
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.report import read_report
 from mage.evaluation.suite.report_tables import summary_table
-from mage.extras import require
-from mage.runs.console import plain_console
+from mage.runs.console import plain_console, say
 from mage.runs.drawings import shown
-from mage.runs.store import RunReader
-from mage.types import Trial
+from mage.runs.store import RunReader, read_info
+from mage.training.rise import read_chosen
+from mage.training.start import check_config, check_new_run
+from mage.types import Task, Trial
+from mage.view.read.opponent_text import describe_opponent
 from mage.worlds.openspiel.words.base import signed
 
+_FINAL = Path("evaluations") / "final.json"
 _MINUTES = typer.Option(min=0, help="Stop cleanly after the step that passes this time.")
 
 
@@ -46,12 +49,20 @@ def command(
         raise ConfigError("--run and --dry-run go with a recipe; a resumed run has its directory and its config")
     config = None if recipe is None else load_config(recipe, given)
     if dry_run and config is not None:
+        check_config(config)
         print(to_toml(config), end="")
         return
-    require("train", "training needs")
+    console = plain_console()
+    if config is not None:
+        check_new_run(run, config)
+    elif resume is not None and not given and (step := finished_step(resume)) is not None:
+        said = f"already finished: all {step} steps are done; mage train --resume {resume} steps=… adds some"
+        console.print(shown(said), soft_wrap=True)
+        print_results(resume, step, console)
+        return
+    say("loading PyTorch and the model …")
     from mage.training.run import create_run, train_run
 
-    console = plain_console()
     if resume is not None:
         folder, recorder = resume, train_run(resume, console, max_minutes, values=dict(map(parse_override, given)))
     else:
@@ -73,23 +84,38 @@ def print_results(folder: Path, step: int, console: Console) -> None:
     if len(trials) > 1:
         console.print(Group(Text(), short_trial(trials[0], "The same task before training"), Text()))
         console.print(short_trial(trials[-1], f"and after {step} steps"))
-    console.print(shown(f"\nsaved in       {folder}\nevaluate with  mage evaluate {folder}", "dim"), soft_wrap=True)
+    chosen = read_chosen(folder)
+    if chosen is not None:
+        told = f"{chosen.num_rising} of {chosen.num_trials} score more in the last episode than in the first"
+        about = f"The trial of the final evaluation that rises most, chosen for that ({told})"
+        console.print(Group(Text(), short_trial(chosen.trial, about)))
+    hints = {"saved in": folder, "evaluate with": f"mage evaluate {folder}", "look with": f"mage view {folder.parent}"}
+    lines = "".join(f"\n{name:<14} {value}" for name, value in hints.items())
+    console.print(shown(lines, "dim"), soft_wrap=True)
+
+
+def finished_step(folder: Path) -> int | None:
+    """The last step of a run that is finished and evaluated; None where steps are left."""
+    if read_info(folder).kind != "train" or not (folder / _FINAL).exists():
+        return None
+    return read_report(folder / _FINAL, SplitReport).step
 
 
 def saved_reports(folder: Path) -> Sequence[SplitReport]:
     """The last evaluation of a run; empty where there was none."""
-    path = folder / "evaluations" / "final.json"
+    path = folder / _FINAL
     return read_report(path, SplitReport).reports if path.exists() else ()
 
 
-def short_trial(trial: Trial, title: str) -> Table:
+def short_trial(trial: Trial, title: str) -> Group:
     """A trial in a few lines: the moves of each episode, and the score."""
     task = trial.task
     level = f", level {task.level}" if task.level else ""
-    about = f", against {', '.join(task.opponents)}" if task.opponents else level
-    table = Table(title=shown(f"{title}{about}"), title_justify="left", box=None)
+    about = "".join(f"\nThe opponent: {_in_words(spec, task)}" for spec in dict.fromkeys(task.opponents)) or level
+    table = Table(header_style="dim", box=None)
     others = ["the opponents"] if task.opponents else []
-    for name in ("episode", "the agent", *others, "score", "its note"):
+    has_notes = ["its note"] if trial.reflections else []
+    for name in ("episode", "the agent", *others, "score", *has_notes):
         table.add_column(name, justify="right" if name == "score" else "left")
     notes = {turn.observation.episode: turn.action or "" for turn in trial.reflections}
     for index, episode in enumerate(trial.episodes):
@@ -99,5 +125,10 @@ def short_trial(trial: Trial, title: str) -> Table:
         )
         score = signed(episode.result.returns[trial.task.seat])
         moves = [shown(mine), *([shown(theirs)] if others else [])]
-        table.add_row(str(index + 1), *moves, score, shown(notes.get(index, "")))
-    return table
+        table.add_row(str(index + 1), *moves, score, *(shown(notes.get(index, "")) for _ in has_notes))
+    return Group(shown(f"{title}{about}", "italic"), table)
+
+
+def _in_words(opponent: str, task: Task) -> str:
+    """What an opponent does, as the viewer says it; its spec where that is not known."""
+    return describe_opponent(opponent, task.world) or opponent

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from mage.errors import ConfigError
+from mage.extras import install_command
 
 USUAL = Path("runs")
 """What is shown where no directory is named; it need not exist yet."""
@@ -24,7 +25,7 @@ def command(
 ) -> None:
     """Look at runs in a browser, and play there. Curves, trials, tokens and evaluations."""
     if any(find_spec(name) is None for name in ("starlette", "uvicorn", "markdown_it")):
-        raise ConfigError("looking at runs in a browser needs the extra view: pip install 'mage-rl[view]'")
+        raise ConfigError(f"looking at runs in a browser needs the extra view: {install_command('view')}")
     if folder is not None and not folder.is_dir():
         raise ConfigError(f"{folder} is not a directory; name one with runs in it, or a run")
     from mage.view.serve import serve

@@ -16,7 +16,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mage.errors import ConfigError, listing
+from mage.errors import ConfigError, did_you_mean, listing
 from mage.plugins import resolved_entry
 
 
@@ -194,7 +194,7 @@ def _path_of(name: str) -> Traversable:
     if not name.endswith(".toml"):
         if name not in _places():
             names = f"known: {listing(_places())}; or a path.toml; + composes them, as in rps+grpo"
-            raise ConfigError(f"unknown recipe {name!r}; {names}")
+            raise ConfigError(f"unknown recipe {name!r}; {did_you_mean(name, _places())}{names}")
         return _places()[name][1]
     if not Path(name).is_file():
         raise ConfigError(f"unknown recipe {name!r}; give the path of a TOML file that exists")

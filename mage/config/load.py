@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from pydantic import ValidationError
@@ -112,11 +113,31 @@ def _set_key(values: dict[str, Any], key: str, value: object) -> None:
 
 
 def _literal(text: str) -> object:
-    """A TOML value, or the text itself where the quotes were left out."""
+    """A TOML value, or the text itself where the quotes were left out; in a list each entry may be either."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        return text
+        is_list = text.startswith("[") and text.endswith("]")
+        return [_literal(entry) for entry in _entries(text[1:-1])] if is_list else text
+
+
+def _entries(text: str) -> list[str]:
+    """The entries of a list: texts between commas that stand in no brackets and no quotes.
+
+    >>> _entries('copy, mixture(copy, uniform), "a,b"')
+    ['copy', 'mixture(copy, uniform)', '"a,b"']
+    """
+    pieces, depth, quoted = [""], 0, ""
+    for letter in text:
+        if quoted or letter in "\"'":
+            quoted = "" if letter == quoted else quoted or letter
+        else:
+            depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and depth == 0 and not quoted:
+            pieces.append("")
+        else:
+            pieces[-1] += letter
+    return [piece.strip() for piece in pieces if piece.strip()]
 
 
 def _first_problem(error: ValidationError) -> str:
@@ -124,8 +145,20 @@ def _first_problem(error: ValidationError) -> str:
     path = [str(part) for part in problem["loc"]]
     where = ".".join(path)
     if problem["type"] == "extra_forbidden":
-        return f"unknown key {where!r}; known: {listing(_keys(path[:-1]))}"
+        return f"unknown key {where!r}; {_meant(path)}known: {listing(_keys(path[:-1]))}"
     return f"{where} = {problem['input']!r}: {problem['msg'][0].lower()}{problem['msg'][1:]}"
+
+
+def _meant(path: Sequence[str]) -> str:
+    """The key that was probably meant: one that ends alike in another section, else one that is spelled alike."""
+    sections = {name: field.annotation for name, field in Config.model_fields.items()}
+    inner = {name: getattr(kind, "model_fields", ()) for name, kind in sections.items()}
+    keys = [name for name in sections if not inner[name]] + [f"{name}.{key}" for name in inner for key in inner[name]]
+    alike = [key for key in keys if key.rpartition(".")[2] == path[-1]]
+    own = [key for key in keys if key.rpartition(".")[0] == path[0]] if len(path) > 1 else keys
+    names = {key.rpartition(".")[2]: key for key in reversed(own)}
+    alike = alike or [names[name] for name in get_close_matches(path[-1], names, n=1)]
+    return f"did you mean {' or '.join(alike)}? " if alike else ""
 
 
 def _keys(path: Sequence[str]) -> list[str]:

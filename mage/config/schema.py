@@ -52,8 +52,9 @@ class Config(FrozenModel):
     leave=0.0 and the second with leave=0.5."""
     trials: Positive = 8
     """How many trials `mage trials` plays."""
-    threads: Positive = 1
-    """CPU threads. Results are bit-identical only for the same number."""
+    threads: Count = 0
+    """CPU threads; 0 means one for each core. A run records the number it was begun with, and a sweep's jobs share the
+    cores. Models below 10 million parameters give the same bits with any number, larger ones with the same number."""
     device: Device = Device.CPU
     """Where the model runs: cpu, cuda, or auto (CUDA where there is a device)."""
     dtype: Dtype = Dtype.AUTO

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -32,6 +33,7 @@ from mage.extras import require
 from mage.models.address import Address, ApiKey
 from mage.models.hosts import hide_keys, is_loopback, key_for, withheld_key
 from mage.protocols import Sampling
+from mage.runs.console import say
 from mage.seeds import uniform
 from mage.types import Completion
 
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 CONCURRENCY = 16
 """Default limit of concurrent requests."""
+_RETRY_SAID_EVERY_S = 5.0
+"""Seconds between two lines about calls that are retried."""
 _MAX_BYTES = 2**23
 """Longest response body that is read."""
 _TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
@@ -103,6 +107,7 @@ class RemoteEngine:
         self._concurrency = concurrency
         self._chat_format = ByteFormat()
         self._session: _Session | None = None
+        self._silent_until = 0.0
         self._renamed: dict[str, str | None] = {}
         """Request fields that this server calls differently (new name) or rejects (None)."""
 
@@ -172,8 +177,17 @@ class RemoteEngine:
                 # Calls that failed together must not come back together.
                 wait_s = max(error.wait_s, backoff * (0.5 + 0.5 * uniform(seed, "wait", number)))
             if number + 1 < self._retry_policy.tries:
+                self._say_retry(why, number, wait_s)
                 await asyncio.sleep(wait_s)
         raise self._failed(f"{why}; it was asked {self._retry_policy.tries} times")
+
+    def _say_retry(self, why: str, number: int, wait_s: float) -> None:
+        """Say that a call is retried; where many are, once in a few seconds."""
+        now = time.monotonic()
+        if now < self._silent_until:
+            return
+        self._silent_until = now + _RETRY_SAID_EVERY_S
+        say(f"{self.address} {why}; asking again in {wait_s:.0f} s, {number + 2} of {self._retry_policy.tries} times")
 
     async def _post_once(self, client: httpx.AsyncClient, body: Mapping[str, Any]) -> _Answer:
         key = self._key

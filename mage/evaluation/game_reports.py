@@ -24,7 +24,7 @@ from mage.runs.run_plugins import import_plugins_of
 from mage.runs.store import RUN, check_empty, new_run_path, read_info
 from mage.spec import parse_spec
 from mage.worlds.openspiel.world import OpenSpielWorld
-from mage.worlds.registry import load_world
+from mage.worlds.registry import load_world, normal_world
 
 _CROSS_PLAY, _NASH_CONV = "cross-play", "nashconv"
 """Kinds of runs, as names of directories have them."""
@@ -165,12 +165,16 @@ def _is_player(agent: str) -> bool:
     return any(agent == name or agent.startswith((f"{name}:", f"{name}(")) for name in names)
 
 
+def _with_normal_world(plan: Mapping[str, object]) -> dict[str, object]:
+    return {**plan, "world": normal_world(str(plan.get("world", "")))}
+
+
 def _trial_log(path: Path, plan: CrossPlay) -> TrialLog:
     """A new log, or the one in a directory where the same was begun."""
     as_written = msgspec.json.decode(msgspec.json.encode(plan))
     if not (path / RUN).is_file():
         return TrialLog.create(path, as_written, plan.seed, _CROSS_PLAY)
     info = read_info(path)
-    if info.kind != _CROSS_PLAY or info.config != as_written:
+    if info.kind != _CROSS_PLAY or _with_normal_world(info.config) != _with_normal_world(as_written):
         raise ConfigError(f"{path} holds something else; only the same cross-play goes on there")
     return TrialLog.reopen(path)

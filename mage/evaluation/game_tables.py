@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from string import ascii_uppercase
 
 from rich.console import Group, RenderableType
@@ -13,6 +13,7 @@ from mage.evaluation.crossplay import CrossPlayReport
 from mage.evaluation.exploitability.nashconv import Exploitability, NashConvReport
 from mage.evaluation.exploitability.responders import LowerBound
 from mage.evaluation.suite.report_tables import interval
+from mage.numbers import plain, signed
 from mage.runs.console import metrics_table
 from mage.runs.drawings import shown
 from mage.stats import Estimate
@@ -65,7 +66,7 @@ def _matrix(report: CrossPlayReport, letters: Sequence[str]) -> Table:
 def _scores(report: CrossPlayReport) -> Table:
     table = metrics_table("", "score", "Elo", "gave up")
     for standing in sorted(report.standings, key=lambda s: _order(s.elo or s.score)):
-        elo = _span(standing.elo, "{:+.0f}")
+        elo = _span(standing.elo, 0)
         table.add_row(shown(standing.agent), interval(standing.score), elo, str(standing.forfeits))
     return table
 
@@ -74,8 +75,8 @@ def _populations(report: CrossPlayReport) -> Table:
     """Ratings of the agents as strategies of the game between them."""
     table = metrics_table("", "Nash score", "Nash share", "alpha-rank")
     for s in sorted(report.standings, key=lambda s: (_order(s.nash_score), _order(s.nash_share or s.alpha_rank))):
-        shares = [_span(share, "{:.2f}") for share in (s.nash_share, s.alpha_rank)]
-        table.add_row(shown(s.agent), _span(s.nash_score, "{:+.3f}"), *shares)
+        shares = [_span(share, show=plain) for share in (s.nash_share, s.alpha_rank)]
+        table.add_row(shown(s.agent), _span(s.nash_score), *shares)
     return table
 
 
@@ -84,17 +85,16 @@ def _order(estimate: Estimate | None) -> float:
     return -round(estimate.value, 6) if estimate else 0.0
 
 
-def _span(estimate: Estimate | None, form: str) -> str:
+def _span(estimate: Estimate | None, decimals: int = 3, show: Callable[[float, int], str] = signed) -> str:
     """A rating and from where to where it reaches: ratings do not scatter evenly.
 
-    >>> _span(Estimate(12.4, -3.0, 40.2), "{:+.0f}"), _span(None, "{:+.0f}")
+    >>> _span(Estimate(12.4, -3.0, 40.2), 0), _span(None)
     ('+12 (-3 to +40)', '–')
     """
     if estimate is None:
         return "–"
-    value, *ends = (
-        form.format(round(v, 6) + 0.0) for v in (estimate.value, estimate.low, estimate.high) if v is not None
-    )
+    known = (value for value in (estimate.value, estimate.low, estimate.high) if value is not None)
+    value, *ends = (show(one, decimals) for one in known)
     return f"{value} ({' to '.join(ends)})" if ends else value
 
 
@@ -111,9 +111,9 @@ def _exact_table(report: NashConvReport) -> RenderableType:
     if report.last is not None:
         table.add_row(f"episode {report.episodes}, after {report.last.opponent}", *_metrics(report.last.reading))
         table.add_row("change", interval(report.last.change), *empty)
-    table.add_row("even play", f"{report.uniform:.3f}", *empty)
+    table.add_row("even play", plain(report.uniform), *empty)
     if report.cfr is not None:
-        table.add_row(f"CFR+, {report.cfr_iterations} iterations", f"{report.cfr:.3f}", *empty)
+        table.add_row(f"CFR+, {report.cfr_iterations} iterations", plain(report.cfr), *empty)
     title = f"{report.agent} at {report.world}, read at {sum(report.num_states)} information states"
     return Group(shown(title, "bold"), table, *(Text(note, "dim") for note in (_NASH_CONV, *_notes(report))))
 
@@ -154,4 +154,4 @@ def _metrics(reading: Exploitability) -> list[str]:
 
 def _value(estimate: Estimate) -> str:
     """An estimate with its interval, or an exact value alone."""
-    return f"{estimate.value:.3f}" if estimate.low is None else interval(estimate)
+    return plain(estimate.value) if estimate.low is None else interval(estimate)

@@ -10,12 +10,13 @@ import msgspec
 
 from mage.config.load import replaced
 from mage.config.schema import Config
-from mage.errors import ConfigError, RecordError, listing
+from mage.errors import ConfigError, RecordError, did_you_mean, listing
 from mage.evaluation.config_splits import evaluated_splits
 from mage.evaluation.eval_agent import EvalAgent
 from mage.evaluation.splits import (
     Split,
     check_split,
+    fingerprint,
     has_levels,
     is_path,
     load_split,
@@ -32,7 +33,7 @@ from mage.runs.store import read_info
 from mage.spec import parse_spec, whole
 from mage.types import Memory, Task
 from mage.worlds.openspiel.world import OpenSpielWorld
-from mage.worlds.registry import load_world
+from mage.worlds.registry import load_world, normal_world
 
 GIVEN = "given"
 """Prefix of the name of a split made of opponents or levels given on the command line."""
@@ -194,7 +195,7 @@ def _named_splits(game: str | None, opponents: Sequence[str]) -> tuple[list[Spli
     named = [name for name in opponents if is_path(name) or name in split_names()]
     splits = [load_split(name) for name in named]
     for split in splits:
-        if game is not None and split.world != str(parse_spec(game)):
+        if game is not None and normal_world(split.world) != normal_world(game):
             raise ConfigError(f"the world {game}: the split {split.name!r} is made for {split.world}")
     return splits, [text for text in opponents if text not in named]
 
@@ -217,7 +218,8 @@ def _own_splits(eval_agent: EvalAgent, game: str | None) -> list[Split]:
 def split_of_opponents(game: str, members: Sequence[str]) -> Split:
     """A split of opponents or levels without a file, named by its hash."""
     split = make_split(GIVEN, "members that were given", game, tuple(members), held_out=False)
-    name = f"{GIVEN}-{split.sha256[:8]}"
+    same = fingerprint(normal_world(game), split.members)  # the name is the same however the world is written
+    name = f"{GIVEN}-{same[:8]}"
     return msgspec.structs.replace(split, name=name)
 
 
@@ -230,8 +232,9 @@ def _spec(text: str) -> str:
     """The canonical spec of an opponent; a remote model may be given by its address."""
     spec = read_address(text).spec if text.startswith(PREFIX) else parse_spec(text)
     if spec.name not in OPPONENTS:
+        guess = did_you_mean(spec.name, (*OPPONENTS, *split_names()))
         raise ConfigError(
-            f"{text!r} is neither a split ({listing(split_names())}, or a path.json) nor an opponent "
+            f"{guess}{text!r} is neither a split ({listing(split_names())}, or a path.json) nor an opponent "
             f"({listing(OPPONENTS)})"
         )
     return str(spec)

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mage.errors import ConfigError
+from mage.extras import install_command
 
 Matrix = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 SMOOTHING = 0.5
 """Wins added for each agent in each pair: without them an agent that never loses has no finite rating."""
-NO_ALPHA_RANK = "OpenSpiel's module imports matplotlib and networkx: pip install 'mage-rl[plot]'"
+NO_ALPHA_RANK = f"OpenSpiel's module imports matplotlib and networkx: {install_command('plot')}"
 _PRECISION, _TOLERANCE = 1e-9, 1e-6
 """Precision of the solvers, and tolerance for accepting an equilibrium."""
 

@@ -22,6 +22,7 @@ from mage.learners.master_weights import MasterWeights
 from mage.learners.metric_sums import MetricSums
 from mage.learners.micro_loss import MicroLoss, frozen_copy
 from mage.learners.settings import LearnerSettings
+from mage.learners.workers import GradientWorkers
 from mage.seeds import stream
 from mage.types import Divergence, Sample
 from mage.weights import LearnerState, PolicyWeights
@@ -69,6 +70,10 @@ class LocalLearner:
             self._policy, self._value_head, adapter=self._adapter, reference=reference, imitates=imitates
         )
         self._master_weights = MasterWeights(self._named_parameters(), lr=config.lr, weight_decay=config.weight_decay)
+        parameters = [parameter for _, parameter in self._named_parameters()]
+        # In bfloat16 gradients are added in float32 one by one, and an adapter is switched off for its reference.
+        is_shared = self._adapter is None and not compiled and all(p.dtype is torch.float32 for p in parameters)
+        self._workers = GradientWorkers(parameters, settings.workers) if is_shared and settings.workers > 1 else None
         self.num_updates = 0
         self.num_tokens = 0
         """Tokens put through the model in updates so far."""
@@ -205,13 +210,20 @@ class LocalLearner:
         try:
             is_read = self._config.prediction_weight > 0
             batches = iter_micro_batches(samples, self._config.weight, partitions, self._multiple, with_text=is_read)
-            for batch in batches:
-                loss = self._loss(
-                    batch.to(self._device), self._config, self._entropy_bonus(), metrics, is_first=is_first
-                )
-                loss.backward()  # type: ignore[no-untyped-call]
+            bonus = self._entropy_bonus()
+
+            def loss_of(batch: MicroBatch, sums: MetricSums) -> Tensor:
+                return self._loss(batch.to(self._device), self._config, bonus, sums, is_first=is_first)
+
+            if self._workers is not None:
+                losses = self._workers.accumulate(batches, loss_of, metrics)
                 self._master_weights.accumulate()
-                losses.append(loss.detach())
+            else:
+                for batch in batches:
+                    loss = loss_of(batch, metrics)
+                    loss.backward()  # type: ignore[no-untyped-call]
+                    self._master_weights.accumulate()
+                    losses.append(loss.detach())
         except torch.OutOfMemoryError:
             return None
         sums.merge(metrics)

@@ -21,6 +21,8 @@ class LearnerSettings:
     tokens: int
     """Tokens of the run; where above 0, schedules follow tokens instead of steps."""
     seed: int
+    workers: int = 1
+    """Micro-batches that are computed side by side, in threads."""
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot train, or that contradict each other."""

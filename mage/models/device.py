@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import os
+from typing import Any, NamedTuple
 
 from mage.errors import ConfigError
 from mage.types import Device, Dtype
+
+SMALL_MODEL = 10_000_000
+"""Parameters below which an operation runs in one thread."""
 
 
 class Placement(NamedTuple):
@@ -30,14 +34,32 @@ def resolve_placement(device: Device, dtype: Dtype) -> Placement:
     return Placement(chosen.value, dtype.value)
 
 
-def configure_torch(placement: Placement, threads: int) -> None:
-    """Set PyTorch's number of threads, and deterministic algorithms on a CPU."""
+def num_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def configure_torch(placement: Placement) -> None:
+    """Set deterministic algorithms on a CPU."""
     import torch
 
-    torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(placement.device == "cpu")
     # No code reads uninitialised memory, so filling it would only cost time.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def share_threads(model: Any, threads: int) -> int:
+    """Divide CPU threads between one operation and the learner; returns how many micro-batches it takes at a time.
+
+    The operations of a small model are too short to be split: they run in one thread each, and the learner computes
+    whole micro-batches side by side. Larger models, and those on a GPU, use all threads in each operation.
+    """
+    import torch
+
+    is_on_cpu = next(model.parameters()).device.type == "cpu"
+    is_small = is_on_cpu and sum(weight.numel() for weight in model.parameters()) < SMALL_MODEL
+    torch.set_num_threads(1 if is_small else threads)
+    return threads if is_small else 1
 
 
 def _has_cuda() -> bool:

@@ -18,6 +18,7 @@ from mage.models.address import refuse_remote
 from mage.models.vocabulary import actions_of
 from mage.registry import Registry
 from mage.spec import call_with, parse_spec, whole
+from mage.worlds.registry import normal_world
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -156,7 +157,7 @@ def check_words(loaded: LoadedModel, world: str) -> None:
     from mage.models.nano import WORLDS_KEY
 
     known = loaded.tokenizer.init_kwargs.get(WORLDS_KEY)
-    if known is None or str(parse_spec(world)) in known:
+    if known is None or normal_world(world) in map(normal_world, known):
         return
     unknown = [
         action
@@ -165,10 +166,20 @@ def check_words(loaded: LoadedModel, world: str) -> None:
     ]
     if unknown:
         shown = ", ".join(map(repr, unknown[:_SHOWN])) + (", …" if len(unknown) > _SHOWN else "")
+        given = ", ".join([*_given_words(loaded.name), *unknown[:_SHOWN]]) + (", …" if len(unknown) > _SHOWN else "")
         raise ConfigError(
             f"{loaded.name} has no words for {shown}, which are actions of {world}: it was made for "
-            f"{', '.join(known) or 'no world'}; train it with {world} as world or in a split, or with words=[…]"
+            f"{', '.join(known) or 'no world'}. Words are given when it is trained: with {world} as world or in a "
+            f"split, or by name, as in 'agent.model={parse_spec(loaded.name).name}(words=[{given}])'"
         )
+
+
+def _given_words(model: str) -> list[str]:
+    """The words in a model's spec; none where its name is a path."""
+    try:
+        return [str(word) for word in parse_spec(model).named.get("words", ())]
+    except ConfigError:
+        return []
 
 
 def describe_model(name: str) -> str:

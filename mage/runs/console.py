@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from mage.runs.drawings import shown
@@ -38,8 +40,30 @@ def say(sentence: str) -> None:
     plain_console(stderr=True).print(shown(sentence, "dim"), soft_wrap=True)
 
 
+class PhaseProgress(Progress):
+    """A progress bar; where there is no terminal to draw it on, one line for each task once it is started."""
+
+    _is_begun = False
+
+    def start(self) -> None:
+        super().start()
+        if not self._is_begun:
+            self._is_begun = True
+            for task in self.tasks:
+                self._say(task.description)
+
+    def add_task(self, description: str, *args: Any, **kwargs: Any) -> TaskID:
+        if self._is_begun:
+            self._say(description)
+        return super().add_task(description, *args, **kwargs)
+
+    def _say(self, description: str) -> None:
+        if self.disable:
+            say(f"{description} …")
+
+
 def progress_bar() -> Progress:
-    """A progress bar on stderr; disabled where that is no terminal."""
+    """A progress bar on stderr; lines where that is no terminal."""
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     stderr = plain_console(stderr=True)
-    return Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal)
+    return PhaseProgress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
+from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import Any, Protocol
 
 from mage.errors import ConfigError, pick
+from mage.extras import install_command
 from mage.files import JsonLines
+from mage.runs.console import say
 from mage.runs.store import read_info
+
+_WANDB_HOST = "api.wandb.ai"
 
 
 class Tracker(Protocol):
@@ -52,13 +58,16 @@ class TensorBoardTracker:
 
 
 class ServiceTracker:
-    """Weights & Biases, or trackio, which has the same interface."""
+    """Weights & Biases, or trackio, which has the same interface. Without a key, Weights & Biases logs to files."""
 
     def __init__(self, folder: Path, name: str) -> None:
         try:
             self._service: Any = __import__(name)
         except ImportError:
             raise _missing(name) from None
+        if name == "wandb" and "WANDB_MODE" not in os.environ and not _has_wandb_key():
+            os.environ["WANDB_MODE"] = "offline"
+            say("wandb: no API key is known, so it logs offline, to ./wandb; `wandb sync` uploads that later")
         self._service.init(project="mage", name=folder.resolve().name, config=dict(read_info(folder).config))
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -99,5 +108,13 @@ def check_trackers(names: Sequence[str]) -> None:
             raise _missing(name)
 
 
+def _has_wandb_key() -> bool:
+    """Whether Weights & Biases finds a key, in the environment or where `wandb login` writes it."""
+    try:
+        return "WANDB_API_KEY" in os.environ or netrc().authenticators(_WANDB_HOST) is not None
+    except (OSError, NetrcParseError):
+        return False
+
+
 def _missing(name: str) -> ConfigError:
-    return ConfigError(f"the tracker {name!r} needs the extra {name}: pip install 'mage-rl[{name}]'")
+    return ConfigError(f"the tracker {name!r} needs the extra {name}: {install_command(name)}")

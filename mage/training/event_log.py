@@ -19,6 +19,9 @@ class Display(Protocol):
 
     def say(self, text: str) -> None: ...
 
+    def phase(self, title: str, detail: str = "") -> None:
+        """Say what is done from now on, until the next step ends or the next phase begins."""
+
     def show_evaluation(self, reports: Sequence[SplitReport]) -> None: ...
 
 

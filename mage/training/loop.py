@@ -16,21 +16,29 @@ from mage.credit.estimators.base import Advantages
 from mage.credit.running_stats import Stats
 from mage.credit.steps import CreditGroup, agent_turns, trained_advantages
 from mage.evaluation.splits import Split
-from mage.evaluation.suite.evaluate import SplitReport, evaluate_split, evaluation_tasks
+from mage.evaluation.suite.evaluate import Play, SplitReport, evaluate_split, evaluation_tasks, play_all
 from mage.league.matches import Match, PlayedMatch, TaskOrigin, play_matches
 from mage.learners.load_weights import DivergedError
 from mage.learners.samples import to_samples
+from mage.protocols import AgentFactory, World
+from mage.rollout.group import Job, play_trials
+from mage.training.event_log import Display
 from mage.training.parts import CONCURRENCY, LEARNER, Parts
 from mage.training.recorder import RunRecorder
+from mage.training.rise import RisingTrials
 from mage.training.setup import Setup
 from mage.training.step_metrics import as_teacher_metrics, step_metrics, world_metrics
 from mage.types import DeadGroups, Failure, Group, Sample, Task, Trial
 from mage.worlds.registry import load_world
 
+_SHOWN_EVERY = 50
+"""Trials of an evaluation that end before the number of those that have is shown again."""
+
 
 async def train(setup: Setup, recorder: RunRecorder) -> None:
     """Run the remaining steps, with checkpoints and evaluations."""
     learners, evaluation = setup.learners, setup.parts.config.evaluation
+    recorder.display.phase("playing and learning from the first trials")
     await learners.prepare(recorder.step)
     if recorder.step == 0:
         recorder.record_trial(await showcase(setup, 0))
@@ -45,11 +53,15 @@ async def train(setup: Setup, recorder: RunRecorder) -> None:
         if recorder.is_showcase_due:
             recorder.record_trial(await showcase(setup, recorder.step))
         if recorder.is_evaluation_due:
-            recorder.record_evaluation(await evaluate_leader(setup, recorder.step, evaluation.trials))
+            shown = played_in_sight(recorder.display, "evaluating")
+            recorder.record_evaluation(await evaluate_leader(setup, recorder.step, evaluation.trials, shown))
         recorder.save_if_due()
     if recorder.is_finished and not recorder.is_evaluated:
         recorder.record_trial(await showcase(setup, recorder.step))
-        recorder.record_final_evaluation(await evaluate_leader(setup, recorder.step, evaluation.final_trials))
+        rising = RisingTrials()
+        shown = played_in_sight(recorder.display, "training is done; final evaluation", rising)
+        recorder.record_final_evaluation(await evaluate_leader(setup, recorder.step, evaluation.final_trials, shown))
+        rising.write(recorder.folder)
 
 
 @dataclass(frozen=True)
@@ -169,13 +181,31 @@ async def showcase(setup: Setup, step: int) -> Trial | Failure:
     return group.trials[0] if group.trials else group.failures[0]
 
 
-async def evaluate_leader(setup: Setup, step: int, trials: int) -> list[SplitReport]:
+async def evaluate_leader(setup: Setup, step: int, trials: int, play: Play) -> list[SplitReport]:
     """Evaluate the leader's current weights on every split."""
     setup.learners.activate(setup.learners.leader)
-    return await evaluate(setup.parts, step, trials)
+    return await evaluate(setup.parts, step, trials, play)
 
 
-async def evaluate(parts: Parts, step: int, trials: int) -> list[SplitReport]:
+def played_in_sight(display: Display, title: str, rising: RisingTrials | None = None) -> Play:
+    """A `Play` that shows which trials are under way, and how many have ended; `rising` chooses among the agent's."""
+
+    async def play(arm: str, world: World, jobs: Sequence[Job], make_agent: AgentFactory) -> list[Trial | Failure]:
+        how = "without memory" if arm == "control" else "with memory"
+        outcomes: list[Trial | Failure] = []
+        display.phase(title, f"{len(jobs)} trials in {jobs[0][0].world} {how}")
+        async for outcome in play_trials(world, jobs, make_agent, concurrency=CONCURRENCY):
+            outcomes.append(outcome)
+            if len(outcomes) == len(jobs) or len(outcomes) % _SHOWN_EVERY == 0:
+                display.phase(title, f"{len(outcomes)} of {len(jobs)} trials in {jobs[0][0].world} {how}")
+        if rising is not None and arm == "agent":
+            rising.add(outcomes)
+        return outcomes
+
+    return play
+
+
+async def evaluate(parts: Parts, step: int, trials: int, play: Play = play_all) -> list[SplitReport]:
     """Evaluate the learner's weights on every split, with memory and without, on fixed tasks."""
     reports: list[SplitReport] = []
     if parts.splits:
@@ -184,7 +214,7 @@ async def evaluate(parts: Parts, step: int, trials: int) -> list[SplitReport]:
         parts.server.reset_cache()  # a report does not depend on the splits before it
         tasks = tasks_of_split(parts.config, split, trials)
         world = load_world(split.world)
-        reports.append(await evaluate_split(world, *parts.evaluated_agents(world), split, tasks))
+        reports.append(await evaluate_split(world, *parts.evaluated_agents(world), split, tasks, play=play))
     return reports
 
 

@@ -12,7 +12,7 @@ from mage.config.schema import Config
 from mage.engines.registry import ENGINES, make_server
 from mage.engines.settings import EngineSettings
 from mage.errors import pick
-from mage.models.device import Placement, configure_torch, resolve_placement
+from mage.models.device import Placement, configure_torch, num_cores, resolve_placement, share_threads
 from mage.models.load import LoadedModel, canonical_worlds, is_random, load_model
 from mage.protocols import PolicyServer
 from mage.training.build import worlds_of
@@ -73,7 +73,7 @@ def model_and_inference_server(
     """
     pick("engine", ENGINES, config.engine)
     placement = resolve_placement(config.device, config.dtype)
-    configure_torch(placement, config.threads)
+    configure_torch(placement)
     loaded = load_model(
         config.agent.model,
         seed=config.seed,
@@ -82,6 +82,7 @@ def model_and_inference_server(
         worlds=worlds,
         tokenizer=tokenizer,
     )
+    share_threads(loaded.model, config.threads or num_cores())
     settings = EngineSettings(config.agent.context, config.agent.slots, is_trained=False)
     return loaded, make_server(config.engine, loaded, settings)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,7 @@ from mage.league.members import learner as learner_member
 from mage.learners.registry import make_learner
 from mage.learners.samples import to_samples
 from mage.learners.settings import LearnerSettings
-from mage.models.device import configure_torch, resolve_placement
+from mage.models.device import configure_torch, num_cores, resolve_placement, share_threads
 from mage.models.load import LoadedModel, check_words
 from mage.opponents.registry import family
 from mage.protocols import AgentFactory, Engine, Learner, PolicyServer, World
@@ -191,13 +191,14 @@ def build_parts(
     check(config)
     check_splits(config)
     learning = learning or learner_settings(config)
-    configure_torch(resolve_placement(config.device, config.dtype), config.threads)
+    configure_torch(resolve_placement(config.device, config.dtype))
     estimator = make_estimator(config.credit.estimator, config.credit.options)
     teacher = teacher_of(config, estimator.teacher, estimator.noise) if isinstance(estimator, Cloning) else None
     splits = evaluated_splits(config)
     loaded, server = (model_cache.get if model_cache is not None else model_and_server)(config, tokenizer)
     for spec in worlds_of(config):
         check_words(loaded, spec)
+    learning = replace(learning, workers=share_threads(loaded.model, config.threads or num_cores()))
     needs_values = getattr(estimator, "needs_values", False)
     learner = make_learner(
         config.learner.kind, loaded.model, learning, with_values=needs_values, imitates=teacher is not None

@@ -47,12 +47,12 @@ class RunRecorder:
 
     def __init__(self, setup: Setup, folder: Path, display: Display, max_minutes: float | None) -> None:
         self._config = setup.parts.config
-        self._folder = folder
+        self.folder = folder
         self._parts = setup.parts
         self._learners = setup.learners
         self._source = setup.source
         self._members = setup.members
-        self._display = display
+        self.display = display
         self._started = self._stepped = time.perf_counter()
         self._max_s = None if max_minutes is None else 60 * max_minutes
         self.step = 0
@@ -121,7 +121,7 @@ class RunRecorder:
         logged = metrics[LEARNER] if self._members is None else league_metrics(self._members.league, metrics, played)
         self._trackers.log(self.step, logged)
         timings = self._time(logged)
-        self._display.step(self.step, logged, timings)
+        self.display.step(self.step, logged, timings)
         for name, own in metrics.items():
             self._check_alarms(name, own)
 
@@ -177,7 +177,7 @@ class RunRecorder:
                 metrics[f"eval/{report.split}/control_{k + 1}"] = control.value
             metrics[f"eval/{report.split}/over_control"] = report.over_control.value
         self._trackers.log(self.step, metrics)
-        self._display.show_evaluation(reports)
+        self.display.show_evaluation(reports)
         alarms: list[str] = []
         for report in reports:
             last = report.agent.scores[-1].value
@@ -216,7 +216,7 @@ class RunRecorder:
 
     @property
     def _final_report(self) -> Path:
-        return self._folder / "evaluations" / "final.json"
+        return self.folder / "evaluations" / "final.json"
 
     def record_trial(self, outcome: Trial | Failure) -> None:
         """Write a trial that is not trained on."""
@@ -225,7 +225,7 @@ class RunRecorder:
     def stop(self, why: str) -> None:
         """Stop after the step in progress."""
         self.is_stopped = True
-        self._display.say(why)
+        self.display.say(why)
 
     def interrupt(self) -> None:
         """Stop after the step in progress, on the user's interrupt."""
@@ -260,7 +260,7 @@ class RunRecorder:
 
     def _roll_back(self, healthy: int) -> None:
         """Load the weights, optimizer and statistics of a checkpoint; step numbers and their draws continue."""
-        state = load_checkpoint(checkpoint_path(self._folder / CHECKPOINTS, healthy), self._parts.learner)
+        state = load_checkpoint(checkpoint_path(self.folder / CHECKPOINTS, healthy), self._parts.learner)
         self.stats = state.stats
         self._watch = AlarmState({}, self._watch.best)
         self._healthy = healthy
@@ -272,14 +272,14 @@ class RunRecorder:
         not depend on interrupts.
         """
         self._learners.activate(self._learners.leader)
-        if not checkpoint_path(self._folder / CHECKPOINTS, self.step).exists():
+        if not checkpoint_path(self.folder / CHECKPOINTS, self.step).exists():
             if is_scheduled and self._watch.is_healthy:
                 self._healthy = self.step
             for name in LOGS:
-                fsync(self._folder / name)
+                fsync(self.folder / name)
             loaded, state = self._parts.loaded, self._state()
             card = model_card(self._config, self.step, loaded.name)
-            save_checkpoint(self._folder / CHECKPOINTS, loaded, self._parts.learner, state, card, self._save_members)
+            save_checkpoint(self.folder / CHECKPOINTS, loaded, self._parts.learner, state, card, self._save_members)
             self._prune()
         if self._members is not None:
             self._members.delete_unneeded()
@@ -290,7 +290,7 @@ class RunRecorder:
             step=self.step,
             stats=self.stats,
             learner=self._parts.learner.state().numbers,
-            lines={name: count_lines(self._folder / name) for name in LOGS},
+            lines={name: count_lines(self.folder / name) for name in LOGS},
             best=self._best,
             healthy=self._healthy,
             watch=self._watch,
@@ -306,11 +306,11 @@ class RunRecorder:
 
     def _prune(self) -> None:
         needed = (self._healthy, self._best[1] if self._best else None)
-        prune(self._folder / CHECKPOINTS, self._config.checkpoint.keep, needed)
+        prune(self.folder / CHECKPOINTS, self._config.checkpoint.keep, needed)
 
     def _restore(self) -> None:
         """Continue from the newest checkpoint; later lines of the logs are moved aside."""
-        saved = checkpoints(self._folder / CHECKPOINTS)
+        saved = checkpoints(self.folder / CHECKPOINTS)
         lines: Mapping[str, int] = {}
         if saved:
             state = load_checkpoint(saved[-1], self._parts.learner)
@@ -327,8 +327,8 @@ class RunRecorder:
         if not (self.is_finished and self.is_evaluated):
             self._trials.cut_back(lines.get(TRIALS, 0), lines.get(CREDIT, 0))
             for name in (METRICS, EVENTS):
-                truncate_lines(self._folder / name, lines.get(name, 0), "superseded")
-        truncate_lines(self._folder / TIMINGS, count_lines(self._folder / TIMINGS), "superseded")
+                truncate_lines(self.folder / name, lines.get(name, 0), "superseded")
+        truncate_lines(self.folder / TIMINGS, count_lines(self.folder / TIMINGS), "superseded")
 
     def _time(self, metrics: Mapping[str, float]) -> dict[str, float]:
         now = time.perf_counter()

@@ -17,14 +17,13 @@ from mage.config.load import replaced
 from mage.config.schema import Config
 from mage.errors import RecordError
 from mage.learners.load_weights import DivergedError
-from mage.models.device import resolve_placement
+from mage.models.device import num_cores
 from mage.models.hosts import named_by
 from mage.runs.run_plugins import record_plugins
-from mage.runs.store import TOKENIZER, RunWriter, check_empty, new_run_path
-from mage.runs.tracker import check_trackers
-from mage.training.build import check, check_access_of, check_splits
+from mage.runs.store import TOKENIZER, RunWriter, new_run_path
+from mage.training.build import check_access_of
 from mage.training.checkpoint import checkpoints, load_checkpoint, read_state
-from mage.training.combinations import check_combinations, check_divergence, refuse_explored
+from mage.training.combinations import check_divergence, refuse_explored
 from mage.training.display import LiveDisplay, PlainDisplay
 from mage.training.loop import train
 from mage.training.model_cache import ModelCache
@@ -32,6 +31,7 @@ from mage.training.parts import Parts, build_parts, learner_settings
 from mage.training.recorder import RunRecorder
 from mage.training.resume_changes import changed_config, config_of, keep_splits, record_changes
 from mage.training.setup import set_up
+from mage.training.start import check_new_run, check_start
 from mage.types import Thoughts
 
 _STRIP_WARNING = (
@@ -44,28 +44,23 @@ _USUAL_LR = 1e-3
 """The highest learning rate that is advised after a divergence."""
 
 
-def check_start(config: Config) -> None:
-    """Raise a ConfigError for anything that would fail later, except for loading the model."""
-    check(config)
-    check_combinations(config)
-    check_trackers(config.trackers)
-    check_splits(config)
-    resolve_placement(config.device, config.dtype)
-
-
 def create_run_directory(config: Config, folder: Path) -> None:
     """Create the directory of a new run, without loading a model."""
     check_start(config)
-    _make(config, folder)
+    _make(with_threads(config), folder)
+
+
+def with_threads(config: Config) -> Config:
+    """The config with the number of threads that is recorded: by default one for each core."""
+    return config if config.threads else replaced(config, {"threads": num_cores()}, "threads")
 
 
 def create_run(
     config: Config, folder: Path | None, label: str, model_cache: ModelCache | None = None
 ) -> tuple[Path, Parts]:
     """Build the parts of a new run, then create its directory, by default under `runs`; a failure leaves none."""
-    check_start(config)
-    if folder is not None:
-        check_empty(folder)
+    config = with_threads(config)
+    check_new_run(folder, config)
     parts = build_parts(config, model_cache)
     path = new_run_path("train", label) if folder is None else folder
     _make(config, path)

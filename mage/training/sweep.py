@@ -33,7 +33,7 @@ from mage.runs.drawings import shown
 from mage.runs.store import check_empty, new_run_path
 from mage.runs.sweep_plan import SCHEMA, SWEEP, PlannedRun, SweepPlan, read_plan
 from mage.training.model_cache import ModelCache
-from mage.training.run import check_start
+from mage.training.start import check_start
 from mage.training.sweep_dial_plot import write_dial
 from mage.training.sweep_jobs import run_side_by_side
 from mage.training.sweep_run import Outcome, log_path, run_or_record_failure

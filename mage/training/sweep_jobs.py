@@ -1,4 +1,4 @@
-"""Runs of a sweep side by side, each in a process of its own: python -m mage.training.sweep_jobs SWEEP RUN PLUGIN…
+"""Runs of a sweep side by side, each in a process: python -m mage.training.sweep_jobs SWEEP RUN THREADS PLUGIN…
 
 The processes are in sessions of their own, so an interrupt in the terminal reaches them once, through this one. Each
 ends at once when this process is gone. What a process reports at its end is one JSON value on its standard output.
@@ -19,6 +19,7 @@ import msgspec
 from rich.console import Console
 
 from mage.errors import ConfigError, MageError
+from mage.models.device import num_cores
 from mage.models.hosts import HOSTS, allowed_entries
 from mage.plugins import import_plugins, import_recorded, named_plugins
 from mage.runs.console import plain_console, say
@@ -41,12 +42,12 @@ class _Report(msgspec.Struct, frozen=True):
 class _Job:
     """A process that makes one run."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, threads: int) -> None:
         self.name = name
         self._log = log_path(folder, name)
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", __spec__.name, str(folder), name, *named_plugins()],
+                [sys.executable, "-P", "-m", __spec__.name, str(folder), name, str(threads), *named_plugins()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -86,6 +87,7 @@ def run_side_by_side(folder: Path, titles: Mapping[str, str], num_jobs: int, con
     `ConfigError` in one of them ends the others like a first interrupt.
     """
     waiting, running = list(titles), list[_Job]()
+    threads = max(1, num_cores() // num_jobs)
     is_interrupted, refused = False, ""
 
     def interrupt() -> None:
@@ -103,7 +105,7 @@ def run_side_by_side(folder: Path, titles: Mapping[str, str], num_jobs: int, con
             while running or (waiting and not is_interrupted):
                 if waiting and len(running) < num_jobs and not is_interrupted:
                     console.print(shown(titles[waiting[0]], "bold"))
-                    running.append(_Job(folder, waiting.pop(0)))
+                    running.append(_Job(folder, waiting.pop(0), threads))
                     continue
                 job = next((job for job in running if job.has_ended), None)
                 if job is None:
@@ -138,22 +140,24 @@ def _exit_with_parent() -> None:
     os._exit(1)
 
 
-def _make(folder: Path, name: str) -> _Report:
+def _make(folder: Path, name: str, threads: int) -> _Report:
     plan = read_plan(folder)
     import_recorded(folder, plan.plugins or (), say)
     (planned,) = [run for run in plan.runs if run.name == name]
+    config = {**planned.config, "threads": planned.config.get("threads") or threads}
+    planned = msgspec.structs.replace(planned, config=config)
     quiet = plain_console(quiet=True)
     return _Report(run_or_record_failure(folder / name, planned, plan.max_minutes, ModelCache(), quiet).ended)
 
 
-def main(folder: str, name: str, *plugins: str) -> None:
-    """Make one run of a sweep and report how it ended."""
+def main(folder: str, name: str, threads: str, *plugins: str) -> None:
+    """Make one run of a sweep, with so many threads where its recipe has no number, and report how it ended."""
     reported = os.dup(1)
     os.dup2(2, 1)  # whatever a plugin prints is no report
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     try:
         import_plugins(plugins)
-        report = _make(Path(folder), name)
+        report = _make(Path(folder), name, int(threads))
     except KeyboardInterrupt:
         report = _Report()
     except MageError as error:

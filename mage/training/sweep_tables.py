@@ -10,6 +10,7 @@ from rich.text import Text
 
 from mage.config.vary import value_text
 from mage.evaluation.suite.report_tables import interval
+from mage.numbers import signed
 from mage.runs.console import metrics_table
 from mage.runs.drawings import shown
 from mage.stats import Estimate
@@ -42,7 +43,7 @@ def dial_table(dial: SweepDial) -> RenderableType:
         mine = [points[value_text(value)] for value in dial.values]
         table.add_row(shown(name), *(interval(point.score) for point in mine))
         if any(point.exact is not None for point in mine):
-            table.add_row("  exact", *("–" if one.exact is None else f"{one.exact:+.3f}" for one in mine), style="dim")
+            table.add_row("  exact", *("–" if one.exact is None else signed(one.exact) for one in mine), style="dim")
     remarks = [shown(f"{line.recipe}, not exact: {line.missing}", "dim") for line in dial.lines if line.missing]
     return Group(table, *remarks, Text(_DIAL_CAPTION, "italic dim"))
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from mage.errors import ConfigError
+from mage.errors import ConfigError, did_you_mean
 from mage.protocols import World
 from mage.registry import Registry, require_methods
-from mage.spec import call_with, parse_spec, show_parameters
+from mage.spec import call_with, parse_spec, show_parameters, without_defaults
 from mage.types import WorldInfo
 from mage.worlds.hidden import HiddenTable
 from mage.worlds.minesweeper.world import MineSweeper
@@ -58,11 +58,28 @@ def load_world(spec: str) -> World:
     return found
 
 
+def normal_world(spec: str) -> str:
+    """The spec as worlds are compared: in canonical form, without parameters that have their default.
+
+    >>> normal_world("rps( rounds=3 )") == normal_world("rps(3)") == normal_world("rps")
+    True
+    """
+    parsed = parse_spec(spec)
+    maker = WORLDS[parsed.name] if parsed.name in WORLDS else WORDED.get(parsed.name)
+    return str(parsed if maker is None else without_defaults(parsed, maker, 0))
+
+
+def is_known_world(name: str) -> bool:
+    """Whether there is a world of this name."""
+    return name in WORLDS or name in WORDED or is_known(name)
+
+
 def _check_known(name: str) -> None:
-    if name not in WORDED and not is_known(name):
+    if not is_known_world(name):
         registered = f"registered: {', '.join(WORLDS)}; " if WORLDS else ""
+        guess = did_you_mean(name, (*WORLDS, *WORDED))
         raise ConfigError(
-            f"unknown world {name!r}; {registered}with words: {', '.join(WORDED)}; "
+            f"unknown world {name!r}; {guess}{registered}with words: {', '.join(WORDED)}; "
             "`mage list worlds --all` names OpenSpiel's; --import FILE adds your own"
         )
 

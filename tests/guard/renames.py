@@ -108,7 +108,7 @@ TEXT: tuple[Text, ...] = ()
 DROPPED: tuple[Left, ...] = ()
 """In the base alone. Files and keys by their old names."""
 
-ADDED: tuple[Left, ...] = ()
+ADDED: tuple[Left, ...] = (Left("*chosen_trial.json", "", "the trial that a finished run ends on"),)
 """In the present tree alone. Files and keys by their new names."""
 
 MASKS: tuple[Text, ...] = (
@@ -120,6 +120,11 @@ MASKS: tuple[Text, ...] = (
     Text(r"(?<=\d of \d) +\d+\.\d\b", " …", "the clock: minutes in tables of mage sweep"),
     Text(r"^(- |% )?(mage (compare|evaluate|train) |.*, mage [0-9a-f]+\+?: ).*", "…", "commands, versions and commits"),
     Text(r"\bmage \d+\.\d+\.\d+", "mage …", "the version"),
+    Text(r"^ +\d+ +[a-z].*", "", "moves of trials at the end of a run; trials.jsonl is compared", "said-0.txt"),
+    Text(r"^The (opponent: |trial of the final evaluation ).*", "", "what a run ends on", "said-0.txt"),
+    Text(r"(before training|after \d steps), against .*", r"\1", "opponents are told in words", "said-0.txt"),
+    Text(r"(?<![\d.])[+-]?0\.0+(?![\d])", "0", "zero is shown as 0"),
+    Text(r"^(Mean scores with|  \S.*: episode 1: ).*", "", "three decimals"),
 )
 """What depends on the clock or on versions in text. Applied to both trees."""
 
@@ -131,6 +136,8 @@ IGNORED: tuple[Left, ...] = (
     Left("*/arms.jsonl", "took_s", "the clock"),
     Left("*", "versions.*", "the version and the commit"),
     Left("*", "machine", "the machine"),
+    Left("*README.md", "threads", "the number of cores; the bits of a small model do not depend on it"),
+    Left("*", "config.threads", "the number of cores; the bits of a small model do not depend on it"),
     Left("*", "config.description", "text for people: a composed recipe joins those of its parts"),
     Left("*README.md", "description", "text for people: a composed recipe joins those of its parts"),
     Left("*", "command", "commands may differ; scenarios.py has them side by side"),

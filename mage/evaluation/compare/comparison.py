@@ -22,6 +22,7 @@ from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.regret import mean_over_seats
 from mage.grouped import Units
 from mage.stats import ROUNDING, Estimate, mean
+from mage.worlds.registry import normal_world
 
 
 class EvaluatedSplit(msgspec.Struct, frozen=True):
@@ -143,7 +144,7 @@ def compare(entries: Sequence[MethodRun]) -> Comparison:
         for evaluated in entry.evaluated:
             report = evaluated.report
             first = hashes.setdefault(report.split, evaluated)
-            if (first.report.sha256, first.report.world) != (report.sha256, report.world):
+            if not _is_same_split(first.report, report):
                 raise RecordError(f"{first.path} and {evaluated.path} mean different splits by {report.split!r}")
             setups.setdefault((report.split, report.episodes, report.seats), []).append((entry, evaluated))
     comparison = Comparison(
@@ -155,6 +156,13 @@ def compare(entries: Sequence[MethodRun]) -> Comparison:
         described = "; ".join(f"{table.rows[0].method} on {_described(table)}" for table in comparison.tables)
         raise ConfigError(f"nothing to compare: no two have the same split, episodes and seats: {described}")
     return comparison
+
+
+def _is_same_split(one: SplitReport, other: SplitReport) -> bool:
+    """Whether two reports are about the same world and members, however their specs are written."""
+    if one.world == other.world:
+        return one.sha256 == other.sha256
+    return normal_world(one.world) == normal_world(other.world) and one.members == other.members
 
 
 def _described(table: SplitTable) -> str:

@@ -15,6 +15,7 @@ from mage.evaluation.suite.reflections import ReflectionReport
 from mage.evaluation.suite.regret import ScoreParts, TaskValue, mean_over_seats
 from mage.evaluation.suite.switch_recovery import Recovery
 from mage.grouped import Units
+from mage.numbers import plain, signed
 from mage.stats import ROUNDING, Estimate
 
 _SCORES = (
@@ -112,20 +113,22 @@ def _value_cell(value: TaskValue | None) -> str:
     """What memory and exploration are worth.
 
     >>> _value_cell(TaskValue(0.6508, 0.0)), _value_cell(TaskValue(0.5, None)), _value_cell(None)
-    ('0.651/0.000', '0.500/–', '–')
+    ('0.651/0', '0.500/–', '–')
     """
     if value is None:
         return "–"
-    return f"{value.memory:.3f}/" + ("–" if value.exploration is None else f"{value.exploration:.3f}")
+    return f"{plain(value.memory)}/" + ("–" if value.exploration is None else plain(value.exploration))
 
 
 def _parts_cell(parts: ScoreParts | None) -> str:
     """The parts of a score as a sum.
 
     >>> _parts_cell(ScoreParts(0.349, 0.5, 0.0)), _parts_cell(None)
-    ('0.35+0.50+0.00', '–')
+    ('0.35+0.50+0', '–')
     """
-    return "–" if parts is None else f"{parts.memoryless:.2f}+{parts.memory:.2f}+{parts.exploration:.2f}"
+    if parts is None:
+        return "–"
+    return "+".join(plain(part, 2) for part in (parts.memoryless, parts.memory, parts.exploration))
 
 
 def _results(reports: Sequence[SplitReport]) -> Group:
@@ -304,10 +307,9 @@ def interval(estimate: Estimate | None) -> str:
     """
     if estimate is None:
         return "–"
-    value = round(estimate.value, 3) + 0.0  # no minus before zero
     if estimate.low is None or estimate.high is None:
-        return f"{value:+.3f} ±n/a"
-    return f"{value:+.3f} ±{max(estimate.high - estimate.value, estimate.value - estimate.low):.3f}"
+        return f"{signed(estimate.value)} ±n/a"
+    return f"{signed(estimate.value)} ±{plain(max(estimate.high - estimate.value, estimate.value - estimate.low))}"
 
 
 def setup_text(game: str, episodes: int, seats: Sequence[int]) -> str:
@@ -340,4 +342,4 @@ def exact_range(low: float | None, high: float | None) -> str:
     """
     if low is None or high is None or high - low < ROUNDING:
         return exact(high)
-    return f"{low:.3f} to {high:.3f}"
+    return f"{plain(low)} to {plain(high)}"

@@ -13,9 +13,8 @@ from mage.evaluation.exact.planner import Planner
 from mage.evaluation.exact.pool import Members, load_pool, normalise_members
 from mage.evaluation.splits import Split
 from mage.evaluation.value.objective_weights import PlannedObjective
-from mage.spec import parse_spec
 from mage.types import Memory
-from mage.worlds.registry import load_world
+from mage.worlds.registry import load_world, normal_world
 
 _CLONING = "cloning"
 _SAMPLERS = ("auto", "weighted")
@@ -66,7 +65,7 @@ def _draws_alike(config: Config, split: Split) -> bool:
     num = config.trial.episodes
     if config.population.sampler not in _SAMPLERS or config.batch.replay or split.episodes not in (None, num):
         return False
-    return str(parse_spec(config.world)) == split.world and all(
+    return normal_world(config.world) == normal_world(split.world) and all(
         normalise_members(config.world, population_of(config), seat, num)
         == normalise_members(split.world, split.weighted_members, seat, num)
         for seat in config.trial.seats

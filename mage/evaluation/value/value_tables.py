@@ -17,6 +17,7 @@ from mage.evaluation.value.objective_weights import SINGLE, PlannedObjective, ob
 from mage.evaluation.value.report import ValueReport
 from mage.evaluation.value.sampled_bounds import BEST_LAST, BEST_SUM, INFORMED, MEMORYLESS, Bound, BoundKind
 from mage.evaluation.value.verdict import verdict
+from mage.numbers import plain
 from mage.runs.console import metrics_table
 from mage.runs.drawings import shown
 from mage.stats import ROUNDING
@@ -67,12 +68,12 @@ def _scores(report: ValueReport) -> Table:
     myopic, last, total = report.myopic, report.best_last, report.best_sum
     table.add_row("M   best without memory", *_cells(report.memoryless))
     for name, scores in _myopic_rows(myopic):
-        table.add_row(name, *_cells(scores[-1]), _number(fsum(scores)))
+        table.add_row(name, *_cells(scores[-1]), plain(fsum(scores)))
     if myopic is None:
         table.add_row("G   myopic Bayes", *_cells(None))
-    of_last = "" if last is None else _number(fsum(last))
+    of_last = "" if last is None else plain(fsum(last))
     table.add_row("B   best last episode", *_cells(None if last is None else last[-1]), of_last)
-    of_total = "" if total is None else _number(fsum(total))
+    of_total = "" if total is None else plain(fsum(total))
     table.add_row("C   best sum", *_cells(None if total is None else total[-1]), of_total)
     table.add_row("F   told what is hidden", *_cells(report.informed))
     for name, value in (
@@ -82,7 +83,7 @@ def _scores(report: ValueReport) -> Table:
         if value is not None:
             table.add_row(name, *_cells(value))
     if report.price is not None:
-        table.add_row("price of exploring, C's sum - B's sum", "", "", _number(report.price))
+        table.add_row("price of exploring, C's sum - B's sum", "", "", plain(report.price))
     return table
 
 
@@ -102,7 +103,7 @@ def _cells(value: float | None) -> tuple[str, str]:
         return "not exact", ""
     is_short = abs(value - round(value, 3)) < ROUNDING
     text = fraction_text(value)
-    return _number(value), "" if is_short else text if "/" in text else f"{value:.6f}"
+    return plain(value), "" if is_short else text if "/" in text else f"{value:.6f}"
 
 
 def _bounds(bounds: Sequence[Bound]) -> Table:
@@ -111,9 +112,9 @@ def _bounds(bounds: Sequence[Bound]) -> Table:
     for bound in bounds:
         side = "at most" if bound.kind is BoundKind.UPPER else "at least"
         low, high = bound.estimate.low, bound.estimate.high
-        ends = "" if low is None or high is None else f"{_number(low)} to {_number(high)}"
+        ends = "" if low is None or high is None else f"{plain(low)} to {plain(high)}"
         what = f"{LETTERS[bound.of]}{', the sum,' if bound.of == BEST_SUM else ''} is {side}"
-        table.add_row(what, _number(bound.estimate.value), ends, bound.how)
+        table.add_row(what, plain(bound.estimate.value), ends, bound.how)
     return table
 
 
@@ -122,8 +123,8 @@ def _objectives(report: ValueReport) -> Table:
     kept = list(range(num)) if num <= _MOST_COLUMNS else [0, 1, 2, num - 2, num - 1]
     table = metrics_table("episode", *(str(episode + 1) for episode in kept), "sum")
     for objective in report.objectives:
-        scores = [_number(objective.scores[episode]) for episode in kept]
-        table.add_row(objective.label, *scores, _number(fsum(objective.scores)))
+        scores = [plain(objective.scores[episode]) for episode in kept]
+        table.add_row(objective.label, *scores, plain(fsum(objective.scores)))
     return table
 
 
@@ -132,7 +133,7 @@ def _memories(report: ValueReport) -> Table:
     verbatim = report.last_episode_at_least
     table = metrics_table("", *words, *(() if verbatim is None else ("last episode alone",)))
     found = [*report.words_at_least, *(() if verbatim is None else (verbatim,))]
-    table.add_row("at least", *(_number(value) for value in found))
+    table.add_row("at least", *(plain(value) for value in found))
     return table
 
 
@@ -141,10 +142,10 @@ def _thresholds(dial: Dial, kinds: Sequence[PlannedObjective]) -> Table:
     for kind in kinds:
         mine = [found for found in dial.thresholds if found.objective == kind.name]
         for found in mine:
-            table.add_row(kind.label, f"{found.value:.6f}", _number(found.below), _number(found.above))
+            table.add_row(kind.label, f"{found.value:.6f}", plain(found.below), plain(found.above))
         if not mine:
             ends = (point.last[kind.name] for point in (dial.points[0], dial.points[-1]))
-            table.add_row(kind.label, "no jump", *map(_number, ends))
+            table.add_row(kind.label, "no jump", *map(plain, ends))
     return table
 
 
@@ -158,8 +159,3 @@ def _notes(report: ValueReport) -> Iterator[str]:
     for why in dict.fromkeys(report.missing.values()):
         names = [LETTERS.get(name, name.replace("_", " ")) for name, found in report.missing.items() if found == why]
         yield f"Not exact: {', '.join(names)}; {why}."
-
-
-def _number(value: float) -> str:
-    """Three decimals, without a minus for rounding below zero."""
-    return f"{round(value, 9) + 0.0:.3f}"

@@ -1,0 +1,36 @@
+"""Checks before a run starts that need no model: they are done before torch is imported, which takes long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mage.config.schema import Config
+from mage.extras import require
+from mage.models.device import resolve_placement
+from mage.runs.store import check_empty
+from mage.runs.tracker import check_trackers
+from mage.training.build import check, check_splits
+from mage.training.combinations import check_combinations
+
+
+def check_config(config: Config) -> None:
+    """Raise a ConfigError for settings that cannot be trained with on any machine."""
+    check(config)
+    check_combinations(config)
+    check_splits(config)
+
+
+def check_start(config: Config) -> None:
+    """Raise a ConfigError for anything that would fail later on this machine, except for loading the model."""
+    check_config(config)
+    check_trackers(config.trackers)
+    resolve_placement(config.device, config.dtype)
+
+
+def check_new_run(folder: Path | None, *configs: Config) -> None:
+    """Raise an error where torch is not installed, a directory is in use, or one of the configs cannot be started."""
+    require("train", "training needs")
+    if folder is not None:
+        check_empty(folder)
+    for config in configs:
+        check_start(config)
