@@ -239,7 +239,11 @@ def test_estimators_are_built_from_plain_values() -> None:
 @pytest.mark.parametrize(
     ("name", "parameters", "message"),
     [
-        ("grop", {}, "unknown estimator 'grop'; known: agent-specific, cloning, gigpo, grpo, ppo, reinforce, rloo"),
+        (
+            "grop",
+            {},
+            "unknown estimator 'grop'; did you mean grpo\\? known: agent-specific, cloning, gigpo, grpo, ppo, reinforce, rloo",
+        ),
         ("agent-specific", {"scale": "grup"}, r"Invalid enum value 'grup'.*scale=opponent\|group\|batch\|none"),
         ("agent-specific", {"skale": "group"}, "unknown field `skale`.*it takes scale="),
         ("agent-specific", {"s_min": 0.0}, "s_min"),

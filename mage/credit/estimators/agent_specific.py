@@ -1,4 +1,4 @@
-"""Agent-specific normalisation: leave-one-out advantages divided by the opponent's running standard deviation."""
+"""Leave-one-out advantages divided by a spread: the opponent's own (agent-specific normalisation), or another."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ class _History(NamedTuple):
 
 
 class AgentSpecific(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A = (return - mean of the other siblings) / max(s, s_min), where s belongs to the opponent played.
+    """A = (return - mean of the other siblings) / max(s, s_min), where s is the spread that `scale` names.
 
-    The "agent" in the name, which is the paper's, is the opponent: normalisation is specific to each opponent.
-    Returns against different opponents have different scales, and the largest would dominate the gradient. Dividing
-    by the group's own spread, the obvious choice, magnifies the noise of groups whose siblings differ little. So s is
-    the root of the running within-group variance for (learner, opponent, seat, episode), where a reflection belongs to
-    the episode before it. One group counts once, dead groups too. All groups of a step use the statistics from before
-    it; their own are merged in afterwards, in the order given.
+    The default divides all groups of a step alike, by one number for each episode, so that no opponent weighs more or
+    less than it pays. The method's own way is `opponent`; the "agent" in the name, which is the paper's, is the
+    opponent. It makes all opponents weigh alike, and takes away what exploring for those that pay more would win.
+    There s is the root of the running within-group variance for (learner, opponent, seat, episode), where a reflection
+    belongs to the episode before it. One group counts once, dead groups too. All groups of a step use the statistics
+    from before it; their own are merged in afterwards, in the order given.
 
     An opponent played in n < `settled` groups has s = n/settled x its own + (1 - n/settled) x the pooled s, that of
     all opponents of this learner and episode. With no history at all, this step's groups are pooled: the first
     step scales as `batch` does.
     """
 
-    scale: Scale = Scale.OPPONENT
+    scale: Scale = Scale.BATCH
     decay: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.99
     """Weight of the past after one more group."""
     settled: Annotated[int, msgspec.Meta(ge=1)] = 5
