@@ -140,7 +140,7 @@ def test_the_commands_print_what_their_section_says(tmp_path: Path, monkeypatch:
         printed = "\n".join(_run(line) for line in re.findall(r"^mage .*$", section, re.MULTILINE))
         if "`benchmarks/explore.md`" in section:
             printed = (DOCS.parent / "benchmarks" / "explore.md").read_text(encoding="utf-8")
-        metrics = re.findall(r"[+-]?\d+\.\d+ ±\d+\.\d+(?: %)?", section)
+        metrics = re.findall(r"(?:[+-]?\d+\.\d+|\b0) ±\d+\.\d+(?: %)?", section)
         ranges = re.findall(r"\((-?\d+\.\d+(?: %)?), (-?\d+\.\d+(?: %)? to -?\d+\.\d+(?: %)?)\)", section)
         shares = re.findall(r"\((\d+(?:\.\d)?), (\d+(?:\.\d)?–\d+(?:\.\d)?)\)", section)
         assert [figure for figure in metrics if f" {figure}" not in printed] == []

@@ -242,7 +242,7 @@ def test_estimators_are_built_from_plain_values() -> None:
         (
             "grop",
             {},
-            "unknown estimator 'grop'; did you mean grpo\\? known: agent-specific, cloning, gigpo, grpo, ppo, reinforce, rloo",
+            r"unknown estimator 'grop'; did you mean grpo\? known: agent-specific, cloning, gigpo, .*, rloo",
         ),
         ("agent-specific", {"scale": "grup"}, r"Invalid enum value 'grup'.*scale=opponent\|group\|batch\|none"),
         ("agent-specific", {"skale": "group"}, "unknown field `skale`.*it takes scale="),
