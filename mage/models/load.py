@@ -11,7 +11,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from mage.agents.chat_format import TemplateFormat
-from mage.errors import ConfigError, listing
+from mage.errors import ConfigError, library_errors, listing
 from mage.extras import require
 from mage.models import SMOLLM2
 from mage.models.address import refuse_remote
@@ -134,9 +134,18 @@ def load_model(
     built = _built(name, ModelRequest(seed, dtype, device, canonical_worlds(worlds), tokenizer))
     if not isinstance(built, LoadedModel):
         model, own = built
-        built = LoadedModel(name, model, own, TemplateFormat(own))
+        built = LoadedModel(name, model, own, _chat_format(name, own))
     placed = built.model.to(dtype=getattr(torch, dtype), device=torch.device(device)).eval()
     return replace(built, name=name, model=placed)
+
+
+def _chat_format(name: str, tokenizer: PreTrainedTokenizerFast) -> TemplateFormat:
+    """The chat format of a tokenizer, or a ConfigError that names the model."""
+    with library_errors(lambda why: ConfigError(f"{name}: the tokenizer cannot be used: {why}")):
+        try:
+            return TemplateFormat(tokenizer)
+        except ConfigError as error:
+            raise ConfigError(f"{name}: {error}") from None
 
 
 def canonical_worlds(worlds: Iterable[str]) -> tuple[str, ...]:
@@ -230,18 +239,45 @@ def _known() -> str:
 
 
 def _read(name: str) -> Built:
+    """Load from a directory or the hub. No code that comes with a model is run, and nothing is unpickled."""
     from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
     is_local = Path(name).is_dir() or not _hub_answers()
-    try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(name, local_files_only=is_local)
-        model: Any = AutoModelForCausalLM.from_pretrained(name, dtype="float32", local_files_only=is_local)
-    except (OSError, ValueError) as error:
-        why = "the hub cannot be reached" if is_local and not Path(name).is_dir() else _first_line(error)
-        raise ConfigError(f"cannot load the model {name!r}: {why}; {_known()}") from None
-    if not isinstance(tokenizer, PreTrainedTokenizerFast):
-        raise ConfigError(f"the model {name!r} has no fast tokenizer (tokenizer.json), which mage needs")
+    safe: dict[str, Any] = {"local_files_only": is_local, "trust_remote_code": False}
+
+    def refused(why: str) -> ConfigError:
+        said = "the hub cannot be reached" if is_local and not Path(name).is_dir() else why
+        return ConfigError(f"cannot load the model {name!r}: {said}; {_known()}")
+
+    with library_errors(refused):
+        if Path(name).is_dir():
+            _check_layers(Path(name))
+        tokenizer: Any = AutoTokenizer.from_pretrained(name, **safe)
+        if not isinstance(tokenizer, PreTrainedTokenizerFast):
+            raise ConfigError(f"the model {name!r} has no fast tokenizer (tokenizer.json), which mage needs")
+        model, found = AutoModelForCausalLM.from_pretrained(
+            name, dtype="float32", use_safetensors=True, output_loading_info=True, **safe
+        )
+        if found["missing_keys"]:
+            raise ConfigError(f"cannot load the model {name!r}: it has no weights {min(found['missing_keys'])}")
+        num_ids, num_rows = max(tokenizer.get_vocab().values()) + 1, model.get_input_embeddings().num_embeddings
+        if num_ids > num_rows:
+            raise ConfigError(f"cannot load the model {name!r}: its tokenizer has {num_ids} ids, its weights {num_rows}")
     return model, tokenizer
+
+
+def _check_layers(folder: Path) -> None:
+    """Raise a ConfigError where a config has more layers than there are weights, before transformers makes them."""
+    from safetensors import safe_open
+    from transformers import AutoConfig
+
+    num = 0
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            num += len(file.keys())
+    layers = getattr(AutoConfig.from_pretrained(folder, trust_remote_code=False), "num_hidden_layers", 0)
+    if num and layers > num:
+        raise ConfigError(f"cannot load the model {str(folder)!r}: config.json has {layers} layers and {num} weights")
 
 
 def _hub_answers() -> bool:
@@ -257,9 +293,3 @@ def _hub_answers() -> bool:
         return True
     except OSError:
         return False
-
-
-def _first_line(error: Exception) -> str:
-    """The first line of an error of transformers."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].rstrip(".:")

@@ -13,6 +13,7 @@ import msgspec
 
 from mage.credit.steps import agent_turns
 from mage.errors import RecordError
+from mage.files import BAD_JSON
 from mage.types import Phase, Trial
 
 CREDIT = "credit.jsonl"
@@ -70,7 +71,7 @@ def read_credit(run: Path, number: int) -> Credit | None:
             return None if line is None else msgspec.json.decode(line, type=Credit)
     except OSError as error:
         raise RecordError(f"cannot read {path}: {error.strerror or error}") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except BAD_JSON:
         raise RecordError(
             f"the credit of trial {number} in {path} cannot be read; delete the file to see the run without credit"
         ) from None

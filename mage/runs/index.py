@@ -10,6 +10,7 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
+from mage.files import BAD_JSON
 from mage.types import Ending, Failure, Trial
 
 TRIALS = "trials.jsonl"
@@ -117,7 +118,7 @@ _summaries = msgspec.json.Decoder(Summary)
 
 
 def decode_outcome(line: bytes) -> Trial | Failure:
-    """The trial or failure on a line; raises `msgspec.MsgspecError` or `UnicodeDecodeError`."""
+    """The trial or failure on a line; raises one of `BAD_JSON`."""
     return _outcomes.decode(line)
 
 
@@ -133,7 +134,7 @@ def _read_index(path: Path, size: int) -> tuple[list[Summary], list[str]]:
                 break  # The index lags by a line: a kill between two writes, no damage.
             try:
                 entry = _summaries.decode(line)
-            except (msgspec.MsgspecError, UnicodeDecodeError):
+            except BAD_JSON:
                 return summaries, [f"{INDEX} is damaged at line {len(summaries)}; the rest was rebuilt from {TRIALS}"]
             follows = (entry.number == number and entry.offset == end) or (entry.number > number and entry.offset > end)
             if not follows or entry.length < 1:
@@ -162,7 +163,7 @@ def _scan_rest(file: BinaryIO, summaries: list[Summary], damage: list[str]) -> S
             break
         try:
             summaries.append(summarize(decode_outcome(line), number, end, len(line)))
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except BAD_JSON:
             damage.append(_unreadable(number))
         number, end = number + 1, end + len(line)
     return Scan(tuple(summaries), number, end, tail, tuple(damage), num_indexed)

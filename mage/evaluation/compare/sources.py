@@ -24,6 +24,7 @@ from mage.evaluation.suite.report import (
     read_report,
     read_world_report,
 )
+from mage.files import BAD_JSON
 from mage.runs.store import RUN, RunInfo, read_info
 from mage.runs.sweep_plan import SWEEP, read_plan
 
@@ -143,7 +144,7 @@ def _cross_play_file(path: Path) -> Path | None:
         return None
     try:
         content = msgspec.json.decode(file.read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *BAD_JSON) as error:
         raise RecordError(f"{file} cannot be read: {error}") from None
     return file if isinstance(content, dict) and "found" in content else None
 
