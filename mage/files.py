@@ -88,7 +88,11 @@ def read_lines(path: Path) -> Iterator[Any]:
     """The values of a JSON lines file; an incomplete last line is left out."""
     if not path.exists():
         return
-    with path.open("rb") as file:
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise RecordError(f"cannot read {path}: {error.strerror or error}") from None
+    with file:
         for number, line in enumerate(file, start=1):
             if line.endswith(b"\n"):
                 try:

@@ -142,7 +142,7 @@ def changed_tensors(rng: Random, content: bytes) -> bytes:
     if what == 2:
         tensor["shape"] = list(reversed(tensor["shape"]))
     elif what == 3:
-        tensor["shape"] = [rng.choice(((1,), tuple(tensor["shape"]), ())), *tensor["shape"]][1:] + [1]
+        tensor["shape"] = [*tensor["shape"], 1]
     elif what == 4:
         tensor["dtype"] = rng.choice(("I32", "F64", "BF16", "U8", "BOOL", "F8_E4M3", "none"))
     elif what == 5:
@@ -171,8 +171,12 @@ TEMPLATES: Mapping[str, str] = {
     "nested loops": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
     "a loop that writes": "{% for a in range(99999) %}{% for b in range(99999) %}{{ a }}{% endfor %}{% endfor %}",
     "a macro that calls itself": "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}",
-    "macros that call each other": "{% macro f() %}{{ g() }}{% endmacro %}{% macro g() %}{{ f() }}{% endmacro %}{{ f() }}",
-    "a macro that calls itself twice": "{% macro f(n) %}{% if n %}{{ f(n-1) }}{{ f(n-1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+    "macros that call each other": (
+        "{% macro f() %}{{ g() }}{% endmacro %}{% macro g() %}{{ f() }}{% endmacro %}{{ f() }}"
+    ),
+    "a macro that calls itself twice": (
+        "{% macro f(n) %}{% if n %}{{ f(n-1) }}{{ f(n-1) }}{% endif %}{% endmacro %}{{ f(60) }}"
+    ),
     "recursive loops": "{% for a in [[[]]] recursive %}{{ loop([a]) }}{% endfor %}",
     "a division by zero": "{{ 1 // 0 }}",
     "text plus number": "{{ messages[0]['content'] + 1 }}",

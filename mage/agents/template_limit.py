@@ -20,8 +20,8 @@ _COMPILED = "<template>"
 def limited_template() -> Iterator[None]:
     """Raise a ConfigError in a template of jinja2 that runs more than `MAX_LINES` lines.
 
-    Lines are counted by tracing this thread, so the limit does not depend on how busy the machine is. One operation that
-    takes long, such as a text times a billion, is not cut off.
+    Lines are counted by tracing this thread, so the limit does not depend on how busy the machine is. One operation
+    that takes long, such as a text times a billion, is not cut off.
     """
     num_lines = 0
 

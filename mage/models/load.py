@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -249,21 +250,38 @@ def _read(name: str) -> Built:
         said = "the hub cannot be reached" if is_local and not Path(name).is_dir() else why
         return ConfigError(f"cannot load the model {name!r}: {said}; {_known()}")
 
-    with library_errors(refused):
+    with library_errors(refused), _silence():
         if Path(name).is_dir():
             _check_layers(Path(name))
         tokenizer: Any = AutoTokenizer.from_pretrained(name, **safe)
         if not isinstance(tokenizer, PreTrainedTokenizerFast):
             raise ConfigError(f"the model {name!r} has no fast tokenizer (tokenizer.json), which mage needs")
-        model, found = AutoModelForCausalLM.from_pretrained(
-            name, dtype="float32", use_safetensors=True, output_loading_info=True, **safe
-        )
-        if found["missing_keys"]:
-            raise ConfigError(f"cannot load the model {name!r}: it has no weights {min(found['missing_keys'])}")
+        options: dict[str, Any] = {
+            "use_safetensors": True,
+            "output_loading_info": True,
+            "ignore_mismatched_sizes": True,
+        }
+        model, found = AutoModelForCausalLM.from_pretrained(name, dtype="float32", **options, **safe)
+        if found["missing_keys"] or found["mismatched_keys"]:
+            first = min([*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])])
+            raise refused(f"the weights {first} are missing or have another shape than config.json says")
         num_ids, num_rows = max(tokenizer.get_vocab().values()) + 1, model.get_input_embeddings().num_embeddings
         if num_ids > num_rows:
-            raise ConfigError(f"cannot load the model {name!r}: its tokenizer has {num_ids} ids, its weights {num_rows}")
+            raise refused(f"its tokenizer has {num_ids} ids and its weights have {num_rows}")
     return model, tokenizer
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep transformers from printing a table about weights that do not fit: an error says it in a line."""
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()  # type: ignore[no-untyped-call]
+    logging.set_verbosity(logging.CRITICAL)  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)  # type: ignore[no-untyped-call]
 
 
 def _check_layers(folder: Path) -> None:

@@ -80,8 +80,9 @@ def read_credit(run: Path, number: int) -> Credit | None:
 def by_episode(trial: Trial, credit: Credit) -> list[EpisodeCredit]:
     """The credit of a trial's turns, by episode."""
     turns = agent_turns(trial)
-    fits = [(len(turn.calls), [len(c.completion.tokens) for c in turn.calls]) for turn in turns]
-    if fits != [(len(turn.calls), [len(c.logprobs) for c in turn.calls]) for turn in credit.turns]:
+    fits = [[len(call.completion.tokens) for call in turn.calls] for turn in turns]
+    learned = [[[len(values) for values in (c.logprobs, c.entropies)] for c in turn.calls] for turn in credit.turns]
+    if learned != [[[num, num] for num in nums] for nums in fits]:
         raise RecordError(f"{CREDIT} has other turns for trial {credit.trial} than the trial itself")
     paired = list(zip(turns, credit.turns, strict=True))
 

@@ -30,7 +30,8 @@ from mage.version import __version__
 from mage.errors import RecordError
 from mage.files import BAD_JSON, remove_unfinished, try_lock, write_atomically
 from mage.plugins import Plugin, keep_plugins, remove_copies
-from mage.runs.index import INDEX, TRIALS, Summary, decode_outcome, scan, summarize
+from mage.runs.decode_trial import decode_outcome
+from mage.runs.index import INDEX, TRIALS, Summary, scan, summarize
 from mage.types import Failure, Trial
 
 SCHEMA = 2

@@ -166,7 +166,7 @@ class RunStore:
         try:
             msgspec.json.decode(content)
         except BAD_JSON as error:
-            raise RecordError(f"the evaluation {name!r} of {place.name} cannot be read: {error}") from None
+            raise RecordError(f"{'/'.join(files[name])} of {place.name} cannot be read: {error}") from None
         return content
 
     def pairs(self, identity: str) -> list[Mapping[str, Any]]:

@@ -228,7 +228,7 @@ def thin(values: list[float | None], num: int) -> tuple[float | None, ...]:
 def _of_sweep(place: Location) -> RunSummary:
     plan = read_plan(place.path)
     place.check(_ENDED)
-    ended = {line["name"] for line in read_lines(place.path / _ENDED) if isinstance(line, dict) and "name" in line}
+    ended = [line.get("name") for line in read_lines(place.path / _ENDED) if isinstance(line, dict)]
     num_ended = sum(run.name in ended for run in plan.runs)
     if is_file_locked(place.path / SWEEP):
         status = RunStatus(Status.RUNNING, "")

@@ -9,7 +9,8 @@ import msgspec
 
 from mage.errors import RecordError
 from mage.files import BAD_JSON
-from mage.runs.index import INDEX, TRIALS, Summary, decode_outcome, scan
+from mage.runs.decode_trial import decode_outcome
+from mage.runs.index import INDEX, TRIALS, Summary, scan
 from mage.runs.same_task import step_of
 from mage.types import Failure, Trial
 from mage.view.read.folder import Location, NotFoundError
@@ -102,7 +103,7 @@ class TrialIndex:
             try:
                 return decode_outcome(file.read(summary.length))
             except BAD_JSON:
-                raise RecordError(f"trial {number} of {self._place.name} cannot be read") from None
+                raise RecordError(f"{TRIALS} of {self._place.name}: trial {number} cannot be read") from None
 
     def step(self, number: int) -> int | None:
         """The step of the weights of a trial, cached."""
