@@ -80,6 +80,7 @@ class Caller:
     def __init__(self, root: Path, scratch: Path) -> None:
         self._root = root
         self._scratch = scratch
+        scratch.mkdir(exist_ok=True)
         self._num = 0
         self._ids = {run["name"]: run["id"] for run in Viewer(root / "runs").get("/api/runs")}
 
