@@ -5,6 +5,7 @@ Allowed are success and an error made on purpose, of one line, that names the fi
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import signal
@@ -23,12 +24,18 @@ from mage.cli import app
 from mage.config.load import to_toml
 from mage.errors import MageError
 from mage.evaluation.splits import write_split
+from mage.opponents.agent_seat import seat_agent
+from mage.protocols import Agent
+from mage.rollout.trial import play_trial
 from mage.seeds import stream
+from mage.types import Task, Trial
 from mage.view.read.bounds import Bounds, BoundsQuery
+from mage.worlds.registry import load_world
 from tests.league_played import write_league
 from tests.mutations import damaged_file
+from tests.recorded import make_task
 from tests.tiny import tiny_config
-from tests.viewed import Viewer
+from tests.viewed import Viewer, write_run
 
 _COMMON = ("evaluation.final_trials=1", "checkpoint.every=1", "checkpoint.transcripts=1", "world=rps(rounds=2)")
 
@@ -58,8 +65,28 @@ def make_runs(root: Path) -> Path:
     mage.cross_play(["always:rock", "copy"], "rps(rounds=2)", trials=1, folder=runs / "cross")
     mage.nashconv("uniform", "kuhn_poker", folder=runs / "nash")
     write_league(runs / "league", steps=20)
+    write_run(runs / "games", [_random_trial(task) for task in _GAMES])
     mage.export_model(runs / "run", root / "model")
     return root
+
+
+_GAMES = (
+    make_task("tic_tac_toe"),
+    make_task("kuhn_poker"),
+    make_task("rps(rounds=2)"),
+    make_task("minesweeper(rows=3,columns=3,mines=1)", ()),
+    make_task("sokoban", ()),
+    make_task("hidden(doors)", ()),
+)
+
+
+def _random_trial(task: Task) -> Trial:
+    """A trial of a random player, in a world of one seat or two."""
+
+    def make_agent(task: Task, sibling: int) -> Agent:
+        return seat_agent(load_world(task.world), "uniform", task)
+
+    return asyncio.run(play_trial(load_world(task.world), task, 0, make_agent))
 
 
 def files(root: Path) -> list[Path]:
@@ -104,7 +131,8 @@ class Caller:
             return
         if run.name != "sweep":
             yield "show", run
-            yield "show", run, "0"
+            for number in range(len(_GAMES) if run.name == "games" else 1):
+                yield "show", run, number
             yield "export", run, "--out", self._new()
         if run.name == "league":
             yield "league", run
@@ -129,7 +157,7 @@ class Caller:
         if path.name == "run.json":
             yield self._page(viewer, path, "/api/choices")
         base = f"/api/runs/{self._ids[name]}"
-        for rest in ("", "/metrics", "/trials", "/trials/0", "/pairs", "/league", "/evaluations/x"):
+        for rest in ("", "/metrics", "/trials", "/trials/0", "/trials/4", "/pairs", "/league", "/evaluations/x"):
             yield self._page(viewer, path, base + rest)
         found = viewer.client.get(base)
         for evaluation in found.json().get("evaluations", ()) if found.status_code == 200 else ():

@@ -1,4 +1,4 @@
-"""The wheel: it has every file of the package, and trains, evaluates and views where it is installed, outside a clone."""
+"""The wheel: it has every file of the package, and trains, evaluates and views where it is installed."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def viewed(programs: Path, folder: Path, *paths: str) -> Iterator[tuple[str, byt
             found = re.search(r"http://\S+", server.stdout.readline())
             assert found is not None
             url = urlsplit(found[0])
-            headers = {"X-Mage-Token": token for token in parse_qs(url.query).get("token", ())}
+            headers = {"X-Mage-Token": parse_qs(url.query).get("token", [""])[0]}
             for path in paths:
                 request = urllib.request.Request(url._replace(path=path).geturl(), headers=headers)
                 with urllib.request.urlopen(request, timeout=60) as answer:

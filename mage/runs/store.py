@@ -26,13 +26,13 @@ from typing import Any, Self
 
 import msgspec
 
-from mage.version import __version__
 from mage.errors import RecordError
 from mage.files import BAD_JSON, remove_unfinished, try_lock, write_atomically
 from mage.plugins import Plugin, keep_plugins, remove_copies
 from mage.runs.decode_trial import decode_outcome
 from mage.runs.index import INDEX, TRIALS, Summary, scan, summarize
 from mage.types import Failure, Trial
+from mage.version import __version__
 
 SCHEMA = 2
 """Version of the file format. Other versions are refused."""
