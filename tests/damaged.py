@@ -118,11 +118,11 @@ class Caller:
             yield self._command(path, "evaluate", self._root / "model", *_ON_ONE, "--out", self._new())
             return
         run = self._root / "runs" / rest[0]
-        for arguments in self._arguments(run, "checkpoints" in rest or "tokenizer" in rest):
+        for arguments in self._arguments(run, number, "checkpoints" in rest or "tokenizer" in rest):
             yield self._command(path, *arguments)
         yield from self._pages(path, run.name)
 
-    def _arguments(self, run: Path, has_weights: bool) -> Iterator[Sequence[object]]:
+    def _arguments(self, run: Path, number: int, has_weights: bool) -> Iterator[Sequence[object]]:
         if run.name in ("run", "adapted"):
             yield "export-model", run, "--out", self._new()
         if run.name == "adapted":
@@ -131,9 +131,9 @@ class Caller:
             return
         if run.name != "sweep":
             yield "show", run
-            for number in range(len(_GAMES) if run.name == "games" else 1):
-                yield "show", run, number
-            yield "export", run, "--out", self._new()
+            yield "show", run, number % len(_GAMES) if run.name == "games" else 0
+            if number % 2:
+                yield "export", run, "--out", self._new()
         if run.name == "league":
             yield "league", run
         else:
@@ -149,7 +149,7 @@ class Caller:
         if done.exception is None or isinstance(done.exception, SystemExit):
             is_fine = done.exit_code == 0
             return Outcome(call, "success" if is_fine else "crash", done.output[-300:])
-        return _ended(call, path, done.exception)
+        return self._ended(call, path, done.exception)
 
     def _pages(self, path: Path, name: str) -> Iterator[Outcome]:
         viewer = Viewer(self._root / "runs")
@@ -168,7 +168,7 @@ class Caller:
         try:
             answer = viewer.client.get(address)
         except Exception as error:  # noqa: BLE001
-            return _ended(call, path, error)
+            return self._ended(call, path, error)
         said = json.loads(answer.content, parse_constant=_refuse)
         if answer.status_code == 200:
             return Outcome(call, "success", "")
@@ -176,21 +176,22 @@ class Caller:
             return Outcome(call, "crash", said["error"])
         return Outcome(call, "one line", said["error"])
 
+    def _ended(self, call: str, path: Path, error: BaseException) -> Outcome:
+        if not isinstance(error, MageError):
+            return Outcome(call, "crash", f"{type(error).__name__}: {str(error)[:300]}")
+        said = " ".join(str(error).split())
+        folders = [
+            str(f) for f in path.parents if f.is_relative_to(self._root) and f.name not in (self._root.name, "runs")
+        ]
+        named = (path.name, *folders, "tasks could be played")  # the last of a model that loads and plays nonsense
+        return Outcome(call, "one line" if any(name in said for name in named) else "no name", said)
+
 
 _ON_ONE = ("--world", "rps(rounds=2)", "--opponents", "always:rock", "--trials", "1", "--episodes", "1")
 
 
 def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
-
-
-def _ended(call: str, path: Path, error: BaseException) -> Outcome:
-    if isinstance(error, MageError):
-        said = " ".join(str(error).split())
-        named = (path.name, str(path.parent), str(path.parent.parent), "tasks could be played")  # a model that loads
-        is_named = any(name in said for name in named)
-        return Outcome(call, "one line" if is_named else "no name", said)
-    return Outcome(call, "crash", f"{type(error).__name__}: {str(error)[:300]}")
 
 
 def damage(root: Path, scratch: Path, num: int, seed: int) -> Iterator[tuple[str, int, Outcome]]:

@@ -175,7 +175,7 @@ def _split(text: str, *sentinels: str) -> list[str]:
 def _render(
     tokenizer: PreTrainedTokenizerFast, messages: list[dict[str, Any]], ask: bool, options: Mapping[str, Any]
 ) -> str:
-    with library_errors(lambda why: _refusal(f"it fails on a conversation with a system message: {why}")):
+    with library_errors(lambda why: _refusal(f"on a conversation with a system message, {why}")):
         with limited_template():
             text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask, **options)
         assert isinstance(text, str)

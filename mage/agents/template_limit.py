@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from mage.errors import ConfigError
-
 MAX_LINES = 100_000
 """Lines of compiled code that a template may run; those in use run some hundred for the probe conversation."""
 _COMPILED = "<template>"
@@ -18,7 +16,7 @@ _COMPILED = "<template>"
 
 @contextmanager
 def limited_template() -> Iterator[None]:
-    """Raise a ConfigError in a template of jinja2 that runs more than `MAX_LINES` lines.
+    """Raise a TimeoutError in a template of jinja2 that runs more than `MAX_LINES` lines.
 
     Lines are counted by tracing this thread, so the limit does not depend on how busy the machine is. One operation
     that takes long, such as a text times a billion, is not cut off.
@@ -29,7 +27,7 @@ def limited_template() -> Iterator[None]:
         nonlocal num_lines
         num_lines += event == "line"
         if num_lines > MAX_LINES:
-            raise ConfigError(f"it loops: it was stopped after {MAX_LINES:,} lines")
+            raise TimeoutError(f"it loops; it was stopped after {MAX_LINES:,} lines")
         return count
 
     def enter(frame: FrameType, event: str, arg: Any) -> Any:

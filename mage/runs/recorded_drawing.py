@@ -1,4 +1,4 @@
-"""The drawing of a recorded trial; where facts do not fit the game, as in a damaged file, they are shown as they are."""
+"""The drawing of a recorded trial; facts that do not fit the game, as in a damaged file, are shown as they are."""
 
 from __future__ import annotations
 
