@@ -276,12 +276,12 @@ def _silence() -> Iterator[None]:
     """Keep transformers from printing a table about weights that do not fit: an error says it in a line."""
     from transformers.utils import logging
 
-    before = logging.get_verbosity()  # type: ignore[no-untyped-call]
-    logging.set_verbosity(logging.CRITICAL)  # type: ignore[no-untyped-call]
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
     try:
         yield
     finally:
-        logging.set_verbosity(before)  # type: ignore[no-untyped-call]
+        logging.set_verbosity(before)
 
 
 def _check_layers(folder: Path) -> None:
