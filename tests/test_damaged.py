@@ -30,13 +30,13 @@ def test_damaged_files_are_one_line_or_do_no_harm(
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     counts: Counter[str] = Counter()
-    bad: list[tuple[str, int, str, str]] = []
+    bad: list[str] = []
     for name, number, outcome in damage(runs, tmp_path / "out", num, seed):
         counts[outcome.kind] += 1
         if outcome.kind not in ("success", "one line"):
-            bad.append((name, number, outcome.call, outcome.said))
+            bad.append(f"{name}, damage {number}, {outcome.call}: {outcome.kind}, {outcome.said}")
     print(dict(counts))
-    assert bad == []
+    assert not bad, "\n".join(bad)
     assert counts["success"] > num
     assert counts["one line"] > num
 

@@ -259,9 +259,10 @@ def _read(name: str) -> Built:
         options: dict[str, Any] = {
             "use_safetensors": True,
             "output_loading_info": True,
-            "ignore_mismatched_sizes": True,
+            "ignore_mismatched_sizes": True,  # refused below, in a line
         }
-        model, found = AutoModelForCausalLM.from_pretrained(name, dtype="float32", **options, **safe)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(name, dtype="float32", **options, **safe)
+        model, found = loaded
         if found["missing_keys"] or found["mismatched_keys"]:
             first = min([*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])])
             raise refused(f"the weights {first} are missing or have another shape than config.json says")
@@ -277,7 +278,7 @@ def _silence() -> Iterator[None]:
     from transformers.utils import logging
 
     before = logging.get_verbosity()
-    logging.set_verbosity_error()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:

@@ -32,6 +32,7 @@ _EVALUATIONS = "evaluations"
 _LABELLED = re.compile(r"([^=/]+)=(.+)", re.DOTALL)
 _STAMP = re.compile(r"^\d{8}-\d{6}-(?:train|evaluate)-")
 _SEED = re.compile(r"-seed\d+(?=/|$)")
+_HUGE = 1e100
 _IGNORED_KEYS = {"seed", "description", "world", "trial", "evaluation", "checkpoint", "alarms", "trackers"}
 _IGNORED_KEYS |= {"threads", "device", "dtype"}
 """Config keys that may differ within one method: evaluation, checkpoints, tracking and hardware."""
@@ -207,6 +208,8 @@ def _read_checked(path: Path) -> EvaluationReport[SplitReport]:
     """Read a report and check that it is consistent; raises `RecordError`."""
     report = read_report(path, SplitReport)
     _check_config(report.config, path)
+    if _has_huge(msgspec.to_builtins(report.reports)):
+        raise RecordError(f"{path} is not a report that can be read: it has a number over {_HUGE:g}")
     if "name" not in report.eval_agent:
         raise RecordError(f"{path} is not a report that can be read: it does not name the evaluated agent")
     for split in report.reports:
@@ -253,6 +256,13 @@ def _source(
         versions=report.versions,
         machine=report.machine,
     )
+
+
+def _has_huge(value: Any) -> bool:
+    """Whether plain values hold a number whose square has no place in a float."""
+    if isinstance(value, dict | list | tuple):
+        return any(map(_has_huge, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, int | float) and abs(value) > _HUGE
 
 
 class _Population(msgspec.Struct):

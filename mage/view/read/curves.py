@@ -37,7 +37,7 @@ class Curves:
         for line in self._tail.lines():
             try:
                 self._add(msgspec.json.decode(line, type=dict[str, Any]))
-            except BAD_JSON as error:
+            except (*BAD_JSON, OverflowError) as error:
                 raise RecordError(f"{METRICS} of {self._place.name} cannot be read: {error}") from None
 
     @property
