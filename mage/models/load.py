@@ -166,7 +166,7 @@ def check_words(loaded: LoadedModel, world: str) -> None:
     from mage.models.nano import WORLDS_KEY
 
     known = loaded.tokenizer.init_kwargs.get(WORLDS_KEY)
-    if known is None or str(parse_spec(world)) in known:
+    if not isinstance(known, list) or str(parse_spec(world)) in known:
         return
     unknown = [
         action
@@ -177,7 +177,7 @@ def check_words(loaded: LoadedModel, world: str) -> None:
         shown = ", ".join(map(repr, unknown[:_SHOWN])) + (", …" if len(unknown) > _SHOWN else "")
         raise ConfigError(
             f"{loaded.name} has no words for {shown}, which are actions of {world}: it was made for "
-            f"{', '.join(known) or 'no world'}; train it with {world} as world or in a split, or with words=[…]"
+            f"{', '.join(map(str, known)) or 'no world'}; train it with {world} as world or in a split, or with words=[…]"
         )
 
 
