@@ -13,11 +13,14 @@ without a traceback; the rollout layer turns those of a trial into a recorded `F
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TypeVar
 
 T = TypeVar("T")
+_MAX_LINE = 300
+"""Most characters of the message of a library."""
 
 
 class MageError(Exception):
@@ -42,6 +45,29 @@ class PlayError(MageError):
 
 class EngineError(MageError):
     """A model call could not be answered."""
+
+
+@contextmanager
+def library_errors(make: Callable[[str], MageError]) -> Iterator[None]:
+    """Turn every error of a library that reads a file, or runs what is in it, into the error that `make` makes of it.
+
+    Only around calls of a library: on damaged files tokenizers raises plain `Exception`, and transformers whatever its
+    code runs into.
+    """
+    try:
+        yield
+    except MageError:
+        raise
+    except Exception as error:  # noqa: BLE001
+        raise make(_first_line(error)) from None
+
+
+def _first_line(error: Exception) -> str:
+    """The first line of an error, with its type where the text alone says little."""
+    lines = str(error).strip().splitlines() or [""]
+    said = lines[0].rstrip(".:")[:_MAX_LINE]
+    plain = isinstance(error, OSError | ValueError | RuntimeError) or type(error) is Exception
+    return said if said and plain else f"{type(error).__name__}: {said}".rstrip(": ")
 
 
 def pick(kind: str, table: Mapping[str, T], name: str) -> T:

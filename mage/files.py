@@ -14,6 +14,8 @@ import msgspec
 
 from mage.errors import RecordError
 
+BAD_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding raises where content is not JSON, of another type than asked for, or nested too deeply."""
 _UNFINISHED = ".part"
 """The ending of files that are being written."""
 _PAUSES_S = (0.01, 0.05, 0.2)
@@ -86,12 +88,16 @@ def read_lines(path: Path) -> Iterator[Any]:
     """The values of a JSON lines file; an incomplete last line is left out."""
     if not path.exists():
         return
-    with path.open("rb") as file:
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise RecordError(f"cannot read {path}: {error.strerror or error}") from None
+    with file:
         for number, line in enumerate(file, start=1):
             if line.endswith(b"\n"):
                 try:
                     yield msgspec.json.decode(line)
-                except msgspec.DecodeError as error:
+                except BAD_JSON as error:
                     raise RecordError(f"{path}, line {number}: not JSON ({error})") from None
 
 

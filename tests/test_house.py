@@ -189,9 +189,69 @@ def test_the_glossary_lists_what_is_not_used() -> None:
     assert all(word in page for word in ("judge", "codec", "seating", "whoever", "somebody", "nobody"))
 
 
-def test_broad_excepts_stand_at_the_one_boundary() -> None:
+def test_broad_excepts_stand_at_two_boundaries() -> None:
+    """Where a library reads files that others wrote, and where a trial that fails becomes data."""
     found = [p.relative_to(ROOT) for p in MODULES if re.search(r"except( Base)?( )?Exception", p.read_text())]
-    assert [str(p) for p in found] == ["mage/rollout/group.py"]
+    assert [str(p) for p in found] == ["mage/errors.py", "mage/rollout/group.py"]
+
+
+CLOCKS = re.compile(r"(time|monotonic|perf_counter|process_time|thread_time)(_ns)?")
+
+
+def timed_names(tree: ast.AST) -> set[str]:
+    """Names that hold what a clock says: variables that are assigned from one, and functions that return it."""
+    found: set[str] = set()
+    for _ in range(3):  # a name may be assigned from another
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and says_time(node.value, found):
+                found |= {name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                returned = [n.value for n in ast.walk(node) if isinstance(n, ast.Return) and n.value is not None]
+                found |= {node.name} if any(says_time(value, found) for value in returned) else set()
+    return found
+
+
+def says_time(node: ast.AST, names: set[str]) -> bool:
+    """Whether an expression asks a clock, or holds a name that did."""
+    for part in ast.walk(node):
+        called = part.func if isinstance(part, ast.Call) else None
+        if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id == "time":
+            if CLOCKS.fullmatch(called.attr):
+                return True
+        elif isinstance(called, ast.Name) and CLOCKS.fullmatch(called.id):
+            return True
+        if isinstance(part, ast.Name) and part.id in names:
+            return True
+    return False
+
+
+def timed_assertions(tree: ast.AST) -> list[int]:
+    """Lines that compare what a clock says with a number; two times of one run may be compared with each other."""
+    names = timed_names(tree)
+    compared = [
+        n for a in ast.walk(tree) if isinstance(a, ast.Assert) for n in ast.walk(a) if isinstance(n, ast.Compare)
+    ]
+    sides = [(node.lineno, [says_time(side, names) for side in (node.left, *node.comparators)]) for node in compared]
+    return [line for line, timed in sides if any(timed) and not all(timed)]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_test_asserts_how_long_something_takes(path: Path) -> None:
+    """A busy machine is slow: count work, compare two times of one run, or measure in benchmarks/."""
+    assert timed_assertions(ast.parse(path.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        ("import time\nbegan = time.monotonic()\nassert time.monotonic() - began < 5", [3]),
+        ("def f():\n    return perf_counter() - s\nbest = min(f() for _ in range(5))\nassert best / 200 < 1e-6", [4]),
+        ("a = time.process_time()\nb = time.process_time()\nassert b < 40 * a", []),
+        ("assert select([], max(0.0, deadline - time.monotonic()))[0]", []),
+    ],
+)
+def test_assertions_on_time_are_found(code: str, lines: list[int]) -> None:
+    assert timed_assertions(ast.parse(code)) == lines
 
 
 def test_shipped_splits_are_their_definitions() -> None:

@@ -1,4 +1,4 @@
-"""A real `mage view`: where it listens, how it ends, what it tells watchers, and how quick it stays."""
+"""A real `mage view`: where it listens, how it ends, what it tells watchers, and what it reads of long runs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ import subprocess
 import sys
 import time
 import urllib.request
-from math import inf
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.view_speed import Server, has_torch, make_runs, measured
+from benchmarks.view_speed import Server, has_torch, make_runs
 from mage.cli import app
 from mage.errors import ConfigError
+from mage.runs import index
+from mage.runs.decode_trial import decode_outcome
 from mage.runs.store import RunWriter
+from mage.view.read import trial_index
+from mage.view.read.run_store import RunStore
+from mage.view.read.trial_index import TrialFilter
 from tests.viewed import some_trials, write_run
 
 
@@ -45,7 +49,7 @@ def test_what_cannot_be_shown_is_one_line(
             CliRunner().invoke(app, ["view", *given], catch_exceptions=False)
 
 
-def test_an_interrupt_ends_the_server_at_once(tmp_path: Path) -> None:
+def test_an_interrupt_ends_the_server_while_a_page_is_open(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from mage.cli import main; main()", "view", str(tmp_path), "--no-browser"]
     command += ["--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
@@ -54,10 +58,8 @@ def test_an_interrupt_ends_the_server_at_once(tmp_path: Path) -> None:
         assert found is not None
         with urllib.request.urlopen(found[0].replace("/?", "/api/live?"), timeout=10) as stream:
             stream.readline()
-            began = time.monotonic()
             server.send_signal(signal.SIGINT)
-            _, complaints = server.communicate(timeout=30)
-            assert time.monotonic() - began < 5
+            _, complaints = server.communicate(timeout=60)  # the stream is open: a server that waits for it never ends
     assert (server.returncode, complaints) == (130, "")
 
 
@@ -80,26 +82,33 @@ def test_a_watcher_is_told_what_grew(tmp_path: Path) -> None:
             assert _event(every) == {"runs": [identity], "gone": []}
 
 
-def test_ten_thousand_trials_stay_quick_and_torch_stays_away(tmp_path: Path) -> None:
-    """The best of a few starts: a machine that does something else meanwhile is slower, never quicker."""
+def test_lists_of_ten_thousand_trials_are_made_from_the_index_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How long that takes, `benchmarks/view_speed.py` says."""
     make_runs(tmp_path, 10_000)
-    most = {
-        "start": 2,
-        "list of runs, first": 0.5,
-        "list of trials, first": 0.5,
-        "list of trials, filtered": 0.5,
-        "trial, first": 0.2,
-        "trial": 0.2,
-        "curves": 0.5,
-        "memory_mb": 300,
-    }
-    best = dict.fromkeys(most, inf)
-    for _ in range(4):
-        found = measured(tmp_path, 10_000)
-        best = {name: min(value, found[name]) for name, value in best.items()}
-        if all(best[name] < most[name] for name in most):
-            break
-    assert [name for name in most if best[name] >= most[name]] == []
+    with Server(tmp_path) as server:
+        ids = {run["name"]: run["id"] for run in server.json("/api/runs")}
+        many = f"/api/runs/{ids['many']}"
+        assert server.json(f"{many}/trials?offset=5000")["total"] == 10_000
+        assert server.json(f"{many}/trials/9999")["number"] == 9999
+        assert len(server.json(f"/api/runs/{ids['long']}/metrics?points=2000")["steps"]) == 2000
+        assert server.memory_mb < 300
+        assert not has_torch(server.pid)
+    decoded: list[int] = []
+
+    def counted(line: bytes) -> object:
+        decoded.append(len(line))
+        return decode_outcome(line)
+
+    for module in (index, trial_index):
+        monkeypatch.setattr(module, "decode_outcome", counted)
+    store = RunStore(tmp_path)
+    store.runs()
+    store.trials(ids["many"], TrialFilter(opponent="copy", seat=0), 5000, 500)
+    assert decoded == []
+    store.trial(ids["many"], 3333)
+    assert len(decoded) == 1
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])

@@ -25,7 +25,7 @@ from mage.training.task_sources import PopulationTasks, ReplayedTasks, SourceSta
 from mage.types import Group, Sample, Weight
 
 MODEL = "nano(hidden=16,layers=1,heads=2,context=512)"
-_SMALL = (
+SMALL = (
     f"agent.model={MODEL}",
     "agent.context=512",
     "world=rps(rounds=2)",
@@ -46,7 +46,7 @@ _SMALL = (
 
 def tiny_config(*overrides: str) -> Config:
     """The recipe `rps`, made small."""
-    return load_config("rps", (*_SMALL, *overrides))
+    return load_config("rps", (*SMALL, *overrides))
 
 
 def tiny_parts(*overrides: str) -> Parts:

@@ -19,7 +19,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from mage.errors import ConfigError
+from mage.agents.template_limit import limited_template
+from mage.errors import ConfigError, library_errors
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -174,15 +175,16 @@ def _split(text: str, *sentinels: str) -> list[str]:
 def _render(
     tokenizer: PreTrainedTokenizerFast, messages: list[dict[str, Any]], ask: bool, options: Mapping[str, Any]
 ) -> str:
-    from jinja2.exceptions import TemplateError
-
-    try:
-        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask, **options)
-    except TemplateError as error:
-        _refuse(f"it refuses a conversation with a system message: {error}")
-    assert isinstance(text, str)
-    return text
+    with library_errors(lambda why: _refusal(f"on a conversation with a system message, {why}")):
+        with limited_template():
+            text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask, **options)
+        assert isinstance(text, str)
+        return text
 
 
 def _refuse(why: str) -> NoReturn:
-    raise ConfigError(f"this model's chat template cannot be used: {why}")
+    raise _refusal(why)
+
+
+def _refusal(why: str) -> ConfigError:
+    return ConfigError(f"this model's chat template cannot be used: {why}")

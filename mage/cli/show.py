@@ -11,11 +11,12 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from mage.cli.tables import plural, run_table
-from mage.errors import ConfigError, RecordError
+from mage.errors import RecordError
 from mage.evaluation.trial_log import read_arms
 from mage.runs.console import plain_console, say
 from mage.runs.credit import read_credit
 from mage.runs.drawings import shown
+from mage.runs.recorded_drawing import MISFITS
 from mage.runs.render import transcript
 from mage.runs.run_plugins import import_plugins_of
 from mage.runs.store import RunInfo, RunReader
@@ -54,7 +55,7 @@ def one_trial(reader: RunReader, number: int) -> RenderableType:
     try:
         import_plugins_of(reader.path)
         rules = load_world(outcome.task.world).rules(outcome.task)
-    except (ConfigError, RecordError) as error:
+    except (RecordError, *MISFITS) as error:
         rules = None
         if reader.info.plugins:
             say(str(error))

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from mage.errors import ConfigError, RecordError, listing
-from mage.files import write_atomically
+from mage.files import BAD_JSON, write_atomically
 from mage.opponents.remote import check_access_to
 from mage.protocols import World
 from mage.spec import parse_spec, whole
@@ -273,7 +273,7 @@ def _check_name(path: Path) -> None:
 def _decode(content: bytes, name: str) -> Split:
     try:
         split = msgspec.json.decode(content, type=Split)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except BAD_JSON as error:
         raise RecordError(f"the split {name!r} cannot be read: {error}") from None
     if not split.has_its_hash:
         raise RecordError(f"the split {name!r} was changed: its members do not have the hash {split.sha256[:12]}…")

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from mage.errors import RecordError
-from mage.files import read_lines
+from mage.files import BAD_JSON, read_lines
 from mage.league.members import Member, MemberKind
 from mage.league.payoffs import PayoffCell
 from mage.league.state import League
@@ -120,7 +120,7 @@ def _read(path: Path) -> SavedLeague:
         ) from None
     except OSError as error:
         raise RecordError(f"cannot read {path / LEAGUE}: {error.strerror or error}") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except BAD_JSON as error:
         raise RecordError(f"{path / LEAGUE} cannot be read: {error}") from None
     known = {member.id for member in saved.league.members}
     strangers = {name for row, column, _ in _cells(saved.league) for name in (row, column)} - known

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from mage.errors import RecordError
-from mage.files import write_atomically
+from mage.files import BAD_JSON, write_atomically
 from mage.learners.settings import LearnerSettings
 from mage.protocols import Learner
 from mage.weights import LearnerState
@@ -87,6 +87,6 @@ def load_state(folder: Path, learner: Learner) -> LearnerState:
         weights = load_file(folder / learner.weights_file)
         tensors = load_file(folder / OPTIMIZER)
         numbers = msgspec.json.decode((folder / NUMBERS).read_bytes(), type=dict[str, float])
-    except (OSError, SafetensorError, msgspec.DecodeError) as error:
+    except (OSError, SafetensorError, *BAD_JSON) as error:
         raise RecordError(f"{folder} holds no learner that can be read: {error}") from None
     return LearnerState(weights, tensors, numbers)

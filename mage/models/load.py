@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -11,7 +12,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from mage.agents.chat_format import TemplateFormat
-from mage.errors import ConfigError, listing
+from mage.errors import ConfigError, library_errors, listing
 from mage.extras import require
 from mage.models import SMOLLM2
 from mage.models.address import refuse_remote
@@ -135,9 +136,18 @@ def load_model(
     built = _built(name, ModelRequest(seed, dtype, device, canonical_worlds(worlds), tokenizer))
     if not isinstance(built, LoadedModel):
         model, own = built
-        built = LoadedModel(name, model, own, TemplateFormat(own))
+        built = LoadedModel(name, model, own, _chat_format(name, own))
     placed = built.model.to(dtype=getattr(torch, dtype), device=torch.device(device)).eval()
     return replace(built, name=name, model=placed)
+
+
+def _chat_format(name: str, tokenizer: PreTrainedTokenizerFast) -> TemplateFormat:
+    """The chat format of a tokenizer, or a ConfigError that names the model."""
+    with library_errors(lambda why: ConfigError(f"{name}: the tokenizer cannot be used: {why}")):
+        try:
+            return TemplateFormat(tokenizer)
+        except ConfigError as error:
+            raise ConfigError(f"{name}: {error}") from None
 
 
 def canonical_worlds(worlds: Iterable[str]) -> tuple[str, ...]:
@@ -157,7 +167,7 @@ def check_words(loaded: LoadedModel, world: str) -> None:
     from mage.models.nano import WORLDS_KEY
 
     known = loaded.tokenizer.init_kwargs.get(WORLDS_KEY)
-    if known is None or normal_world(world) in map(normal_world, known):
+    if not isinstance(known, list) or normal_world(world) in map(normal_world, map(str, known)):
         return
     unknown = [
         action
@@ -169,8 +179,8 @@ def check_words(loaded: LoadedModel, world: str) -> None:
         given = ", ".join([*_given_words(loaded.name), *unknown[:_SHOWN]]) + (", …" if len(unknown) > _SHOWN else "")
         raise ConfigError(
             f"{loaded.name} has no words for {shown}, which are actions of {world}: it was made for "
-            f"{', '.join(known) or 'no world'}. Words are given when it is trained: with {world} as world or in a "
-            f"split, or by name, as in 'agent.model={parse_spec(loaded.name).name}(words=[{given}])'"
+            f"{', '.join(map(str, known)) or 'no world'}. Words are given when it is trained: with {world} as world or in "
+            f"a split, or by name, as in 'agent.model={parse_spec(loaded.name).name}(words=[{given}])'"
         )
 
 
@@ -241,18 +251,63 @@ def _known() -> str:
 
 
 def _read(name: str) -> Built:
+    """Load from a directory or the hub. No code that comes with a model is run, and nothing is unpickled."""
     from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
     is_local = Path(name).is_dir() or not _hub_answers()
-    try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(name, local_files_only=is_local)
-        model: Any = AutoModelForCausalLM.from_pretrained(name, dtype="float32", local_files_only=is_local)
-    except (OSError, ValueError) as error:
-        why = "the hub cannot be reached" if is_local and not Path(name).is_dir() else _first_line(error)
-        raise ConfigError(f"cannot load the model {name!r}: {why}; {_known()}") from None
-    if not isinstance(tokenizer, PreTrainedTokenizerFast):
-        raise ConfigError(f"the model {name!r} has no fast tokenizer (tokenizer.json), which mage needs")
+    safe: dict[str, Any] = {"local_files_only": is_local, "trust_remote_code": False}
+
+    def refused(why: str) -> ConfigError:
+        said = "the hub cannot be reached" if is_local and not Path(name).is_dir() else why
+        return ConfigError(f"cannot load the model {name!r}: {said}; {_known()}")
+
+    with library_errors(refused), _silence():
+        if Path(name).is_dir():
+            _check_layers(Path(name))
+        tokenizer: Any = AutoTokenizer.from_pretrained(name, **safe)
+        if not isinstance(tokenizer, PreTrainedTokenizerFast):
+            raise ConfigError(f"the model {name!r} has no fast tokenizer (tokenizer.json), which mage needs")
+        options: dict[str, Any] = {
+            "use_safetensors": True,
+            "output_loading_info": True,
+            "ignore_mismatched_sizes": True,  # refused below, in a line
+        }
+        loaded: Any = AutoModelForCausalLM.from_pretrained(name, dtype="float32", **options, **safe)
+        model, found = loaded
+        if found["missing_keys"] or found["mismatched_keys"]:
+            first = min([*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])])
+            raise refused(f"the weights {first} are missing or have another shape than config.json says")
+        num_ids, num_rows = max(tokenizer.get_vocab().values()) + 1, model.get_input_embeddings().num_embeddings
+        if num_ids > num_rows:
+            raise refused(f"its tokenizer has {num_ids} ids and its weights have {num_rows}")
     return model, tokenizer
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep transformers from printing a table about weights that do not fit: an error says it in a line."""
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
+def _check_layers(folder: Path) -> None:
+    """Raise a ConfigError where a config has more layers than there are weights, before transformers makes them."""
+    from safetensors import safe_open
+    from transformers import AutoConfig
+
+    num = 0
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            num += len(file.keys())
+    layers = getattr(AutoConfig.from_pretrained(folder, trust_remote_code=False), "num_hidden_layers", 0)
+    if num and layers > num:
+        raise ConfigError(f"cannot load the model {str(folder)!r}: config.json has {layers} layers and {num} weights")
 
 
 def _hub_answers() -> bool:
@@ -268,9 +323,3 @@ def _hub_answers() -> bool:
         return True
     except OSError:
         return False
-
-
-def _first_line(error: Exception) -> str:
-    """The first line of an error of transformers."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].rstrip(".:")

@@ -6,17 +6,17 @@ token before a message and one before an answer.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from mage.errors import ConfigError, RecordError
+from mage.errors import ConfigError, RecordError, library_errors
 from mage.models.vocabulary import DROPPED, piece_pattern, vocabulary
 
 WORLDS_KEY = "mage_worlds"
@@ -46,12 +46,14 @@ def build_tokenizer(worlds: tuple[str, ...] = (), extra: tuple[str, ...] = ()) -
 
 def read_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
     """A tokenizer of `build_tokenizer` from the directory it was saved to; saved again, it gives the same files."""
-    try:
-        settings = json.loads((folder / "tokenizer_config.json").read_bytes())
+    with library_errors(lambda why: RecordError(f"the tokenizer in {folder} cannot be read: {why}")):
+        settings = msgspec.json.decode((folder / "tokenizer_config.json").read_bytes(), type=_TokenizerSettings)
         tokenizer = Tokenizer.from_str((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RecordError(f"the tokenizer in {folder} cannot be read: {error}") from None
-    return _wrapped(tokenizer, settings.get(WORLDS_KEY, ()))
+        return _wrapped(tokenizer, settings.worlds)
+
+
+class _TokenizerSettings(msgspec.Struct):
+    worlds: tuple[str, ...] = msgspec.field(default=(), name=WORLDS_KEY)
 
 
 def _wrapped(tokenizer: Tokenizer, worlds: Sequence[str]) -> PreTrainedTokenizerFast:

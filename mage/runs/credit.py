@@ -13,6 +13,7 @@ import msgspec
 
 from mage.credit.steps import agent_turns
 from mage.errors import RecordError
+from mage.files import BAD_JSON
 from mage.types import Phase, Trial
 
 CREDIT = "credit.jsonl"
@@ -70,7 +71,7 @@ def read_credit(run: Path, number: int) -> Credit | None:
             return None if line is None else msgspec.json.decode(line, type=Credit)
     except OSError as error:
         raise RecordError(f"cannot read {path}: {error.strerror or error}") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except BAD_JSON:
         raise RecordError(
             f"the credit of trial {number} in {path} cannot be read; delete the file to see the run without credit"
         ) from None
@@ -79,8 +80,9 @@ def read_credit(run: Path, number: int) -> Credit | None:
 def by_episode(trial: Trial, credit: Credit) -> list[EpisodeCredit]:
     """The credit of a trial's turns, by episode."""
     turns = agent_turns(trial)
-    fits = [(len(turn.calls), [len(c.completion.tokens) for c in turn.calls]) for turn in turns]
-    if fits != [(len(turn.calls), [len(c.logprobs) for c in turn.calls]) for turn in credit.turns]:
+    fits = [[len(call.completion.tokens) for call in turn.calls] for turn in turns]
+    learned = [[[len(values) for values in (c.logprobs, c.entropies)] for c in turn.calls] for turn in credit.turns]
+    if learned != [[[num, num] for num in nums] for nums in fits]:
         raise RecordError(f"{CREDIT} has other turns for trial {credit.trial} than the trial itself")
     paired = list(zip(turns, credit.turns, strict=True))
 

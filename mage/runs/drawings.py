@@ -12,13 +12,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from mage.spec import Spec, call_with, parse_spec
+from mage.types import Episode, Observation
 from mage.worlds.minesweeper.board import read_board
 from mage.worlds.minesweeper.board_words import HIDDEN, MINE
 from mage.worlds.openspiel.openings import without_opening
 from mage.worlds.openspiel.words.kuhn import KuhnWords
 from mage.worlds.openspiel.words.tictactoe import TicTacToeWords
-from mage.spec import Spec, call_with, parse_spec
-from mage.types import Episode, Observation
 
 _SUCH = "lluu"
 """Initials of moves, as an example."""
@@ -185,7 +185,8 @@ class SokobanDrawing:
         if self._is_reworded:
             return ""
         most = max(len(action.split()) for action in observation.actions)
-        return f"Type up to {most} moves that are possible (up, down, left, right), or their initials, such as {_SUCH[:most]}."
+        moves = "moves that are possible (up, down, left, right)"
+        return f"Type up to {most} {moves}, or their initials, such as {_SUCH[:most]}."
 
     def _board(self, rows: Any) -> Text:
         lines = (Text.assemble(*(self._LOOKS[symbol] for symbol in row)) for row in rows)

@@ -10,6 +10,8 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
+from mage.files import BAD_JSON
+from mage.runs.decode_trial import decode_outcome
 from mage.types import Ending, Failure, Trial
 
 TRIALS = "trials.jsonl"
@@ -112,13 +114,7 @@ def scan(folder: Path) -> Scan:
         return _scan_rest(file, summaries, damage)
 
 
-_outcomes: msgspec.json.Decoder[Trial | Failure] = msgspec.json.Decoder(Trial | Failure)
 _summaries = msgspec.json.Decoder(Summary)
-
-
-def decode_outcome(line: bytes) -> Trial | Failure:
-    """The trial or failure on a line; raises `msgspec.MsgspecError` or `UnicodeDecodeError`."""
-    return _outcomes.decode(line)
 
 
 def _read_index(path: Path, size: int) -> tuple[list[Summary], list[str]]:
@@ -133,16 +129,22 @@ def _read_index(path: Path, size: int) -> tuple[list[Summary], list[str]]:
                 break  # The index lags by a line: a kill between two writes, no damage.
             try:
                 entry = _summaries.decode(line)
-            except (msgspec.MsgspecError, UnicodeDecodeError):
+            except BAD_JSON:
                 return summaries, [f"{INDEX} is damaged at line {len(summaries)}; the rest was rebuilt from {TRIALS}"]
             follows = (entry.number == number and entry.offset == end) or (entry.number > number and entry.offset > end)
-            if not follows or entry.length < 1:
+            if not follows or not _is_sound(entry):
                 return summaries, [f"{INDEX} is out of order at line {len(summaries)}; rebuilt from there on"]
             if entry.end > size:
                 return summaries, [f"{TRIALS} is shorter than {INDEX} says: trials from number {entry.number} are lost"]
             summaries.append(entry)
             number, end = entry.number + 1, entry.end
     return summaries, []
+
+
+def _is_sound(entry: Summary) -> bool:
+    """Whether the parts of a summary fit each other; a line has one byte at least, so no number is over its offset."""
+    is_placed = entry.length > 0 and entry.number <= entry.offset and 0 <= entry.seat <= len(entry.opponents)
+    return is_placed and len(entry.scores) == len(entry.endings)
 
 
 def _gaps(summaries: list[Summary]) -> list[int]:
@@ -162,7 +164,7 @@ def _scan_rest(file: BinaryIO, summaries: list[Summary], damage: list[str]) -> S
             break
         try:
             summaries.append(summarize(decode_outcome(line), number, end, len(line)))
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except BAD_JSON:
             damage.append(_unreadable(number))
         number, end = number + 1, end + len(line)
     return Scan(tuple(summaries), number, end, tail, tuple(damage), num_indexed)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+import msgspec
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from mage.stats import Verdict, result_verdict
-from mage.worlds.openspiel.words.base import signed
 from mage.runs.credit import Credit, EpisodeCredit, TurnCredit, by_episode
-from mage.runs.drawings import Drawing, drawing_of, seat_style, shown
+from mage.runs.drawings import Drawing, seat_style, shown
+from mage.runs.recorded_drawing import RecordedDrawing
 from mage.runs.wording import carried_memory, seat_names
+from mage.stats import Verdict, result_verdict
 from mage.types import Call, Ending, Episode, Failure, Task, Trial, Turn
+from mage.worlds.openspiel.words.base import signed
 
 _VERDICT_STYLES = {Verdict.WIN: "green", Verdict.DRAW: "yellow", Verdict.LOSS: "red"}
 
@@ -34,7 +35,7 @@ def transcript(outcome: Trial | Failure, title: str, rules: str | None, credit: 
         _rule(title, "bold"),
         _header(outcome.task, outcome.sibling, names, outcome, rules),
     ]
-    drawing = drawing_of(outcome.task.world)
+    drawing = RecordedDrawing(outcome.task.world)
     nothing = EpisodeCredit((), ())
     earned = [nothing] * len(outcome.episodes) if credit is None else by_episode(outcome, credit)
     for index, (episode, credits) in enumerate(zip(outcome.episodes, earned, strict=True)):
@@ -116,7 +117,10 @@ def _turn(
 
 def _opening(episode: Episode) -> Iterator[Text]:
     """The drawn first moves of an episode."""
-    drawn: Any = episode.result.facts.get("opening", ())
+    try:
+        drawn = msgspec.convert(episode.result.facts.get("opening", ()), tuple[tuple[int, str], ...])
+    except msgspec.ValidationError:
+        return  # not a fact of this game; it is shown at the end
     for seat, action in drawn:
         yield Text.assemble("drawn for ", (f"seat {seat}", f"bold {seat_style(seat)}"), ": ", shown(action, "bold"))
 

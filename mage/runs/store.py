@@ -26,12 +26,13 @@ from typing import Any, Self
 
 import msgspec
 
-from mage.version import __version__
 from mage.errors import RecordError
-from mage.files import remove_unfinished, try_lock, write_atomically
+from mage.files import BAD_JSON, remove_unfinished, try_lock, write_atomically
 from mage.plugins import Plugin, keep_plugins, remove_copies
-from mage.runs.index import INDEX, TRIALS, Summary, decode_outcome, scan, summarize
+from mage.runs.decode_trial import decode_outcome
+from mage.runs.index import INDEX, TRIALS, Summary, scan, summarize
 from mage.types import Failure, Trial
+from mage.version import __version__
 
 SCHEMA = 2
 """Version of the file format. Other versions are refused."""
@@ -246,7 +247,7 @@ class RunReader:
         file.seek(summary.offset)
         try:
             return decode_outcome(file.read(summary.length))
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except BAD_JSON:
             raise RecordError(
                 f"{self.path}: trial {summary.number} cannot be read; if {INDEX} is wrong, delete it to have it rebuilt"
             ) from None
@@ -266,7 +267,7 @@ def read_info(path: Path) -> RunInfo:
         if schema != SCHEMA:
             raise RecordError(f"{path} has schema version {schema}; this version of mage reads {SCHEMA}")
         return msgspec.json.decode(data, type=RunInfo)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except BAD_JSON as error:
         raise RecordError(f"{path / RUN} cannot be read: {error}") from None
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from mage.config.vary import Scalar, value_text
 from mage.errors import RecordError
+from mage.files import BAD_JSON
 from mage.plugins import Plugin
 
 SCHEMA = 2
@@ -57,7 +58,7 @@ def read_plan(folder: Path) -> SweepPlan:
         plan = msgspec.json.decode((folder / SWEEP).read_bytes(), type=SweepPlan)
     except OSError:
         raise RecordError(f"{folder} is not a sweep; a sweep is a directory with a {SWEEP}") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except BAD_JSON as error:
         raise RecordError(f"{folder / SWEEP} cannot be read: {error}") from None
     if plan.schema != SCHEMA:
         raise RecordError(f"{folder} has schema version {plan.schema}; this version of mage reads {SCHEMA}")

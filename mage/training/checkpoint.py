@@ -25,7 +25,7 @@ from safetensors.torch import load_file, save_file
 
 from mage.credit.running_stats import Stats
 from mage.errors import RecordError
-from mage.files import write_atomically
+from mage.files import BAD_JSON, write_atomically
 from mage.league.payoffs import PayoffCell
 from mage.models.load import LoadedModel
 from mage.protocols import Learner
@@ -105,7 +105,7 @@ def read_state(path: Path) -> TrainState:
     """The state of a checkpoint."""
     try:
         return msgspec.json.decode((path / "state.json").read_bytes(), type=TrainState)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *BAD_JSON) as error:
         raise RecordError(f"{path} is not a checkpoint: {error}") from None
 
 

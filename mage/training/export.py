@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from safetensors import safe_open
 from safetensors.torch import load_file
+from tokenizers import Tokenizer
 
 from mage.config.schema import Config
-from mage.errors import ConfigError, RecordError
+from mage.errors import ConfigError, RecordError, library_errors
 from mage.extras import require
 from mage.models.load import base_directory, describe_model, load_model
 from mage.training.checkpoint import checkpoint_path, checkpoints, read_state
@@ -96,16 +99,34 @@ def _write(config: Config, checkpoint: Path, scratch: Path, folder: Path, merge:
     if (checkpoint / ADAPTER_CONFIG).is_file() and merge:
         _write_merged(config, checkpoint, scratch)
         return _LOAD_WHOLE
+    _check_readable(checkpoint)
     for path in checkpoint.iterdir():
-        if path.name not in _OURS:
+        if path.is_file() and path.name not in _OURS:
             shutil.copyfile(path, scratch / path.name)
     if not (checkpoint / ADAPTER_CONFIG).is_file():
         return _LOAD_WHOLE
     base = _base(config, checkpoint, scratch, folder)
-    settings: dict[str, Any] = msgspec.json.decode((scratch / ADAPTER_CONFIG).read_bytes())
+    settings = msgspec.json.decode((scratch / ADAPTER_CONFIG).read_bytes(), type=dict[str, Any])
     settings["base_model_name_or_path"] = base
     (scratch / ADAPTER_CONFIG).write_bytes(msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n")
     return _LOAD_ADAPTER.format(base=f"{describe_model(config.agent.model)}, expected in `{base}`")
+
+
+def _check_readable(checkpoint: Path) -> None:
+    """Raise a RecordError where a file to be copied is no JSON object, no tokenizer or no safetensors file."""
+    for path in sorted(checkpoint.iterdir()):
+        with library_errors(partial(_unreadable, path)):
+            if path.name == "tokenizer.json":
+                Tokenizer.from_file(str(path))
+            elif path.suffix == ".json" and path.name not in _OURS:
+                msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+            elif path.suffix == ".safetensors" and path.name not in _OURS:
+                with safe_open(path, framework="pt"):
+                    pass
+
+
+def _unreadable(path: Path, why: str) -> RecordError:
+    return RecordError(f"{path} cannot be read: {why}")
 
 
 def _base(config: Config, checkpoint: Path, scratch: Path, folder: Path) -> str:
@@ -122,9 +143,12 @@ def _write_merged(config: Config, checkpoint: Path, scratch: Path) -> None:
     require("lora", "merging an adapter needs")
     from peft import PeftModel
 
-    dtype = next(iter(load_file(checkpoint / ADAPTER).values())).dtype
-    kind = str(dtype).removeprefix("torch.")
-    loaded = load_model(config.agent.model, seed=config.seed, dtype=kind, tokenizer=checkpoint)
-    adapted: Any = PeftModel.from_pretrained(loaded.model.float(), checkpoint)
-    adapted.merge_and_unload().to(dtype).save_pretrained(scratch)
+    _check_readable(checkpoint)
+    with library_errors(partial(_unreadable, checkpoint / ADAPTER)):
+        dtype = next(iter(load_file(checkpoint / ADAPTER).values())).dtype
+        kind = str(dtype).removeprefix("torch.")
+        loaded = load_model(config.agent.model, seed=config.seed, dtype=kind, tokenizer=checkpoint)
+        adapted: Any = PeftModel.from_pretrained(loaded.model.float(), checkpoint)
+        merged = adapted.merge_and_unload().to(dtype)
+    merged.save_pretrained(scratch)
     loaded.tokenizer.save_pretrained(scratch)

@@ -15,7 +15,7 @@ from mage.credit.steps import CreditGroup
 from mage.errors import RecordError
 from mage.evaluation.config_splits import population_of
 from mage.evaluation.exploitability.nashconv import first_episode_gains
-from mage.files import write_atomically
+from mage.files import BAD_JSON, write_atomically
 from mage.league.eviction import choose_evictions
 from mage.league.matches import PlayedMatch
 from mage.league.members import anchor
@@ -219,7 +219,7 @@ class LeagueMembers:
         """Restore what `save` added."""
         try:
             self._state = msgspec.json.decode((checkpoint / LEAGUE).read_bytes(), type=LeagueState)
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, *BAD_JSON) as error:
             raise RecordError(f"{checkpoint} holds no league that can be read: {error}") from None
         learner = self._policies.shared_learner
         for name in self.names:

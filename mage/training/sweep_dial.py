@@ -17,6 +17,7 @@ from mage.evaluation.splits import POPULATION, Split
 from mage.evaluation.value.dial import Variation
 from mage.evaluation.value.jumps import stepped_curve
 from mage.evaluation.value.objective_end import objective_end
+from mage.files import BAD_JSON
 from mage.runs.sweep_plan import SweepPlan
 from mage.spec import make_spec, parse_spec
 from mage.stats import Estimate
@@ -84,7 +85,7 @@ def read_dial(folder: Path) -> SweepDial | None:
         return None
     try:
         return msgspec.json.decode((folder / DIAL).read_bytes(), type=SweepDial)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (OSError, *BAD_JSON) as error:
         raise RecordError(f"{folder / DIAL} cannot be read: {error}; delete it to have it made again") from None
 
 

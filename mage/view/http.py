@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mage.errors import ConfigError, MageError, RecordError
+from mage.files import BAD_JSON
 from mage.view.guard import refusal
 from mage.view.read.folder import NotFoundError, one_line
 
@@ -74,7 +75,7 @@ async def body(request: Request) -> dict[str, Any]:
             raise ConfigError(f"send {MAX_BODY} bytes at most")
     try:
         return msgspec.json.decode(content, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except BAD_JSON as error:
         raise ConfigError(f"what was sent is not a JSON object: {error}") from None
 
 

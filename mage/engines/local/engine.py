@@ -70,7 +70,8 @@ class LocalEngine:
         limit = getattr(config, "max_position_embeddings", None) or _MAX_LENGTH
         self.length = min(limit, _MAX_LENGTH if length is None else length)
         if self.length < _MIN_LENGTH:
-            raise ConfigError(f"the engine needs room for {_MIN_LENGTH} tokens at least, not {self.length}")
+            said = f"not {self.length}; the model's config.json has {limit}"
+            raise ConfigError(f"the engine needs room for {_MIN_LENGTH} tokens at least, {said}")
         if slots is None:
             weight = next(loaded.model.parameters())
             per_slot = bytes_per_token(config, weight.element_size()) * (self.length + 1)

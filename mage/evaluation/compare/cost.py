@@ -28,7 +28,7 @@ TRAINING = ""
 """The split name of training scores."""
 SHARE = 0.8
 """Position of the second level between the first and the limit."""
-_SCORE = re.compile(r"(?:score/episode_|eval/(?P<split>.+)/score_)(?P<episode>\d+)")
+_SCORE = re.compile(r"(?:score/episode_|eval/(?P<split>.+)/score_)(?P<episode>\d{1,9})")
 
 
 class Level(StrEnum):
@@ -85,14 +85,15 @@ class Reached(msgspec.Struct, frozen=True):
 
 def read_history(folder: Path, *, trained_on: str, pool: str) -> History:
     """Read the cost and score curves of a run."""
-    clock = _clock(folder)
+    clock = _clock(folder / "timings.jsonl")
+    path = folder / "metrics.jsonl"
     tokens, seconds = 0.0, 0.0
     curves: dict[tuple[str, int], list[Point]] = {}
-    for line in read_lines(folder / "metrics.jsonl"):
-        step = _step_of(line, folder)
-        tokens += line.get("play/tokens_in_streams", 0.0)
+    for line in read_lines(path):
+        step = _step_of(line, path)
+        tokens += _number(line, "play/tokens_in_streams", path)
         seconds = clock.get(step, seconds)
-        for split, (episode, score) in _last_scores(line).items():
+        for split, (episode, score) in _last_scores(line, path).items():
             curves.setdefault((split, episode), []).append(Point(step, tokens, seconds, score))
     return History(
         tokens=tokens,
@@ -154,28 +155,36 @@ def cost_to_reach(curves: Sequence[Sequence[Point]], level: float) -> Reached:
     return Reached(len(points), len(followed), steps, tokens, seconds)
 
 
-def _clock(folder: Path) -> dict[int, float]:
+def _clock(path: Path) -> dict[int, float]:
     """Cumulative seconds by step, over all processes of the run, without evaluations."""
     found: dict[int, float] = {}
     total = 0.0
-    for line in read_lines(folder / "timings.jsonl"):
-        step = _step_of(line, folder)
-        total += line["step_s"] - line.get("evaluation_s", 0.0)
+    for line in read_lines(path):
+        step = _step_of(line, path)
+        total += _number(line, "step_s", path) - _number(line, "evaluation_s", path)
         found[step] = total
     return found
 
 
-def _last_scores(line: Mapping[str, float]) -> dict[str, tuple[int, float]]:
+def _last_scores(line: Mapping[str, Any], path: Path) -> dict[str, tuple[int, float]]:
     """By split: the last episode in a line of metrics, and its score."""
     found: dict[str, tuple[int, float]] = {}
-    for key, score in line.items():
+    for key in line:
         if match := _SCORE.fullmatch(key):
             split, episode = match["split"] or TRAINING, int(match["episode"])
-            found[split] = max(found.get(split, (0, 0.0)), (episode, score))
+            found[split] = max(found.get(split, (0, 0.0)), (episode, _number(line, key, path)))
     return found
 
 
-def _step_of(line: Any, folder: Path) -> int:
+def _step_of(line: Any, path: Path) -> int:
     if not isinstance(line, dict) or not isinstance(line.get("step"), int):
-        raise RecordError(f"{folder}: a line of its metrics or timings has no step")
+        raise RecordError(f"{path}: a line of it has no step")
     return int(line["step"])
+
+
+def _number(line: Mapping[str, Any], key: str, path: Path) -> float:
+    """A number in a line; 0 where it is missing."""
+    try:
+        return float(msgspec.convert(line.get(key, 0.0), float))
+    except (msgspec.ValidationError, OverflowError):
+        raise RecordError(f"{path}: {key} is no number at step {line['step']}") from None

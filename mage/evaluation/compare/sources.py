@@ -24,6 +24,7 @@ from mage.evaluation.suite.report import (
     read_report,
     read_world_report,
 )
+from mage.files import BAD_JSON
 from mage.runs.store import RUN, RunInfo, read_info
 from mage.runs.sweep_plan import SWEEP, read_plan
 
@@ -31,6 +32,7 @@ _EVALUATIONS = "evaluations"
 _LABELLED = re.compile(r"([^=/]+)=(.+)", re.DOTALL)
 _STAMP = re.compile(r"^\d{8}-\d{6}-(?:train|evaluate)-")
 _SEED = re.compile(r"-seed\d+(?=/|$)")
+_HUGE = 1e100
 _IGNORED_KEYS = {"seed", "description", "world", "trial", "evaluation", "checkpoint", "alarms", "trackers"}
 _IGNORED_KEYS |= {"threads", "device", "dtype"}
 """Config keys that may differ within one method: evaluation, checkpoints, tracking and hardware."""
@@ -143,7 +145,7 @@ def _cross_play_file(path: Path) -> Path | None:
         return None
     try:
         content = msgspec.json.decode(file.read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *BAD_JSON) as error:
         raise RecordError(f"{file} cannot be read: {error}") from None
     return file if isinstance(content, dict) and "found" in content else None
 
@@ -163,6 +165,7 @@ def _from_sweep(label: str, folder: Path, left_out: list[str]) -> Iterator[_Name
 
 def _from_run(method: str, folder: Path, info: RunInfo, *, is_named: bool) -> _NamedRun:
     """A train run: evaluations of its newest weights with its own settings, and its training history."""
+    _check_config(info.config, folder / RUN)
     recipe = _recipe(info.config)
     reports = [(path, _read_checked(path)) for path in _report_files(folder)]
     own = [(path, report) for path, report in reports if report.reports and _recipe(report.config) == recipe]
@@ -204,8 +207,9 @@ def _from_report(label: str, path: Path) -> _NamedRun:
 def _read_checked(path: Path) -> EvaluationReport[SplitReport]:
     """Read a report and check that it is consistent; raises `RecordError`."""
     report = read_report(path, SplitReport)
-    if not isinstance(report.config.get("population"), dict) or not isinstance(report.config.get("seed"), int):
-        raise RecordError(f"{path} is not a report that can be read: its config has no seed or no population")
+    _check_config(report.config, path)
+    if _has_huge(msgspec.to_builtins(report.reports)):
+        raise RecordError(f"{path} is not a report that can be read: it has a number over {_HUGE:g}")
     if "name" not in report.eval_agent:
         raise RecordError(f"{path} is not a report that can be read: it does not name the evaluated agent")
     for split in report.reports:
@@ -254,6 +258,38 @@ def _source(
     )
 
 
+def _has_huge(value: Any) -> bool:
+    """Whether plain values hold a number whose square has no place in a float."""
+    if isinstance(value, dict | list | tuple):
+        return any(map(_has_huge, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, int | float) and abs(value) > _HUGE
+
+
+class _Population(msgspec.Struct):
+    split: str = ""
+    members: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
+
+
+class _ReadConfig(msgspec.Struct):
+    """The parts of a config that are read here."""
+
+    population: _Population
+    world: str
+    seed: int
+
+
+def _check_config(config: Mapping[str, Any], path: Path) -> None:
+    """Raise a RecordError where parts of a config are missing or have another type."""
+    try:
+        msgspec.convert(config, _ReadConfig)
+    except msgspec.ValidationError as error:
+        raise RecordError(f"{path} cannot be read, in its config: {error}") from None
+    for key, value in Config().model_dump(mode="json").items():
+        if isinstance(value, dict) and not isinstance(config.get(key, {}), dict):
+            raise RecordError(f"{path} cannot be read: {key} of its config is no section")
+
+
 def _recipe(config: Mapping[str, Any]) -> str:
     """Equal for configs that differ only in `_IGNORED_KEYS`; missing keys have their defaults."""
     usual = Config().model_dump(mode="json")
@@ -266,18 +302,18 @@ def _recipe(config: Mapping[str, Any]) -> str:
 
 def _trained_split(config: Mapping[str, Any]) -> str:
     """The name of a run's training split, without the path of its file."""
-    return Path(config["population"]["split"]).stem
+    return Path(config["population"].get("split", "")).stem
 
 
 def _trained_on(config: Mapping[str, Any]) -> str:
     """The split that a run drew all its opponents from with equal weights; empty where there is none."""
     population = config["population"]
-    return "" if population["members"] or population["weights"] else _trained_split(config)
+    return "" if population.get("members") or population.get("weights") else _trained_split(config)
 
 
 def _pool(config: Mapping[str, Any]) -> str:
     """World and opponents or levels of training as text."""
     population = config["population"]
-    words = [_trained_split(config), *population["members"], *map(str, population["weights"])]
+    words = [_trained_split(config), *population.get("members", ()), *map(str, population.get("weights", ()))]
     members = ", ".join(filter(None, words))
     return f"{config['world']} against {members}" if members else str(config["world"])

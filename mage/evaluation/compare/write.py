@@ -14,7 +14,7 @@ from mage.evaluation.compare.plots import write_figures
 from mage.evaluation.compare.sources import ComparisonInputs, Source
 from mage.evaluation.compare.tables import all_tables, as_csv, notes
 from mage.evaluation.suite.report import command_line, installed_versions, machine_name
-from mage.files import write_atomically
+from mage.files import BAD_JSON, write_atomically
 from mage.plot_style import check_matplotlib
 
 SOURCES, PLOTS = "sources.json", "plots"
@@ -62,7 +62,7 @@ def _clear(folder: Path) -> None:
         return
     try:
         earlier = msgspec.json.decode((folder / SOURCES).read_bytes(), type=Sources)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, *BAD_JSON):
         raise RecordError(f"{folder} is not empty and holds no comparison; name a new directory") from None
     for name in earlier.files:
         path = folder / name

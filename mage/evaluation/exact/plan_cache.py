@@ -14,7 +14,7 @@ import msgspec
 
 from mage.cache import cache_directory
 from mage.evaluation.exact.tree import Leaf, Node, Tree
-from mage.files import write_atomically
+from mage.files import BAD_JSON, write_atomically
 
 VERSION = 2
 """Version of the planning code: increase it when the same numbers would give other values."""
@@ -42,7 +42,7 @@ def _node_numbers(node: Node, known: dict[int, str]) -> object:
 def load_or_compute(name: str, length: int, compute: Callable[[], tuple[float, ...]]) -> tuple[float, ...]:
     """The `length` values stored under `name`; computed and stored where missing or unreadable."""
     path = cache_directory() / "exact" / f"{name}.json"
-    with suppress(OSError, msgspec.DecodeError):
+    with suppress(OSError, *BAD_JSON):
         stored = msgspec.json.decode(path.read_bytes(), type=tuple[float, ...])
         if len(stored) == length:
             return stored

@@ -19,6 +19,7 @@ import msgspec
 
 from mage.config.schema import Config
 from mage.errors import RecordError
+from mage.files import BAD_JSON
 from mage.version import __version__
 
 T = TypeVar("T")
@@ -91,7 +92,7 @@ def read_world_report(path: Path, kind: type[T]) -> WorldReport[T]:
     """Read a report; raises `RecordError`."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=WorldReport[kind])  # type: ignore[valid-type]
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (OSError, *BAD_JSON) as error:
         raise RecordError(f"{path} is not a report that can be read: {error}") from None
 
 
@@ -105,7 +106,7 @@ def read_report(path: Path, kind: type[T]) -> EvaluationReport[T]:
     """Read a report; raises `RecordError`."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=EvaluationReport[kind])  # type: ignore[valid-type]
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (OSError, *BAD_JSON) as error:
         again = "; another version of mage wrote it: evaluate again" if "missing required field" in str(error) else ""
         raise RecordError(f"{path} is not a report that can be read: {error}{again}") from None
 

@@ -11,7 +11,7 @@ from mage.evaluation.value.dial import Dial, find_dial, parse_variation
 from mage.evaluation.value.find import find_value, value_curve
 from mage.evaluation.value.report import ValuePoint, ValueReport, ValueRequest
 from mage.evaluation.value.verdict import verdict
-from mage.files import write_atomically
+from mage.files import BAD_JSON, write_atomically
 
 
 class ValueFile(msgspec.Struct, frozen=True):
@@ -51,5 +51,5 @@ def read_json(path: Path) -> ValueFile:
     """Read what `write_json` wrote."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=ValueFile)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (OSError, *BAD_JSON) as error:
         raise RecordError(f"{path} holds no values of a task: {error}") from None

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from mage.errors import RecordError
+from mage.files import BAD_JSON
 from mage.view.read.folder import Location
 from mage.view.read.run_summary import METRICS
 from mage.view.read.tail import Tail
@@ -36,7 +37,7 @@ class Curves:
         for line in self._tail.lines():
             try:
                 self._add(msgspec.json.decode(line, type=dict[str, Any]))
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except (*BAD_JSON, OverflowError) as error:
                 raise RecordError(f"{METRICS} of {self._place.name} cannot be read: {error}") from None
 
     @property

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from mage.files import BAD_JSON
 from mage.view.read.folder import NASHCONV, Location
 
 EVALUATIONS = "evaluations"
@@ -53,7 +54,7 @@ def bounds_of(place: Location) -> Mapping[str, Any]:
     for parts in evaluation_files(place).values():
         try:
             report = msgspec.json.decode(place.file(*parts).read_bytes(), type=_Report)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except BAD_JSON:
             continue  # not a report on splits; opening it shows the error
         for split in report.reports:
             found = [references for _, references in split.references]

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from mage.errors import RecordError
-from mage.files import read_lines
+from mage.files import BAD_JSON, read_lines
 from mage.league.report import LEAGUE, LeagueReport, read_league
 from mage.runs.credit import read_credit
 from mage.runs.same_task import Pair, pairs_among, step_of
@@ -165,8 +165,8 @@ class RunStore:
             content = place.file(*files[name]).read_bytes()
         try:
             report = msgspec.json.decode(content)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise RecordError(f"the evaluation {name!r} of {place.name} cannot be read: {error}") from None
+        except BAD_JSON as error:
+            raise RecordError(f"{'/'.join(files[name])} of {place.name} cannot be read: {error}") from None
         about = describe_opponents_of(report)
         return msgspec.json.encode({**report, "about": about}) if about else content
 

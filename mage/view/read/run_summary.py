@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from mage.errors import RecordError
-from mage.files import is_file_locked, read_lines
+from mage.files import BAD_JSON, is_file_locked, read_lines
 from mage.runs.index import INDEX, TRIALS
 from mage.runs.store import RUN, RunInfo, read_info
 from mage.runs.sweep_plan import SWEEP, read_plan
@@ -115,7 +115,7 @@ class _Log:
             for line in self._index.lines():
                 self.num_seats = self.num_seats or 1 + len(msgspec.json.decode(line, type=_Line).opponents)
                 self.num_trials += 1
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except BAD_JSON as error:
             raise RecordError(f"a log of {self._place.name} cannot be read: {error}") from None
 
     def _read_metrics(self, episodes: int) -> None:
@@ -228,7 +228,7 @@ def thin(values: list[float | None], num: int) -> tuple[float | None, ...]:
 def _of_sweep(place: Location) -> RunSummary:
     plan = read_plan(place.path)
     place.check(_ENDED)
-    ended = {line["name"] for line in read_lines(place.path / _ENDED) if isinstance(line, dict) and "name" in line}
+    ended = [line.get("name") for line in read_lines(place.path / _ENDED) if isinstance(line, dict)]
     num_ended = sum(run.name in ended for run in plan.runs)
     if is_file_locked(place.path / SWEEP):
         status = RunStatus(Status.RUNNING, "")

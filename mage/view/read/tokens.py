@@ -9,20 +9,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-import msgspec
-
 from mage.agents.byte_format import ByteFormat
-from mage.errors import RecordError
+from mage.errors import RecordError, library_errors
 
 _END = "<|end|>"
 _BYTE_PREFIXES = ("scripted:", "remote:", "remote(")
 """Name prefixes of agents whose tokens are bytes."""
-
-
-class _Tokenizer(msgspec.Struct):
-    """The part that every tokenizer file has."""
-
-    model: dict[str, Any]
 
 
 class Reader(Protocol):
@@ -58,22 +50,24 @@ class TokenizerReader:
     def __init__(self, path: Path) -> None:
         from tokenizers import Tokenizer
 
-        try:
-            content = path.read_bytes()
-            msgspec.json.decode(content, type=_Tokenizer)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise RecordError(f"{path} cannot be read: {error}") from None
-        self._tokenizer = Tokenizer.from_buffer(content)
+        self._path = path
+        with library_errors(lambda why: RecordError(f"{path} cannot be read: {why}")):
+            self._tokenizer = Tokenizer.from_buffer(path.read_bytes())
 
     def text(self, tokens: Sequence[int]) -> str:
-        known = self._tokenizer.get_vocab_size()
-        return str(self._tokenizer.decode([t for t in tokens if 0 <= t < known], skip_special_tokens=False))
+        with library_errors(self._refusal):
+            known = self._tokenizer.get_vocab_size()
+            return str(self._tokenizer.decode([t for t in tokens if 0 <= t < known], skip_special_tokens=False))
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
         from tokenizers.decoders import DecodeStream
 
-        stream: Any = DecodeStream(skip_special_tokens=False)
-        return [stream.step(self._tokenizer, token) or "" for token in tokens]
+        with library_errors(self._refusal):
+            stream: Any = DecodeStream(skip_special_tokens=False)
+            return [stream.step(self._tokenizer, token) or "" for token in tokens]
+
+    def _refusal(self, why: str) -> RecordError:
+        return RecordError(f"{self._path} has no text for the tokens of this trial: {why}")
 
 
 BYTES = ByteReader()

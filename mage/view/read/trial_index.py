@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 
 from mage.errors import RecordError
-from mage.runs.index import INDEX, TRIALS, Summary, decode_outcome, scan
+from mage.files import BAD_JSON
+from mage.runs.decode_trial import decode_outcome
+from mage.runs.index import INDEX, TRIALS, Summary, scan
 from mage.runs.same_task import step_of
 from mage.types import Failure, Trial
 from mage.view.read.folder import Location, NotFoundError
@@ -100,8 +102,8 @@ class TrialIndex:
             file.seek(summary.offset)
             try:
                 return decode_outcome(file.read(summary.length))
-            except (msgspec.MsgspecError, UnicodeDecodeError):
-                raise RecordError(f"trial {number} of {self._place.name} cannot be read") from None
+            except BAD_JSON:
+                raise RecordError(f"{TRIALS} of {self._place.name}: trial {number} cannot be read") from None
 
     def step(self, number: int) -> int | None:
         """The step of the weights of a trial, cached."""
@@ -144,7 +146,7 @@ class TrialIndex:
         for line in self._index.lines():
             try:
                 summary = _summaries.decode(line)
-            except (msgspec.MsgspecError, UnicodeDecodeError):
+            except BAD_JSON:
                 return False
             if summary.end <= end:
                 continue  # a scan has found it before it was in the index
@@ -161,7 +163,7 @@ class TrialIndex:
         for line in self._arm_lines.lines():
             try:
                 self._arms.append(_arms.decode(line))
-            except (msgspec.MsgspecError, UnicodeDecodeError):
+            except BAD_JSON:
                 raise RecordError(f"{ARMS} of {self._place.name} cannot be read") from None
 
     def _is_wanted(self, summary: Summary, wanted: TrialFilter, is_level: bool) -> bool:

@@ -1,0 +1,41 @@
+"""Limits the work of a chat template: it is code that came with a model, and may loop."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+MAX_LINES = 100_000
+"""Lines of compiled code that a template may run; those in use run some hundred for the probe conversation."""
+_COMPILED = "<template>"
+"""The file name that jinja2 gives to the code of a template without a file."""
+
+
+@contextmanager
+def limited_template() -> Iterator[None]:
+    """Raise a TimeoutError in a template of jinja2 that runs more than `MAX_LINES` lines.
+
+    Lines are counted by tracing this thread, so the limit does not depend on how busy the machine is. One operation
+    that takes long, such as a text times a billion, is not cut off.
+    """
+    num_lines = 0
+
+    def count(frame: FrameType, event: str, arg: Any) -> Any:
+        nonlocal num_lines
+        num_lines += event == "line"
+        if num_lines > MAX_LINES:
+            raise TimeoutError(f"it loops; it was stopped after {MAX_LINES:,} lines")
+        return count
+
+    def enter(frame: FrameType, event: str, arg: Any) -> Any:
+        return count if frame.f_code.co_filename == _COMPILED else None
+
+    before = sys.gettrace()
+    sys.settrace(enter)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
