@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from importlib import import_module
 from io import TextIOWrapper
@@ -13,6 +14,7 @@ from typer.main import get_command
 
 from mage.cli.options import Imports, import_given, with_common_options
 from mage.errors import MageError
+from mage.shortage import ShortagesAsErrors
 from mage.version import __version__
 
 COMMANDS = {
@@ -69,13 +71,20 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # A terminal without Unicode still shows everything.
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
-        app()
+        with ShortagesAsErrors():
+            app()
     except MageError as error:
         print(f"mage: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    except KeyboardInterrupt as interrupt:
+        sys.exit(128 + (interrupt.args[0] if interrupt.args else signal.SIGINT))
+
+
+def _interrupt(signum: int, frame: object) -> None:
+    """End as an interrupt from the keyboard does, which saves what was played."""
+    raise KeyboardInterrupt(signum)
 
 
 def _version(wanted: bool) -> None:

@@ -30,7 +30,7 @@ from mage.files import JsonLines, read_lines, try_lock, write_atomically
 from mage.plugins import import_recorded, keep_plugins
 from mage.runs.console import as_text, say
 from mage.runs.drawings import shown
-from mage.runs.store import check_empty, new_run_path
+from mage.runs.new_directory import check_empty, new_run_path
 from mage.runs.sweep_plan import SCHEMA, SWEEP, PlannedRun, SweepPlan, read_plan
 from mage.training.model_cache import ModelCache
 from mage.training.run import check_start

@@ -17,7 +17,8 @@ import msgspec
 from mage.errors import ConfigError, MageError
 from mage.protocols import AgentFactory
 from mage.rollout.group import play_trials
-from mage.runs.store import RUN, RunWriter, new_run_path
+from mage.runs.new_directory import new_run_path
+from mage.runs.store import RUN, RunWriter
 from mage.spec import parse_spec
 from mage.types import Failure, Task, Trial
 from mage.view.play.seats import Models, SeatChoice
