@@ -26,6 +26,7 @@ _NUMBER = re.compile(r"\(os error (\d+)\)")
 """How libraries written in Rust, such as safetensors and tokenizers, name an error of the system."""
 _NO_MEMORY = re.compile(r"can't allocate memory|not enough memory|Cannot allocate memory|out of memory")
 """How torch says that an allocation failed; it is a RuntimeError."""
+_NO_THREAD = re.compile(r"can't start new thread|ThreadPoolBuildError")
 
 
 def shortage_of(error: BaseException | None) -> str | None:
@@ -37,12 +38,14 @@ def shortage_of(error: BaseException | None) -> str | None:
     if error is None:
         return None
     if isinstance(error, MageError):
-        is_told = isinstance(error, ShortageError) or shortage_of(error.__context__) is not None
+        is_told = isinstance(error, ShortageError) or shortage_of(error.__cause__) is not None
         return str(error) if is_told else None
     if isinstance(error, OSError) and error.errno is not None:
         return _BY_NUMBER.get(error.errno)
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error))):
         return _BY_NUMBER[errno.ENOMEM]
+    if _NO_THREAD.search(str(error)):
+        return "no more threads can be started (memory, or ulimit -u)"
     found = _NUMBER.search(str(error))
     return _BY_NUMBER.get(int(found[1])) if found else None
 

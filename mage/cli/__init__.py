@@ -71,20 +71,15 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # A terminal without Unicode still shows everything.
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as an interrupt, which saves what was played
     try:
         with ShortagesAsErrors():
             app()
     except MageError as error:
         print(f"mage: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt as interrupt:
-        sys.exit(128 + (interrupt.args[0] if interrupt.args else signal.SIGINT))
-
-
-def _interrupt(signum: int, frame: object) -> None:
-    """End as an interrupt from the keyboard does, which saves what was played."""
-    raise KeyboardInterrupt(signum)
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def _version(wanted: bool) -> None:

@@ -103,7 +103,7 @@ class RunWriter:
                 plugins = keep_plugins(path) or msgspec.UNSET
                 write_info(path, RunInfo(SCHEMA, kind, config, seed, versions, created, plugins=plugins))
         except OSError as error:
-            raise _cannot("create", path, error) from None
+            raise _cannot("create", path, error) from error
         return writer
 
     @classmethod
@@ -118,7 +118,7 @@ class RunWriter:
                 remove_unfinished(path)
                 writer._repair()
         except OSError as error:
-            raise _cannot("write to", path, error) from None
+            raise _cannot("write to", path, error) from error
         return writer
 
     def append(self, outcome: Trial | Failure) -> int:
@@ -135,7 +135,7 @@ class RunWriter:
             _write_whole(self._index, self._encoder.encode(summary) + b"\n")
         except OSError as error:
             self._trials.truncate(self._offset)
-            raise _cannot("write to", self.path, error) from None
+            raise _cannot("write to", self.path, error) from error
         self._number += 1
         self._offset += len(line)
         return summary.number

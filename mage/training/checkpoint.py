@@ -98,7 +98,8 @@ def save_checkpoint(
 
 def note_saved(run: Path, step: int) -> None:
     """Note beside the checkpoints that there is one, so that their loss is not taken for a run that was never saved."""
-    write_atomically(run / SAVED, msgspec.json.encode({"step": step}))
+    if step > 0:
+        write_atomically(run / SAVED, msgspec.json.encode({"step": step}))
 
 
 def load_checkpoint(path: Path, learner: Learner) -> TrainState:

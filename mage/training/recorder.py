@@ -282,7 +282,6 @@ class RunRecorder:
             loaded, state = self._parts.loaded, self._state()
             card = model_card(self._config, self.step, loaded.name)
             save_checkpoint(self._folder / CHECKPOINTS, loaded, self._parts.learner, state, card, self._save_members)
-            note_saved(self._folder, self.step)
             self._prune()
         if self._members is not None:
             self._members.delete_unneeded()
@@ -308,11 +307,12 @@ class RunRecorder:
             self._members.save(checkpoint, self.step)
 
     def _prune(self) -> None:
+        note_saved(self._folder, self.step)  # again: a kill may have come before
         needed = (self._healthy, self._best[1] if self._best else None)
         prune(self._folder / CHECKPOINTS, self._config.checkpoint.keep, needed)
 
     def _restore(self) -> list[str]:
-        """Continue from the newest checkpoint, with later lines of the logs moved aside; return what is lost of them."""
+        """Continue from the newest checkpoint; later lines of the logs are moved aside. Returns what they have lost."""
         saved = newest_checkpoint(self._folder)
         lines: Mapping[str, int] = {}
         if saved is not None:

@@ -120,7 +120,7 @@ def make_sweep(folder: Path, plan: SweepPlan) -> None:
         plan = msgspec.structs.replace(plan, plugins=keep_plugins(folder) or msgspec.UNSET)
         write_atomically(folder / SWEEP, msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n")
     except OSError as error:
-        raise RecordError(f"cannot create {folder}: {error.strerror or error}") from None
+        raise RecordError(f"cannot create {folder}: {error.strerror or error}") from error
 
 
 def run_sweep(folder: Path, console: Console, jobs: int = 1) -> SweepSummary:
