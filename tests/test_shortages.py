@@ -160,11 +160,9 @@ def test_what_ran_out_is_told_from_other_errors(error: BaseException | None, tol
 
 
 def test_torch_that_cannot_allocate_is_out_of_memory() -> None:
-    with (
-        pytest.raises(ShortageError, match="^out of memory; less would do$"),
-        ShortagesAsErrors(lambda: "less would do"),
-    ):
+    with pytest.raises(ShortageError) as caught, ShortagesAsErrors(lambda: "less would do"):
         torch.zeros(2**60)
+    assert str(caught.value) == "out of memory; less would do"
 
 
 def test_an_error_of_ours_keeps_its_words() -> None:
