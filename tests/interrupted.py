@@ -36,6 +36,8 @@ _LEAGUE = (
 _NOT_COMPARED = ("run.json", "sweep.json", "timings.jsonl", "summary.txt", "index.jsonl")
 """Files with times in them, and the index, which follows the trials."""
 _TIMES = ("seconds", "created", "versions", "minutes", "took_s", "command")
+_LOGPROBS = "logprobs"
+"""Of an evaluation: the last bit of some depends on which trials share a pass of the model, and so on what is left."""
 
 
 class Work:
@@ -44,9 +46,13 @@ class Work:
     def __init__(self, command: str, begin: Sequence[str], option: str, mark: str) -> None:
         self._command, self._begin, self._option, self._mark = command, begin, option, mark
 
+    def is_begun(self, folder: Path) -> bool:
+        """Whether it can be gone on with; else it is begun anew."""
+        return (folder / self._mark).exists()
+
     def next_command(self, folder: Path) -> list[str]:
         """The command that begins the work, or goes on with it."""
-        if (folder / self._mark).exists():
+        if self.is_begun(folder):
             return [self._command, "--resume", str(folder)]
         return [self._command, *self._begin, self._option, str(folder)]
 
@@ -74,19 +80,19 @@ def lasting(folder: Path) -> dict[str, Any]:
             continue
         name, content = str(path.relative_to(folder)), path.read_bytes()
         if is_evaluation and path.suffix == ".jsonl":
-            lines = [msgspec.json.decode(line) for line in content.splitlines()]
-            found[name] = sorted(msgspec.json.encode(_timeless(line)) for line in lines)
+            lines = [_without(msgspec.json.decode(line), (*_TIMES, _LOGPROBS)) for line in content.splitlines()]
+            found[name] = sorted(map(msgspec.json.encode, lines))
         elif path.suffix == ".json":
-            found[name] = _timeless(msgspec.json.decode(content))
+            found[name] = _without(msgspec.json.decode(content), _TIMES)
         else:
             found[name] = content
     return found
 
 
-def _timeless(value: Any) -> Any:
+def _without(value: Any, keys: Sequence[str]) -> Any:
     if isinstance(value, dict):
-        return {key: _timeless(inner) for key, inner in value.items() if key not in _TIMES}
-    return [_timeless(inner) for inner in value] if isinstance(value, list) else value
+        return {key: _without(inner, keys) for key, inner in value.items() if key not in keys}
+    return [_without(inner, keys) for inner in value] if isinstance(value, list) else value
 
 
 def assert_same(folder: Path, whole: Path) -> None:

@@ -26,7 +26,7 @@ from mage.config.compose import label_of
 from mage.config.schema import Config
 from mage.config.vary import Scalar, VariedSetting, value_text, with_value
 from mage.errors import ConfigError, RecordError
-from mage.files import JsonLines, read_lines, try_lock, write_atomically
+from mage.files import JsonLines, read_lines, remove_unfinished, try_lock, write_atomically
 from mage.plugins import import_recorded, keep_plugins
 from mage.runs.console import as_text, say
 from mage.runs.drawings import shown
@@ -134,6 +134,7 @@ def run_sweep(folder: Path, console: Console, jobs: int = 1) -> SweepSummary:
     plan = read_plan(folder)
     import_recorded(folder, plan.plugins or (), say)
     with _locked(folder):
+        remove_unfinished(folder)
         known = _run_ends(folder)
         left = [
             (number, planned)
