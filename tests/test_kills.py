@@ -17,6 +17,8 @@ from tests.processes import Mage
 
 NUM_PER_LIFE = 6
 """Kills of one folder before the work in it may end."""
+FIRST, LATER = (1, 2, 3, 4, 20), (1, 2, 4, 7, 10, 14, 20, 30, 45, 60)
+"""Changes in a folder after which a process in it is killed: one that begins, and one that goes on."""
 KINDS = ("train", "league", "sweep", "evaluate")
 
 
@@ -43,7 +45,7 @@ def kill_often(mage: Mage, work: Work, folder: Path, num_kills: int, seed: int) 
         life = folder / f"life-{lives}"
         for _ in range(min(NUM_PER_LIFE, num_kills - kills)):
             is_timed, at_s = draws.random() < 0.2, draws.uniform(0, took_s)
-            num_changes = draws.choice((1, 2, 4, 7, 10, 14, 20, 30, 45, 60))
+            num_changes = draws.choice(LATER if work.is_begun(life) else FIRST)
             harm = killed_after(life, 10**6, at_s) if is_timed else killed_after(life, num_changes, 10 * took_s)
             ended = mage(*work.next_command(life), meanwhile=harm)
             if ended.code == 0:
