@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from threading import Event, Thread
 from typing import Any, TypeVar
 
@@ -23,7 +23,9 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
             asyncio.get_running_loop()
         except RuntimeError:
             found: list[T] = []
-            asyncio.run(_keep(work, found))
+            with closing(work), asyncio.Runner() as runner:
+                runner.get_loop()  # first: where no event loop can be made, the coroutine is closed
+                runner.run(_keep(work, found))
             return found[0]
         return _in_a_thread(work)
 

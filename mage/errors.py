@@ -5,7 +5,8 @@ MageError
 │   └── InexactError    a value that cannot be computed exactly
 ├── RecordError     a run directory that is missing, broken or of another schema version
 ├── PlayError       a world, player or agent that broke its contract while playing
-└── EngineError     a model call that could not be answered
+├── EngineError     a model call that could not be answered
+└── ShortageError   the disk is full, memory ran out, or a limit of the process was reached
 
 Messages are one line, name the value that was wrong and say what is allowed. The command line prints them
 without a traceback; the rollout layer turns those of a trial into a recorded `Failure`.
@@ -68,6 +69,10 @@ def _first_line(error: Exception) -> str:
     said = lines[0].rstrip(".:")[:_MAX_LINE]
     plain = isinstance(error, OSError | ValueError | RuntimeError) or type(error) is Exception
     return said if said and plain else f"{type(error).__name__}: {said}".rstrip(": ")
+
+
+class ShortageError(MageError):
+    """The disk is full, memory ran out, or a limit of the process was reached."""
 
 
 def pick(kind: str, table: Mapping[str, T], name: str) -> T:

@@ -1,14 +1,17 @@
-"""Files that stay valid when the process is killed: atomic replacement, locks, and JSON lines."""
+"""Files that stay valid when the process is killed: atomic replacement, locks, checksums, and JSON lines."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from hashlib import file_digest
 from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import msgspec
 
@@ -20,22 +23,94 @@ _UNFINISHED = ".part"
 """The ending of files that are being written."""
 _PAUSES_S = (0.01, 0.05, 0.2)
 """Between tries for a lock."""
+CHECKSUMS = "checksums.json"
+"""In folders with tensors: the SHA-256 of each file of tensors by its name."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file: after a kill it holds the old content or the new, never a part of it."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}{_UNFINISHED}")
-    with scratch.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    scratch.replace(path)
+    scratch = _scratch(path)
+    try:
+        with scratch.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)  # room on a full disk
+
+
+def write_folder(path: Path, write: Callable[[Path], object]) -> None:
+    """Replace a folder by one with the files that `write` puts into the folder it is given.
+
+    After a kill it holds all of the new files or all of the old ones, or it is not there.
+    """
+    scratch = _scratch(path)
+    shutil.rmtree(scratch, ignore_errors=True)
+    try:
+        scratch.mkdir(parents=True)
+        write(scratch)
+        for part in (*scratch.rglob("*"), scratch):
+            fsync(part)
+        shutil.rmtree(path, ignore_errors=True)
+        scratch.rename(path)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _scratch(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}{_UNFINISHED}")
+
+
+def is_unfinished(path: Path) -> bool:
+    """Whether a process was killed, or still is at work, before this file was complete."""
+    return path.name.startswith(".") and path.name.endswith(_UNFINISHED)
 
 
 def remove_unfinished(folder: Path) -> None:
     """Remove what killed processes had not finished writing under a folder that no other process writes to."""
-    for path in folder.rglob(f".*{_UNFINISHED}"):
-        path.unlink(missing_ok=True)
+    for path in list(folder.rglob(f".*{_UNFINISHED}")):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def fsync(path: Path) -> None:
+    """Force a file or a folder to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_checksums(folder: Path) -> None:
+    """Record the checksums of all files of tensors in a folder."""
+    found = {path.name: _checksum(path) for path in sorted(folder.glob("*.safetensors"))}
+    write_atomically(folder / CHECKSUMS, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+
+
+def verify_checksums(folder: Path) -> None:
+    """Raise a `RecordError` where a file is not what was recorded; folders of earlier versions have no record."""
+    try:
+        recorded = msgspec.json.decode((folder / CHECKSUMS).read_bytes(), type=dict[str, str])
+        found = {name: _checksum(folder / name) for name in recorded}
+    except FileNotFoundError as error:
+        if Path(error.filename).name == CHECKSUMS:
+            return
+        raise RecordError(f"{error.filename} is missing, which {CHECKSUMS} names") from None
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise RecordError(f"{folder / CHECKSUMS} cannot be read: {error}") from None
+    for name in recorded:
+        if found[name] != recorded[name]:
+            was, now = recorded[name][:12], found[name][:12]
+            raise RecordError(f"{folder / name} is not the file that was saved: its SHA-256 is {now}…, and was {was}…")
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 def try_lock(file: IO[bytes] | FileIO) -> bool:
@@ -68,10 +143,28 @@ def is_file_locked(path: Path) -> bool:
     return False
 
 
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+@contextmanager
+def closing_on_error(opened: _Closable) -> Iterator[None]:
+    """A context that closes what is open, and so gives its lock back, where the rest of its making fails."""
+    with ExitStack() as stack:
+        stack.callback(opened.close)
+        yield
+        stack.pop_all()
+
+
 class JsonLines:
-    """A file of JSON values, one a line, appended to and flushed line by line."""
+    """A file of JSON values, one a line, appended to and flushed line by line.
+
+    An incomplete last line, which a full disk leaves, is moved to a file whose name ends in `broken`.
+    """
 
     def __init__(self, path: Path) -> None:
+        if not _ends_with_line(path):
+            truncate_lines(path, count_lines(path), "broken")
         self._file = path.open("ab")
 
     def append(self, value: object) -> None:
@@ -79,9 +172,9 @@ class JsonLines:
         self._file.flush()
 
     def close(self) -> None:
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
+        with self._file:  # a full disk must not keep it open
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
 
 def read_lines(path: Path) -> Iterator[Any]:
@@ -99,6 +192,15 @@ def read_lines(path: Path) -> Iterator[Any]:
                     yield msgspec.json.decode(line)
                 except BAD_JSON as error:
                     raise RecordError(f"{path}, line {number}: not JSON ({error})") from None
+
+
+def _ends_with_line(path: Path) -> bool:
+    """Whether a file's last line is complete; a file that is empty or not there has none."""
+    if not path.is_file() or path.stat().st_size == 0:
+        return True
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
 
 
 def count_lines(path: Path) -> int:

@@ -8,6 +8,7 @@ names without being imported as a plugin is recorded in the same way; a notebook
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
@@ -25,6 +26,7 @@ from mage.registry import IMPORT_ERRORS
 PLUGINS = "plugins"
 """Folder of the copies, in runs and sweeps."""
 _ENDING = ".py"
+_COPY = re.compile(r".*-[0-9a-f]{8}\.py")
 
 
 class Plugin(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -133,6 +135,11 @@ def keep_plugins(folder: Path) -> tuple[Plugin, ...]:
             (folder / PLUGINS).mkdir(exist_ok=True)
             write_atomically(folder / known.plugin.copy, known.content)
     return tuple(known.plugin for known in _known.values())
+
+
+def is_plugin_copy(path: Path) -> bool:
+    """Whether a file is named as the copies in runs are."""
+    return _COPY.fullmatch(path.name) is not None
 
 
 def remove_copies(folder: Path) -> None:

@@ -222,15 +222,15 @@ def _is_evaluation(line: Mapping[str, float]) -> bool:
 def open_run(folder: str | Path) -> Run:
     """Open a training run by its directory."""
     require("train", "training needs")
-    from mage.training.checkpoint import checkpoints, read_state
+    from mage.training.checkpoint import newest_checkpoint, read_state
     from mage.training.resume_changes import config_of
 
     path = Path(folder)
     config = config_of(path)
-    saved = checkpoints(path / "checkpoints")
-    if not saved:
+    saved = newest_checkpoint(path)
+    if saved is None:
         return Run(path, config, 0)
-    state = read_state(saved[-1])
+    state = read_state(saved)
     return Run(path, config, state.step, int(state.learner.get("num_tokens", 0)))
 
 

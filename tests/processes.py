@@ -8,19 +8,23 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
 _FORK = """
-import gc, json, os, sys
+import gc, json, os, resource, sys
 import transformers.models.llama.modeling_llama, mage.cli.train, mage.training.run
 from mage.cli import main
 gc.freeze()
 for line in sys.stdin:
-    argv, out = json.loads(line)
+    argv, out, limits = json.loads(line)
     child = os.fork()
     if child == 0:
+        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        for name, limit in limits.items():
+            limit += used if name == "RLIMIT_AS" else 0
+            resource.setrlimit(getattr(resource, name), (limit, limit))
         for fd in (1, 2):
             os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND), fd)
         sys.argv = ["mage", *argv]
@@ -57,10 +61,18 @@ class Mage:
             env=quiet_environment(),
         )
 
-    def __call__(self, *argv: str | Path, meanwhile: Callable[[int], None] | None = None) -> RunEnd:
-        """Run a command to its end; `meanwhile` gets its process id and may do it harm."""
+    def __call__(
+        self,
+        *argv: str | Path,
+        meanwhile: Callable[[int], None] | None = None,
+        limits: Mapping[str, int] | None = None,
+    ) -> RunEnd:
+        """Run a command to its end; `meanwhile` gets its process id and may do it harm.
+
+        `limits` are those of `resource.setrlimit`, by name; that of its memory counts from what it has at its start.
+        """
         self._said.unlink(missing_ok=True)
-        self._pipe(self._server.stdin).write(json.dumps([[*map(str, argv)], str(self._said)]) + "\n")
+        self._pipe(self._server.stdin).write(json.dumps([[*map(str, argv)], str(self._said), limits or {}]) + "\n")
         self._pipe(self._server.stdin).flush()
         pid = self._number()
         if meanwhile is not None:
@@ -103,16 +115,17 @@ def when(condition: Callable[[], bool], sent: signal.Signals, delay_s: float = 0
 
     def watch(pid: int) -> None:
         while not condition():
-            if not _is_alive(pid):
+            if not is_alive(pid):
                 return
             time.sleep(0.0001)
         time.sleep(delay_s)
-        _send(pid, sent)
+        send(pid, sent)
 
     return watch
 
 
-def _is_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
+    """Whether a process has not ended."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -120,6 +133,7 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def _send(pid: int, number: signal.Signals) -> None:
-    if _is_alive(pid):
+def send(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process that has not ended."""
+    if is_alive(pid):
         os.kill(pid, number)

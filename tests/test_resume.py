@@ -313,5 +313,5 @@ def test_a_checkpoint_that_cannot_be_read_is_named_in_one_line(mage: Mage, recip
         path.write_bytes(path.read_bytes()[:-10])
         ended = mage("train", "--resume", folder)
         assert ended.code == 2
-        assert ended.said.startswith(f"mage: {path.parent} ")
+        assert ended.said.startswith(f"mage: {path.parent}")
         assert ended.said.count("\n") == 1

@@ -13,7 +13,8 @@ import pytest
 
 from mage.errors import RecordError
 from mage.runs.index import INDEX, TRIALS
-from mage.runs.store import RUN, SCHEMA, RunReader, RunWriter, new_run_path
+from mage.runs.new_directory import new_run_path
+from mage.runs.store import RUN, SCHEMA, RunReader, RunWriter
 from mage.types import Ending, Failure, Trial
 from tests.recorded import betting, failure, guest_trial, make_task, model_trial
 

@@ -17,7 +17,8 @@ from mage.results import Run
 from mage.runs.console import plain_console
 from mage.training.build import worlds_of
 from mage.training.model_cache import ModelCache
-from mage.training.run import create_run, stored_tokenizer, train_run
+from mage.training.run import create_run, train_run
+from mage.training.run_tokenizer import stored_tokenizer
 from mage.worlds.registry import WORLDS, load_world
 from mage.worlds.solo import SoloWorld
 from tests.tiny import MODEL, tiny_config

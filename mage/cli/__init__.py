@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from importlib import import_module
 from io import TextIOWrapper
@@ -13,6 +14,7 @@ from typer.main import get_command
 
 from mage.cli.options import Imports, import_given, with_common_options
 from mage.errors import MageError
+from mage.shortage import ShortagesAsErrors
 from mage.version import __version__
 
 COMMANDS = {
@@ -69,8 +71,10 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # A terminal without Unicode still shows everything.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as an interrupt, which saves what was played
     try:
-        app()
+        with ShortagesAsErrors():
+            app()
     except MageError as error:
         print(f"mage: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)

@@ -13,7 +13,8 @@ from mage.evaluation.compare.columns import printed_episodes
 from mage.numbers import signed
 from mage.runs.drawings import shown
 from mage.runs.index import Summary
-from mage.runs.store import RunWriter, new_run_path
+from mage.runs.new_directory import new_run_path
+from mage.runs.store import RunWriter
 from mage.spec import parse_spec
 from mage.stats import Estimate, mean
 from mage.types import Ending

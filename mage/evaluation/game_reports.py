@@ -20,8 +20,9 @@ from mage.evaluation.trial_log import ResumablePlay, TrialLog
 from mage.files import write_atomically
 from mage.opponents.registry import MODEL_OPPONENTS, OPPONENTS
 from mage.protocols import World
+from mage.runs.new_directory import check_empty, new_run_path
 from mage.runs.run_plugins import import_plugins_of
-from mage.runs.store import RUN, check_empty, new_run_path, read_info
+from mage.runs.store import RUN, read_info
 from mage.spec import parse_spec
 from mage.worlds.openspiel.world import OpenSpielWorld
 from mage.worlds.registry import load_world, normal_world

@@ -22,6 +22,7 @@ from mage.models.hosts import key_variable, withheld_key
 from mage.opponents.registry import MODEL_OPPONENTS
 from mage.opponents.remote import address_of
 from mage.runs.console import progress_bar, say
+from mage.shortage import ShortagesAsErrors
 from mage.spec import parse_spec
 
 USAGE = "usage.jsonl"
@@ -73,7 +74,7 @@ def at_work(trial_log: TrialLog, limits: ResourceLimits, go_on: Callable[[], str
     """
     budget = Budget(limits.max_calls, limits.max_tokens)
     try:
-        with trial_log, progress_bar() as bar, use_budget(budget):
+        with ShortagesAsErrors(), trial_log, progress_bar() as bar, use_budget(budget):
             yield bar
     except (MageError, KeyboardInterrupt):
         if not trial_log.discard_if_empty():

@@ -20,11 +20,12 @@ from mage.evaluation.suite.evaluate import Play, SplitReport, evaluate_split
 from mage.evaluation.suite.reflections import ReflectionReport, evaluate_reflections
 from mage.evaluation.suite.report import REFLECTIONS, REPORT, EvaluationReport, evaluation_report, to_json
 from mage.evaluation.trial_log import ResumablePlay, TrialLog
-from mage.files import write_atomically
+from mage.files import write_atomically, write_folder
 from mage.models.hosts import named_by
 from mage.opponents.remote import check_access_to
+from mage.runs.new_directory import new_run_path
 from mage.runs.run_plugins import import_plugins_of
-from mage.runs.store import TOKENIZER, new_run_path
+from mage.runs.store import TOKENIZER
 from mage.types import Memory
 from mage.worlds.registry import load_world
 
@@ -93,6 +94,7 @@ class Evaluation:
         write_atomically(log.path / (REFLECTIONS if plan.reflections else REPORT), content)
         if plan.as_usual and agent.run is not None:
             kind = "reflections" if plan.reflections else "step"
+            (agent.run / "evaluations").mkdir(exist_ok=True)
             write_atomically(agent.run / "evaluations" / f"{kind}-{agent.step:06d}.json", content)
         return report
 
@@ -117,16 +119,23 @@ def resume_evaluation(folder: Path, limits: ResourceLimits, *, retry_failed: boo
             check_access_to(split.members, f"the split {split.name!r}")
     agent = replace(loaded, config=config, name=plan.name)
     say_where_the_key_goes(_everyone(plan))
-    return Evaluation(agent, plan, TrialLog.reopen(folder, forget_failures=retry_failed), limits)
+    trial_log = TrialLog.reopen(folder, forget_failures=retry_failed)
+    _keep_tokenizer(agent, folder)  # where a kill came before it
+    return Evaluation(agent, plan, trial_log, limits)
 
 
 def _new_log(agent: EvalAgent, plan: EvaluationPlan, out: Path | None) -> TrialLog:
     path = out or _fresh(agent)
     trial_log = TrialLog.create(path, msgspec.to_builtins(plan), agent.config.evaluation.seed)
-    is_below_run = agent.run is not None and path.resolve().is_relative_to(agent.run.resolve())
-    if agent.save_tokenizer is not None and not is_below_run:
-        agent.save_tokenizer(path / TOKENIZER)  # a run has it already; elsewhere the tokens could not be read
+    _keep_tokenizer(agent, path)
     return trial_log
+
+
+def _keep_tokenizer(agent: EvalAgent, path: Path) -> None:
+    """Write the agent's tokenizer into an evaluation without one; below a run, which has it, it is not needed."""
+    is_below_run = agent.run is not None and path.resolve().is_relative_to(agent.run.resolve())
+    if agent.save_tokenizer is not None and not is_below_run and not (path / TOKENIZER).is_dir():
+        write_folder(path / TOKENIZER, agent.save_tokenizer)
 
 
 def _fresh(agent: EvalAgent) -> Path:

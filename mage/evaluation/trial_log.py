@@ -21,8 +21,9 @@ from mage.errors import EngineError, RecordError
 from mage.files import JsonLines, count_lines, read_lines, truncate_lines
 from mage.protocols import AgentFactory, World
 from mage.rollout.group import Job, play_trials
+from mage.runs.console import say
 from mage.runs.index import TRIALS
-from mage.runs.store import RunReader, RunWriter
+from mage.runs.store import RUN, RunReader, RunWriter, note_edit
 from mage.types import Failure, Task, Trial
 
 KIND = "evaluate"
@@ -72,6 +73,8 @@ class TrialLog:
     def reopen(cls, path: Path, *, forget_failures: bool = False) -> Self:
         """Open an evaluation to resume it; with `forget_failures` failed trials are played again."""
         writer = RunWriter.reopen(path)  # first: it holds the lock
+        if note_edit(path, writer.num_lines):
+            say(f"{path / RUN} was edited by hand; this goes on by what it says now")
         num_whole = min(count_lines(path / TRIALS), count_lines(path / ARMS))
         truncate_lines(path / ARMS, num_whole, "superseded")
         writer.cut_back(num_whole)
@@ -96,11 +99,13 @@ class TrialLog:
         self._add_time(arm)
 
     def close(self) -> None:
-        """Sync to disk and close."""
-        self._writer.close()
-        if not self._is_closed:
-            self._arms.close()
-        self._is_closed = True
+        """Sync to disk and close; both logs also where one cannot be written."""
+        try:
+            if not self._is_closed:
+                self._is_closed = True
+                self._arms.close()
+        finally:
+            self._writer.close()
 
     @property
     def has_failures(self) -> bool:

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from mage.errors import RecordError
-from mage.files import BAD_JSON, write_atomically
+from mage.files import BAD_JSON, verify_checksums, write_atomically, write_checksums
 from mage.learners.settings import LearnerSettings
 from mage.protocols import Learner
 from mage.weights import LearnerState
@@ -78,11 +78,13 @@ def save_state(folder: Path, learner: Learner, base: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     learner.save(folder, base)
     save_file({name: tensor.contiguous() for name, tensor in state.tensors.items()}, folder / OPTIMIZER)
+    write_checksums(folder)
     write_atomically(folder / NUMBERS, msgspec.json.encode(state.numbers))
 
 
 def load_state(folder: Path, learner: Learner) -> LearnerState:
     """Read a state that `save_state` wrote for a learner of this kind."""
+    verify_checksums(folder)
     try:
         weights = load_file(folder / learner.weights_file)
         tensors = load_file(folder / OPTIMIZER)

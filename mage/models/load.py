@@ -179,8 +179,8 @@ def check_words(loaded: LoadedModel, world: str) -> None:
         given = ", ".join([*_given_words(loaded.name), *unknown[:_SHOWN]]) + (", …" if len(unknown) > _SHOWN else "")
         raise ConfigError(
             f"{loaded.name} has no words for {shown}, which are actions of {world}: it was made for "
-            f"{', '.join(map(str, known)) or 'no world'}. Words are given when it is trained: with {world} as world or in "
-            f"a split, or by name, as in 'agent.model={parse_spec(loaded.name).name}(words=[{given}])'"
+            f"{', '.join(map(str, known)) or 'no world'}. Words are given when it is trained: with {world} as world or "
+            f"in a split, or by name, as in 'agent.model={parse_spec(loaded.name).name}(words=[{given}])'"
         )
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 from mage.errors import ConfigError
 from mage.protocols import AgentFactory, World
 from mage.rollout.trial import play_trial
+from mage.shortage import shortage_of
 from mage.types import Failure, Group, Task, Trial
 
 T = TypeVar("T")
@@ -44,7 +45,8 @@ async def outcomes_of(
             yield await waiting.popleft()
     finally:
         for task in waiting:
-            task.cancel()
+            if not task.cancel() and not task.cancelled():
+                task.exception()  # known, so that asyncio does not log it: several may have failed at once
 
 
 async def play_groups(
@@ -71,5 +73,7 @@ def _group(task: Task, outcomes: Sequence[Trial | Failure]) -> Group:
 async def _outcome(job: Job, play: Callable[[], Awaitable[T]]) -> T | Failure:
     try:
         return await play()
-    except Exception as error:  # noqa: BLE001, the one boundary where failure becomes data
+    except Exception as error:
+        if shortage_of(error) is not None:
+            raise  # of the process, not of this trial
         return Failure(*job, type(error).__name__, str(error) or repr(error))

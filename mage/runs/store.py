@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from hashlib import sha256
 from importlib import metadata
 from io import FileIO
 from itertools import count, islice
@@ -27,10 +27,11 @@ from typing import Any, Self
 import msgspec
 
 from mage.errors import RecordError
-from mage.files import BAD_JSON, remove_unfinished, try_lock, write_atomically
+from mage.files import BAD_JSON, closing_on_error, remove_unfinished, try_lock, write_atomically
 from mage.plugins import Plugin, keep_plugins, remove_copies
 from mage.runs.decode_trial import decode_outcome
 from mage.runs.index import INDEX, TRIALS, Summary, scan, summarize
+from mage.runs.new_directory import check_empty
 from mage.types import Failure, Trial
 from mage.version import __version__
 
@@ -66,6 +67,8 @@ class RunInfo(msgspec.Struct, frozen=True):
     """Settings changed on resuming; `config` has the new values."""
     plugins: tuple[Plugin, ...] | msgspec.UnsetType = msgspec.UNSET
     """What was imported for it; not written where there is nothing."""
+    sha256: str | msgspec.UnsetType = msgspec.UNSET
+    """Of all else in the file, as mage wrote it; earlier versions wrote none."""
 
 
 class RunWriter:
@@ -93,14 +96,15 @@ class RunWriter:
         try:
             path.mkdir(parents=True, exist_ok=True)
             check_empty(path)
-            (path / TRIALS).touch(exist_ok=False)
-            (path / INDEX).touch(exist_ok=False)
-            plugins = keep_plugins(path) or msgspec.UNSET
-            write_info(path, RunInfo(SCHEMA, kind, config, seed, versions, created, plugins=plugins))
+            writer = cls(path, 0, 0, ())
+            writer._lock()
+            with closing_on_error(writer):
+                check_empty(path)  # another process may have been quicker
+                remove_unfinished(path)
+                plugins = keep_plugins(path) or msgspec.UNSET
+                write_info(path, RunInfo(SCHEMA, kind, config, seed, versions, created, plugins=plugins))
         except OSError as error:
-            raise _cannot("create", path, error) from None
-        writer = cls(path, 0, 0, ())
-        writer._lock()
+            raise _cannot("create", path, error) from error
         return writer
 
     @classmethod
@@ -111,10 +115,11 @@ class RunWriter:
             (path / TRIALS).touch()
             writer = cls(path, 0, 0, ())
             writer._lock()
-            remove_unfinished(path)
-            writer._repair()
+            with closing_on_error(writer):
+                remove_unfinished(path)
+                writer._repair()
         except OSError as error:
-            raise _cannot("write to", path, error) from None
+            raise _cannot("write to", path, error) from error
         return writer
 
     def append(self, outcome: Trial | Failure) -> int:
@@ -131,7 +136,7 @@ class RunWriter:
             _write_whole(self._index, self._encoder.encode(summary) + b"\n")
         except OSError as error:
             self._trials.truncate(self._offset)
-            raise _cannot("write to", self.path, error) from None
+            raise _cannot("write to", self.path, error) from error
         self._number += 1
         self._offset += len(line)
         return summary.number
@@ -151,10 +156,15 @@ class RunWriter:
 
     def close(self) -> None:
         """Sync to disk and close; may be called more than once."""
-        for file in (self._trials, self._index):
+        for file in (self._index, self._trials):
             if not file.closed:
-                os.fsync(file.fileno())
-                file.close()
+                with file:  # an error must not keep the lock
+                    os.fsync(file.fileno())
+
+    @property
+    def num_lines(self) -> int:
+        """Trials and failures, readable or not."""
+        return self._number
 
     @property
     def is_empty(self) -> bool:
@@ -272,31 +282,27 @@ def read_info(path: Path) -> RunInfo:
 
 
 def write_info(path: Path, info: RunInfo) -> None:
-    """Write `run.json`."""
+    """Write `run.json` with its checksum."""
+    info = msgspec.structs.replace(info, sha256=_checksum(msgspec.json.encode(info)))
     write_atomically(path / RUN, msgspec.json.format(msgspec.json.encode(info), indent=2) + b"\n")
 
 
-def check_empty(path: Path) -> None:
-    """Raise `RecordError` on a directory that is not empty."""
-    if path.is_dir() and any(path.iterdir()):
-        raise RecordError(f"{path} is not empty; name a new directory for the run")
+def note_edit(path: Path, step: int) -> bool:
+    """Whether `run.json` was edited since mage wrote it; that is then recorded there as a change, and only once."""
+    info = read_info(path)
+    found = _checksum((path / RUN).read_bytes())
+    if info.sha256 is msgspec.UNSET or found == info.sha256:
+        return False
+    change = Change(step, RUN, info.sha256[:12], found[:12])
+    write_info(path, msgspec.structs.replace(info, changes=(*info.changes, change)))
+    return True
 
 
-def new_run_path(kind: str, label: str, base: Path = Path("runs")) -> Path:
-    """Create a unique directory such as `runs/20260131-235959-duel-kuhn_poker`."""
-    stem = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{kind}-{re.sub(r'[^A-Za-z0-9_.+-]+', '_', label)}"
-    for n in count(1):
-        path = base / (stem if n == 1 else f"{stem}-{n}")
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError:
-            if not path.is_dir():
-                raise RecordError(f"cannot create {path}: {base} is not a directory") from None
-        except OSError as error:
-            raise _cannot("create", path, error) from None
-        else:
-            return path
-    raise AssertionError("count() has no end")
+def _checksum(content: bytes) -> str:
+    """The SHA-256 of a `run.json`, whatever its layout, without the checksum in it."""
+    values = msgspec.json.decode(content)
+    values.pop("sha256", None)
+    return sha256(msgspec.json.encode(values)).hexdigest()
 
 
 class _Schema(msgspec.Struct):

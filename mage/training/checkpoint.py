@@ -5,16 +5,18 @@
         adapter_config.json adapter_model.safetensors    instead of the model: loads with PEFT
         optimizer.safetensors                            master weights, the optimizer's tensors, a value head's
         state.json                                       step, statistics, counters, lengths of the logs
+        checksums.json                                   of the tensors; they are verified when these are loaded
         README.md                                        a model card
         league.json learners/                            of a league only: its state and all learners; the files above
                                                          are the leader's
 
-A checkpoint is written under another name and renamed when complete, so one that exists is complete.
+A checkpoint is written under another name and renamed when complete, so one that exists is complete. Other names beside
+them, such as copies, are left alone. `saved.json` beside the folder has the step that was saved last.
 """
 
 from __future__ import annotations
 
-import os
+import re
 import shutil
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -25,7 +27,7 @@ from safetensors.torch import load_file, save_file
 
 from mage.credit.running_stats import Stats
 from mage.errors import RecordError
-from mage.files import BAD_JSON, write_atomically
+from mage.files import BAD_JSON, fsync, verify_checksums, write_atomically, write_checksums
 from mage.league.payoffs import PayoffCell
 from mage.models.load import LoadedModel
 from mage.protocols import Learner
@@ -33,7 +35,9 @@ from mage.training.alarms import AlarmState
 from mage.training.task_replay import PlayedTask
 from mage.weights import LearnerState
 
+CHECKPOINTS, SAVED = "checkpoints", "saved.json"
 _PREFIX = "step-"
+_NAME = re.compile(rf"{_PREFIX}([0-9]+)")
 _WRITING, _DELETING = ".writing-", ".deleting-"
 
 
@@ -73,19 +77,29 @@ def save_checkpoint(
     target = checkpoint_path(folder, state.step)
     scratch = folder / f"{_WRITING}{target.name}"
     shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
-    learner.save(scratch, loaded.name)
-    loaded.tokenizer.save_pretrained(scratch)
-    tensors = learner.state().tensors
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, scratch / "optimizer.safetensors")
-    (scratch / "README.md").write_text(card, encoding="utf-8")
-    write_atomically(scratch / "state.json", msgspec.json.format(msgspec.json.encode(state), indent=1))
-    write_extra(scratch)
-    for path in (*scratch.rglob("*"), scratch):
-        fsync(path)
-    scratch.rename(target)
+    try:
+        scratch.mkdir(parents=True)
+        learner.save(scratch, loaded.name)
+        loaded.tokenizer.save_pretrained(scratch)
+        tensors = learner.state().tensors
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, scratch / "optimizer.safetensors")
+        write_checksums(scratch)
+        (scratch / "README.md").write_text(card, encoding="utf-8")
+        write_atomically(scratch / "state.json", msgspec.json.format(msgspec.json.encode(state), indent=1))
+        write_extra(scratch)
+        for path in (*scratch.rglob("*"), scratch):
+            fsync(path)
+        scratch.rename(target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)  # room on a full disk
     fsync(folder)
     return target
+
+
+def note_saved(run: Path, step: int) -> None:
+    """Note beside the checkpoints that there is one, so that their loss is not taken for a run that was never saved."""
+    if step > 0:
+        write_atomically(run / SAVED, msgspec.json.encode({"step": step}))
 
 
 def load_checkpoint(path: Path, learner: Learner) -> TrainState:
@@ -93,6 +107,7 @@ def load_checkpoint(path: Path, learner: Learner) -> TrainState:
     state = read_state(path)
     if not (path / learner.weights_file).is_file():
         raise RecordError(f"{path} has no {learner.weights_file} to go on with; is learner.lora_rank what it was?")
+    verify_checksums(path)
     try:
         weights, tensors = load_file(path / learner.weights_file), load_file(path / "optimizer.safetensors")
     except (OSError, SafetensorError) as error:
@@ -116,8 +131,32 @@ def checkpoint_path(folder: Path, step: int) -> Path:
 
 def checkpoints(folder: Path) -> list[Path]:
     """Complete checkpoints, oldest first."""
-    found = [p for p in folder.glob(f"{_PREFIX}*") if (p / "state.json").is_file()]
-    return sorted(found, key=lambda path: int(path.name.removeprefix(_PREFIX)))
+    return [path for path in _folders(folder) if (path / "state.json").is_file()]
+
+
+def newest_checkpoint(run: Path) -> Path | None:
+    """The newest checkpoint of a run; None before the first. Raises a `RecordError` where what was saved is gone."""
+    folder = run / CHECKPOINTS
+    found = _folders(folder)
+    if not found and _was_saved(run):
+        raise RecordError(
+            f"{folder} has no checkpoint, and the run was saved before; put the folder back, or begin a new run"
+        )
+    if found and not (found[-1] / "state.json").is_file():
+        rest = f"delete it to go on from {found[-2].name}" if found[1:] else "begin a new run"
+        raise RecordError(f"{found[-1]} has no state.json, so it is not complete; put the file back, or {rest}")
+    return found[-1] if found else None
+
+
+def _folders(folder: Path) -> list[Path]:
+    """All folders with the name of a checkpoint, oldest first."""
+    steps = [int(name[1]) for path in folder.glob(f"{_PREFIX}*") if (name := _NAME.fullmatch(path.name))]
+    return [path for step in sorted(set(steps)) if (path := checkpoint_path(folder, step)).is_dir()]
+
+
+def _was_saved(run: Path) -> bool:
+    """Whether a checkpoint was ever complete; earlier versions leave only the evaluation of a finished run to tell."""
+    return (run / SAVED).exists() or (run / "evaluations" / "final.json").exists()
 
 
 def prune(folder: Path, keep: int, keep_steps: Collection[int | None]) -> None:
@@ -129,12 +168,3 @@ def prune(folder: Path, keep: int, keep_steps: Collection[int | None]) -> None:
             path.rename(path.with_name(f"{_DELETING}{path.name}"))
     for leftover in (*folder.glob(f"{_WRITING}*"), *folder.glob(f"{_DELETING}*")):
         shutil.rmtree(leftover)
-
-
-def fsync(path: Path) -> None:
-    """Force a file or a folder to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

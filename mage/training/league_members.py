@@ -216,7 +216,7 @@ class LeagueMembers:
         self._write(self._folder / LEAGUE, step)
 
     def load(self, checkpoint: Path) -> None:
-        """Restore what `save` added."""
+        """Restore what `save` added; snapshots that it does not need, which a kill may have left, are deleted."""
         try:
             self._state = msgspec.json.decode((checkpoint / LEAGUE).read_bytes(), type=LeagueState)
         except (OSError, *BAD_JSON) as error:
@@ -225,6 +225,7 @@ class LeagueMembers:
         for name in self.names:
             learner.replace(name, load_state(checkpoint / LEARNERS / name, learner.learner))
         self._policies.apply_settings(self.league)
+        self.delete_unneeded()
 
     def delete_unneeded(self) -> None:
         """Delete snapshots that the newest checkpoint does not need."""

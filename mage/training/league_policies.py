@@ -10,6 +10,7 @@ from mage.agents.language import Rewrite, as_written
 from mage.config.load import replaced
 from mage.config.schema import Config
 from mage.credit.steps import CreditGroup
+from mage.files import write_folder
 from mage.league.matches import PlayedMatch
 from mage.league.members import MemberKind
 from mage.league.state import League
@@ -46,7 +47,8 @@ class LeaguePolicies:
 
     async def add_snapshot(self, snapshot: str, learner: str, folder: Path, step: int) -> None:
         """Write a learner's current state to a folder and publish it as a snapshot."""
-        save_state(folder, self.shared_learner.activate(learner), self._parts.loaded.name)
+        own = self.shared_learner.activate(learner)
+        write_folder(folder, lambda scratch: save_state(scratch, own, self._parts.loaded.name))
         await self._publish_state(snapshot, self.shared_learner[learner], step)
 
     async def load_snapshot(self, snapshot: str, folder: Path, step: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from mage.credit.group_baselines import TrialAdvantages
@@ -11,35 +12,33 @@ from mage.credit.running_stats import EMPTY, Stats
 from mage.credit.steps import CreditGroup
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.report import evaluation_report, to_json
-from mage.files import JsonLines, count_lines, truncate_lines, write_atomically
+from mage.files import JsonLines, closing_on_error, write_atomically
 from mage.league.matches import PlayedMatch
 from mage.league.payoffs import Payoffs
-from mage.runs.credit import CREDIT
-from mage.runs.store import Change
+from mage.runs.store import RUN, Change
 from mage.runs.tracker import Trackers
 from mage.training.alarms import MAX_ROLLBACKS, NO_ALARMS, AlarmState, watch_score, watch_step
 from mage.training.checkpoint import (
+    CHECKPOINTS,
     TrainState,
     checkpoint_path,
-    checkpoints,
-    fsync,
     load_checkpoint,
+    newest_checkpoint,
+    note_saved,
     prune,
     save_checkpoint,
 )
-from mage.training.event_log import EVENTS, Display, EventLog
+from mage.training.event_log import Display, EventLog
 from mage.training.league_metrics import league_metrics
 from mage.training.model_card import model_card
 from mage.training.parts import LEARNER
+from mage.training.resume_changes import change_text
+from mage.training.run_logs import TIMINGS, cut_back_logs, log_lengths, lost_lines
 from mage.training.setup import Setup
+from mage.training.step_metrics import evaluation_metrics
 from mage.training.task_sources import SourceState
 from mage.training.transcripts import Transcripts
 from mage.types import AlarmAction, Failure, Group, Trial
-
-METRICS, TRIALS, TIMINGS = "metrics.jsonl", "trials.jsonl", "timings.jsonl"
-CHECKPOINTS = "checkpoints"
-LOGS = (METRICS, EVENTS, TRIALS, CREDIT)
-"""Logs that are truncated to the checkpoint when a run is resumed."""
 
 
 class RunRecorder:
@@ -68,26 +67,32 @@ class RunRecorder:
         self.is_stopped = False
         self.is_interrupted = False
         self._trials = Transcripts(folder, self._parts)  # First: it takes the lock, and the rest truncates logs.
-        self._restore()
+        with closing_on_error(self._trials):
+            lost = self._restore()
         self._trackers = Trackers(folder, self._config.trackers)
         self._events = EventLog(folder, display)
         self._timings = JsonLines(folder / TIMINGS)
+        for text in lost:
+            self.warn(text)
 
     def record_changes(self, changes: Sequence[Change]) -> None:
         """Print and record changed settings; where evaluation tasks changed, forget the best scores."""
-        if self.is_finished and self.is_evaluated:
-            return
-        for change in changes:
-            self._events.record(
-                f"from step {self.step} on: {change.key} = {change.new}, not {change.old}",
-                {"step": self.step, "changed": change.key, "old": change.old, "new": change.new},
-            )
+        for change in [change for change in changes if change.key == RUN or not self._is_done]:
+            event = {"step": self.step, "changed": change.key, "old": change.old, "new": change.new}
+            self._record(f"from step {self.step} on: {change_text(change)}", event)
             if change.key in ("evaluation.splits", "evaluation.seed"):
                 self._best, self._watch = None, AlarmState(self._watch.streaks, {})
 
     def warn(self, text: str) -> None:
         """Print and record a warning."""
-        self._events.record(text, {"step": self.step, "warning": text})
+        self._record(text, {"step": self.step, "warning": text})
+
+    def _record(self, text: str, event: Mapping[str, object]) -> None:
+        """Print and record; a run that is done stays as it is, so there it is only printed."""
+        if self._is_done:
+            self.display.say(text)
+        else:
+            self._events.record(text, event)
 
     def record_divergence(self, text: str) -> None:
         """Print and record that training diverged in the step after the last one completed."""
@@ -170,13 +175,7 @@ class RunRecorder:
             self._save(is_scheduled=True)
 
     def _log_evaluation(self, reports: Sequence[SplitReport]) -> list[str]:
-        metrics: dict[str, float] = {}
-        for report in reports:
-            for k, (score, control) in enumerate(zip(report.agent.scores, report.control.scores, strict=True)):
-                metrics[f"eval/{report.split}/score_{k + 1}"] = score.value
-                metrics[f"eval/{report.split}/control_{k + 1}"] = control.value
-            metrics[f"eval/{report.split}/over_control"] = report.over_control.value
-        self._trackers.log(self.step, metrics)
+        self._trackers.log(self.step, evaluation_metrics(reports))
         self.display.show_evaluation(reports)
         alarms: list[str] = []
         for report in reports:
@@ -215,6 +214,10 @@ class RunRecorder:
         return self._final_report.exists()
 
     @property
+    def _is_done(self) -> bool:
+        return self.is_finished and self.is_evaluated
+
+    @property
     def _final_report(self) -> Path:
         return self.folder / "evaluations" / "final.json"
 
@@ -233,9 +236,10 @@ class RunRecorder:
         self.stop("finishing this step; interrupt again to stop at once")
 
     def close(self) -> None:
-        """Close all logs and force them to the disk."""
-        for log in (self._trials, self._trackers, self._events, self._timings):
-            log.close()
+        """Close all logs and force them to the disk; an error of one does not keep the others open."""
+        with ExitStack() as logs:
+            for log in (self._timings, self._events, self._trackers, self._trials):
+                logs.callback(log.close)
 
     def _raise_alarms(self, alarms: Sequence[str], action: AlarmAction, healthy: int | None) -> None:
         """Print and record alarms, and act on them; `healthy` is the step of the checkpoint to roll back to.
@@ -275,8 +279,6 @@ class RunRecorder:
         if not checkpoint_path(self.folder / CHECKPOINTS, self.step).exists():
             if is_scheduled and self._watch.is_healthy:
                 self._healthy = self.step
-            for name in LOGS:
-                fsync(self.folder / name)
             loaded, state = self._parts.loaded, self._state()
             card = model_card(self._config, self.step, loaded.name)
             save_checkpoint(self.folder / CHECKPOINTS, loaded, self._parts.learner, state, card, self._save_members)
@@ -290,7 +292,7 @@ class RunRecorder:
             step=self.step,
             stats=self.stats,
             learner=self._parts.learner.state().numbers,
-            lines={name: count_lines(self.folder / name) for name in LOGS},
+            lines=log_lengths(self.folder),
             best=self._best,
             healthy=self._healthy,
             watch=self._watch,
@@ -305,30 +307,29 @@ class RunRecorder:
             self._members.save(checkpoint, self.step)
 
     def _prune(self) -> None:
+        note_saved(self.folder, self.step)  # again: a kill may have come before
         needed = (self._healthy, self._best[1] if self._best else None)
         prune(self.folder / CHECKPOINTS, self._config.checkpoint.keep, needed)
 
-    def _restore(self) -> None:
-        """Continue from the newest checkpoint; later lines of the logs are moved aside."""
-        saved = checkpoints(self.folder / CHECKPOINTS)
+    def _restore(self) -> list[str]:
+        """Continue from the newest checkpoint; later lines of the logs are moved aside. Returns what they have lost."""
+        saved = newest_checkpoint(self.folder)
         lines: Mapping[str, int] = {}
-        if saved:
-            state = load_checkpoint(saved[-1], self._parts.learner)
-            self.step, self.stats, self._watch = state.step, state.stats, state.watch
-            self._best, self._healthy = state.best, state.healthy
-            self._rollbacks, lines = state.rollbacks, state.lines
+        if saved is not None:
+            state = load_checkpoint(saved, self._parts.learner)
+            self.step, self.stats, self._watch, lines = state.step, state.stats, state.watch, state.lines
+            self._best, self._healthy, self._rollbacks = state.best, state.healthy, state.rollbacks
             played = {**state.learners_played_tasks, **({LEARNER: state.played_tasks} if state.played_tasks else {})}
             self._source.restore(SourceState(played, Payoffs(state.payoffs)))
             if self._members is not None:
-                self._members.load(saved[-1])
+                self._members.load(saved)
         self._prune()
         if self.is_evaluated and not self.is_finished:  # The run was extended.
             self._final_report.rename(self._final_report.with_name(f"final-{self.step:06d}.json"))
-        if not (self.is_finished and self.is_evaluated):
-            self._trials.cut_back(lines.get(TRIALS, 0), lines.get(CREDIT, 0))
-            for name in (METRICS, EVENTS):
-                truncate_lines(self.folder / name, lines.get(name, 0), "superseded")
-        truncate_lines(self.folder / TIMINGS, count_lines(self.folder / TIMINGS), "superseded")
+        lost = lost_lines(self.folder, lines, self.step)
+        if not self._is_done:
+            cut_back_logs(self.folder, lines, self._trials)
+        return lost
 
     def _time(self, metrics: Mapping[str, float]) -> dict[str, float]:
         now = time.perf_counter()

@@ -20,8 +20,8 @@ from mage.evaluation.config_splits import split_names_of
 from mage.evaluation.splits import is_path, split_files
 from mage.files import write_atomically
 from mage.runs.run_plugins import import_plugins_of
-from mage.runs.store import Change, read_info, write_info
-from mage.training.checkpoint import checkpoints, read_state
+from mage.runs.store import RUN, Change, note_edit, read_info, write_info
+from mage.training.checkpoint import newest_checkpoint, read_state
 
 MAY_CHANGE = (
     "steps",
@@ -51,7 +51,8 @@ def keep_splits(folder: Path, config: Config) -> None:
     """Copy the user's split files into the run, so that later changes of the files do not affect it."""
     for name, content in split_files(split_names_of(config)).items():
         (folder / _SPLITS).mkdir(exist_ok=True)
-        write_atomically(folder / _SPLITS / name, content)
+        if not (folder / _SPLITS / name).is_file():
+            write_atomically(folder / _SPLITS / name, content)
 
 
 def changed_config(folder: Path, values: Mapping[str, object]) -> tuple[Config, tuple[Change, ...]]:
@@ -73,6 +74,7 @@ def changed_config(folder: Path, values: Mapping[str, object]) -> tuple[Config, 
 
 def record_changes(folder: Path, changes: Sequence[Change], step: int) -> tuple[Change, ...]:
     """Record changes at the step where a run continues; return all changes ever recorded at this step."""
+    note_edit(folder, step)
     info = read_info(folder)
     if changes:
         config = replaced(_recorded(folder), {change.key: change.new for change in changes}, str(folder))
@@ -81,6 +83,13 @@ def record_changes(folder: Path, changes: Sequence[Change], step: int) -> tuple[
         info = msgspec.structs.replace(info, config=config.model_dump(mode="json"), changes=made)
         write_info(folder, info)
     return tuple(change for change in info.changes if change.step == step)
+
+
+def change_text(change: Change) -> str:
+    """A change in words."""
+    if change.key == RUN:
+        return f"{RUN} as it was edited by hand, not as mage wrote it"
+    return f"{change.key} = {change.new}, not {change.old}"
 
 
 def _recorded(folder: Path) -> Config:
@@ -118,7 +127,9 @@ def _refuse_less(folder: Path, before: Config, after: Config) -> None:
 
 def _refuse_done(folder: Path, after: Config) -> None:
     """Refuse changes of a finished run that would still be finished."""
-    state = read_state(checkpoints(folder / "checkpoints")[-1])
+    saved = newest_checkpoint(folder)
+    assert saved is not None  # it is refused where it is gone
+    state = read_state(saved)
     num_tokens = int(state.learner.get("num_tokens", 0))
     if after.is_over(state.step, num_tokens):
         after_what = f"{state.step} steps" + (f" and {num_tokens} tokens" if after.tokens else "")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 from rich.console import Console
 
@@ -19,10 +20,12 @@ from mage.errors import RecordError
 from mage.learners.load_weights import DivergedError
 from mage.models.device import num_cores
 from mage.models.hosts import named_by
+from mage.runs.new_directory import new_run_path
 from mage.runs.run_plugins import record_plugins
-from mage.runs.store import TOKENIZER, RunWriter, new_run_path
+from mage.runs.store import TOKENIZER, Change, RunWriter
+from mage.shortage import ShortagesAsErrors
 from mage.training.build import check_access_of
-from mage.training.checkpoint import checkpoints, load_checkpoint, read_state
+from mage.training.checkpoint import load_checkpoint, newest_checkpoint, read_state
 from mage.training.combinations import check_divergence, refuse_explored
 from mage.training.display import LiveDisplay, PlainDisplay
 from mage.training.loop import train
@@ -30,6 +33,7 @@ from mage.training.model_cache import ModelCache
 from mage.training.parts import Parts, build_parts, learner_settings
 from mage.training.recorder import RunRecorder
 from mage.training.resume_changes import changed_config, config_of, keep_splits, record_changes
+from mage.training.run_tokenizer import keep_tokenizer, stored_tokenizer
 from mage.training.setup import set_up
 from mage.training.start import check_new_run, check_start
 from mage.types import Thoughts
@@ -64,7 +68,7 @@ def create_run(
     parts = build_parts(config, model_cache)
     path = new_run_path("train", label) if folder is None else folder
     _make(config, path)
-    parts.loaded.tokenizer.save_pretrained(path / TOKENIZER)  # for the viewer, before the first checkpoint
+    keep_tokenizer(path, parts.loaded)  # for the viewer, before the first checkpoint
     return path, parts
 
 
@@ -83,8 +87,8 @@ def train_run(
 ) -> RunRecorder:
     """Train until the steps are done, time is up, an alarm stops the run, or the user interrupts.
 
-    A finished run is left unchanged. The first interrupt finishes the step and saves; the second raises
-    `KeyboardInterrupt`, and a resumed run continues from its last checkpoint. `values` are settings to
+    A finished run is left unchanged. The first interrupt, by SIGINT or SIGTERM, finishes the step and saves; the second
+    raises `KeyboardInterrupt`, and a resumed run continues from its last checkpoint. `values` are settings to
     change; `parts` are those that `create_run` built.
     """
     config, changes = changed_config(folder, values or {})
@@ -94,14 +98,24 @@ def train_run(
     if changes:
         check_start(config)
         refuse_explored(config, [change.key for change in changes])
-    parts = build_parts(config, tokenizer=stored_tokenizer(folder)) if parts is None else replace(parts, config=config)
-    if stored_tokenizer(folder) is None:
-        parts.loaded.tokenizer.save_pretrained(folder / TOKENIZER)
+    with ShortagesAsErrors(lambda: f"what was saved stays; go on with: mage train --resume {quote(str(folder))}"):
+        if parts is None:
+            parts = build_parts(config, tokenizer=stored_tokenizer(folder))
+        return _train(folder, console, max_minutes, replace(parts, config=config), changes)
+
+
+def _train(
+    folder: Path, console: Console, max_minutes: float | None, parts: Parts, changes: Sequence[Change]
+) -> RunRecorder:
+    config = parts.config
     display = (LiveDisplay if console.is_terminal else PlainDisplay)(console, config.steps)
     try:
         setup = set_up(parts, folder)
         recorder = RunRecorder(setup, folder, display, max_minutes)
         try:
+            keep_splits(folder, config)  # where a kill came before it
+            if keep_tokenizer(folder, parts.loaded) and recorder.step > 0:
+                display.say(f"{folder / TOKENIZER} was missing or damaged; it was written anew")
             recorder.record_changes(record_changes(folder, changes, recorder.step))
             record_plugins(folder)
             if recorder.step == 0 and config.agent.thoughts is Thoughts.STRIP:
@@ -123,8 +137,8 @@ def way_out(folder: Path, config: Config) -> str:
     lower = f"learner.lr={min(config.learner.lr / 10, _USUAL_LR):g}"
     if config.league.learners and "learner.lr" in config.league.explore:
         return f"begin a new run with {lower}: in this one each learner has its own, which cannot change"
-    saved = checkpoints(folder / "checkpoints")
-    start = f"step {read_state(saved[-1]).step}" if saved else "the initial weights"
+    saved = newest_checkpoint(folder)
+    start = f"step {read_state(saved).step}" if saved is not None else "the initial weights"
     return f"go on from {start} with: mage train --resume {quote(str(folder))} {lower}"
 
 
@@ -137,36 +151,37 @@ def load_run(
     """
     own = config_of(folder)
     config = replaced(own, values or {}, str(folder))
-    saved = checkpoints(folder / "checkpoints")
-    if not saved:
+    checkpoint = checkpoint or newest_checkpoint(folder)
+    if checkpoint is None:
         raise RecordError(f"{folder} has no checkpoint yet")
     parts = build_parts(config, learning=learner_settings(own), tokenizer=stored_tokenizer(folder))
-    return config, parts, load_checkpoint(checkpoint or saved[-1], parts.learner).step
-
-
-def stored_tokenizer(folder: Path) -> Path | None:
-    """The directory of the tokenizer that a run was made with; None where no model was loaded for it yet.
-
-    A run keeps its tokenizer: one that is made again has other ids where the words of a world have changed.
-    """
-    found = (folder / TOKENIZER, *reversed(checkpoints(folder / "checkpoints")))
-    return next((path for path in found if (path / "tokenizer.json").is_file()), None)
+    return config, parts, load_checkpoint(checkpoint, parts.learner).step
 
 
 @contextmanager
 def interruptible(first: Callable[[], None]) -> Iterator[None]:
-    """The first interrupt calls `first`, the second raises KeyboardInterrupt. No effect outside the main thread."""
+    """The first SIGINT or SIGTERM calls `first`; the second of a kind does what it did before, by default it ends.
+
+    So a process that gets both, as where its parent passes an interrupt on, is not ended by the other. No effect
+    outside the main thread.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    is_called = False
 
     def handle(signum: int, frame: object) -> None:
-        signal.signal(signal.SIGINT, before)
-        first()
+        nonlocal is_called
+        signal.signal(signum, before[signum])
+        if not is_called:
+            is_called = True
+            first()
 
-    before = signal.getsignal(signal.SIGINT)
-    signal.signal(signal.SIGINT, handle)
+    before: dict[int, Any] = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)}
+    for signum in before:
+        signal.signal(signum, handle)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)

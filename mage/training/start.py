@@ -7,7 +7,7 @@ from pathlib import Path
 from mage.config.schema import Config
 from mage.extras import require
 from mage.models.device import resolve_placement
-from mage.runs.store import check_empty
+from mage.runs.new_directory import check_empty
 from mage.runs.tracker import check_trackers
 from mage.training.build import check, check_splits
 from mage.training.combinations import check_combinations

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from mage.credit.steps import agent_turns
+from mage.evaluation.suite.evaluate import SplitReport
 from mage.opponents.registry import family
 from mage.spec import parse_spec
 from mage.types import Ending, Group, Trial
@@ -87,3 +88,14 @@ def _shares(drawn: Sequence[Group], groups: Sequence[Group]) -> dict[str, float]
         shares[f"opponents/drawn/{name}"] = before[name] / max(1, before.total())
         shares[f"opponents/played/{name}"] = after[name] / after.total()
     return shares
+
+
+def evaluation_metrics(reports: Sequence[SplitReport]) -> dict[str, float]:
+    """Scores of each episode on every split, beside those of the control."""
+    metrics: dict[str, float] = {}
+    for report in reports:
+        for k, (score, control) in enumerate(zip(report.agent.scores, report.control.scores, strict=True)):
+            metrics[f"eval/{report.split}/score_{k + 1}"] = score.value
+            metrics[f"eval/{report.split}/control_{k + 1}"] = control.value
+        metrics[f"eval/{report.split}/over_control"] = report.over_control.value
+    return metrics

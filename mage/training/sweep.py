@@ -26,11 +26,11 @@ from mage.config.compose import label_of
 from mage.config.schema import Config
 from mage.config.vary import Scalar, VariedSetting, value_text, with_value
 from mage.errors import ConfigError, RecordError
-from mage.files import JsonLines, read_lines, try_lock, write_atomically
+from mage.files import JsonLines, read_lines, remove_unfinished, try_lock, write_atomically
 from mage.plugins import import_recorded, keep_plugins
 from mage.runs.console import as_text, say
 from mage.runs.drawings import shown
-from mage.runs.store import check_empty, new_run_path
+from mage.runs.new_directory import check_empty, new_run_path
 from mage.runs.sweep_plan import SCHEMA, SWEEP, PlannedRun, SweepPlan, read_plan
 from mage.training.model_cache import ModelCache
 from mage.training.start import check_start
@@ -120,7 +120,7 @@ def make_sweep(folder: Path, plan: SweepPlan) -> None:
         plan = msgspec.structs.replace(plan, plugins=keep_plugins(folder) or msgspec.UNSET)
         write_atomically(folder / SWEEP, msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n")
     except OSError as error:
-        raise RecordError(f"cannot create {folder}: {error.strerror or error}") from None
+        raise RecordError(f"cannot create {folder}: {error.strerror or error}") from error
 
 
 def run_sweep(folder: Path, console: Console, jobs: int = 1) -> SweepSummary:
@@ -134,6 +134,7 @@ def run_sweep(folder: Path, console: Console, jobs: int = 1) -> SweepSummary:
     plan = read_plan(folder)
     import_recorded(folder, plan.plugins or (), say)
     with _locked(folder):
+        remove_unfinished(folder)
         known = _run_ends(folder)
         left = [
             (number, planned)

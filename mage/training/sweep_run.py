@@ -17,12 +17,13 @@ from mage.files import write_atomically
 from mage.runs.drawings import shown
 from mage.runs.store import RUN
 from mage.runs.sweep_plan import PlannedRun
-from mage.training.checkpoint import checkpoints, load_checkpoint
+from mage.training.checkpoint import load_checkpoint, newest_checkpoint
 from mage.training.loop import evaluate
 from mage.training.model_cache import ModelCache
 from mage.training.parts import Parts, build_parts
 from mage.training.resume_changes import config_of
-from mage.training.run import create_run, stored_tokenizer, train_run
+from mage.training.run import create_run, train_run
+from mage.training.run_tokenizer import stored_tokenizer
 from mage.training.sweep_summary import RunEnd, RunState, minutes_of
 
 
@@ -59,7 +60,7 @@ def _run(
     config, parts = _parts(path, planned, model_cache)
     left = None if max_minutes is None else max_minutes - minutes_of(path)
     is_interrupted = False
-    if left is None or left > 0 or not checkpoints(path / "checkpoints"):
+    if left is None or left > 0 or newest_checkpoint(path) is None:
         recorder = train_run(path, console, None if left is None else max(left, 0.0), parts=parts)
         is_interrupted = recorder.is_interrupted
         if recorder.is_finished:
@@ -83,7 +84,9 @@ def _parts(path: Path, planned: PlannedRun, model_cache: ModelCache) -> tuple[Co
 
 def _evaluate_stopped(path: Path, config: Config, parts: Parts) -> int:
     """Run the final evaluation on the newest weights of a run that stopped early; return their step."""
-    step = load_checkpoint(checkpoints(path / "checkpoints")[-1], parts.learner).step
+    saved = newest_checkpoint(path)
+    assert saved is not None  # training ends with one
+    step = load_checkpoint(saved, parts.learner).step
     reports = run_sync(evaluate(parts, step, config.evaluation.final_trials))
     (path / "evaluations").mkdir(exist_ok=True)
     target = path / "evaluations" / f"step-{step:06d}.json"

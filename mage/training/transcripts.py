@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 from mage.credit.group_baselines import TrialAdvantages
 from mage.credit.steps import CreditGroup, Step, agent_turns, credit_group, trained_advantages
-from mage.files import JsonLines, truncate_lines
+from mage.files import JsonLines, read_lines, truncate_lines
 from mage.learners.samples import samples_by_stream
 from mage.protocols import Learner
 from mage.runs.credit import CREDIT, CallCredit, Credit, TurnCredit
@@ -32,9 +33,12 @@ class Transcripts:
         self._credit = JsonLines(folder / CREDIT)
 
     def cut_back(self, num_trials: int, num_credits: int) -> None:
-        """Keep the first lines of both logs; the rest is moved aside."""
+        """Keep the first lines of both logs; the rest is moved aside, and so is the credit of trials that are lost."""
         self._trials.cut_back(num_trials)
         self._credit.close()
+        if self._trials.num_lines < num_trials:
+            lines = islice(read_lines(self._folder / CREDIT), num_credits)
+            num_credits = sum(line["trial"] < self._trials.num_lines for line in lines)
         truncate_lines(self._folder / CREDIT, num_credits, "superseded")
         self._credit = JsonLines(self._folder / CREDIT)
 

@@ -108,7 +108,12 @@ TEXT: tuple[Text, ...] = ()
 DROPPED: tuple[Left, ...] = ()
 """In the base alone. Files and keys by their old names."""
 
-ADDED: tuple[Left, ...] = (Left("*chosen_trial.json", "", "the trial that a finished run ends on"),)
+ADDED: tuple[Left, ...] = (
+    Left("*chosen_trial.json", "", "the trial that a finished run ends on"),
+    Left("*run.json", "sha256", "the checksum of the file itself"),
+    Left("*checksums.json", "", "checksums of the tensors beside it, which are compared"),
+    Left("*saved.json", "", "the step of the newest checkpoint"),
+)
 """In the present tree alone. Files and keys by their new names."""
 
 MASKS: tuple[Text, ...] = (

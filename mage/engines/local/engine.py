@@ -24,9 +24,10 @@ from mage.engines.local.passes import Passes
 from mage.engines.local.prefix_cache import PrefixCache
 from mage.engines.local.scheduler import ScheduledJob, Scheduler
 from mage.engines.trie import Trie, action_logprobs
-from mage.errors import ConfigError, EngineError, listing
+from mage.errors import ConfigError, EngineError, MageError, ShortageError, listing
 from mage.models.load import LoadedModel
 from mage.protocols import Sampling
+from mage.shortage import shortage_of
 from mage.types import Completion
 from mage.weights import LowRank
 
@@ -249,8 +250,7 @@ class LocalEngine:
             if not future.done() and error is None:
                 future.cancel()
             elif not future.done():
-                known = isinstance(error, EngineError)
-                future.set_exception(EngineError(str(error) if known else f"the model failed: {error!r}"))
+                future.set_exception(_failure(error))
 
     def _step(self) -> None:
         self._scheduler.finish()
@@ -333,3 +333,10 @@ def _budget(device: torch.device, reserve: int) -> int:
     if device.type == "cuda":
         return int(_CUDA_SHARE * max(0, torch.cuda.mem_get_info(device)[0] - reserve))
     return _CPU_BYTES
+
+
+def _failure(error: BaseException | None) -> MageError:
+    """What waiting calls are told about an error of the driver."""
+    if (ran_out := shortage_of(error)) is not None:
+        return ShortageError(ran_out)
+    return EngineError(str(error) if isinstance(error, EngineError) else f"the model failed: {error!r}")

@@ -18,7 +18,8 @@ from mage.errors import ConfigError, MageError
 from mage.protocols import Agent, AgentFactory
 from mage.rollout.group import play_trials
 from mage.rollout.trial import PlayerLeftError
-from mage.runs.store import RUN, RunWriter, new_run_path
+from mage.runs.new_directory import new_run_path
+from mage.runs.store import RUN, RunWriter
 from mage.spec import parse_spec
 from mage.types import Failure, Task, Trial
 from mage.view.play.seat_process import SeatProcess, start_seat_process
