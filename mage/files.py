@@ -100,7 +100,7 @@ def verify_checksums(folder: Path) -> None:
         if Path(error.filename).name == CHECKSUMS:
             return
         raise RecordError(f"{error.filename} is missing, which {CHECKSUMS} names") from None
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (OSError, *BAD_JSON) as error:
         raise RecordError(f"{folder / CHECKSUMS} cannot be read: {error}") from None
     for name in recorded:
         if found[name] != recorded[name]:

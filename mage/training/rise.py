@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from mage.files import write_atomically
+from mage.files import BAD_JSON, write_atomically
 from mage.types import Failure, Trial
 
 CHOSEN_TRIAL = "chosen_trial.json"
@@ -58,5 +58,5 @@ def read_chosen(folder: Path) -> ChosenTrial | None:
     """The trial that was chosen in a run; None where there is none that can be read."""
     try:
         return msgspec.json.decode((folder / CHOSEN_TRIAL).read_bytes(), type=ChosenTrial)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *BAD_JSON):
         return None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from mage.files import write_folder
+from mage.files import BAD_JSON, write_folder
 from mage.models.load import LoadedModel
 from mage.runs.store import TOKENIZER
 from mage.training.checkpoint import CHECKPOINTS, checkpoints
@@ -40,7 +40,7 @@ def _is_whole(folder: Path) -> bool:
     try:
         for name in _NEEDED:
             msgspec.json.decode((folder / name).read_bytes())
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, *BAD_JSON):
         return False
     return True
 
