@@ -109,7 +109,7 @@ DROPPED: tuple[Left, ...] = ()
 """In the base alone. Files and keys by their old names."""
 
 ADDED: tuple[Left, ...] = (
-    Left("*run.json", "sha256", "the checksum of the file itself"),
+    Left("*run.json", "checksum", "the checksum of the file itself"),
     Left("*checksums.json", "", "checksums of the tensors beside it, which are compared"),
     Left("*saved.json", "", "the step of the newest checkpoint"),
 )
