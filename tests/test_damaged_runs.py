@@ -173,7 +173,7 @@ def test_a_run_json_edited_by_hand_is_said_and_recorded_once(begun: Path) -> Non
 def test_another_layout_of_run_json_is_no_edit_and_a_missing_checksum_neither(begun: Path) -> None:
     values = msgspec.json.decode((begun / "run.json").read_bytes())
     (begun / "run.json").write_bytes(msgspec.json.encode(values))
-    del values["sha256"]
+    del values["checksum"]
     assert "edited" not in resumed(begun)
     (begun / "run.json").write_bytes(msgspec.json.encode({**values, "created": "2020"}))  # of an earlier version
     assert "edited" not in resumed(begun)

@@ -67,8 +67,8 @@ class RunInfo(msgspec.Struct, frozen=True):
     """Settings changed on resuming; `config` has the new values."""
     plugins: tuple[Plugin, ...] | msgspec.UnsetType = msgspec.UNSET
     """What was imported for it; not written where there is nothing."""
-    sha256: str | msgspec.UnsetType = msgspec.UNSET
-    """Of all else in the file, as mage wrote it; earlier versions wrote none."""
+    checksum: str | msgspec.UnsetType = msgspec.UNSET
+    """The SHA-256 of all else in the file, as mage wrote it; earlier versions wrote none."""
 
 
 class RunWriter:
@@ -283,7 +283,7 @@ def read_info(path: Path) -> RunInfo:
 
 def write_info(path: Path, info: RunInfo) -> None:
     """Write `run.json` with its checksum."""
-    info = msgspec.structs.replace(info, sha256=_checksum(msgspec.json.encode(info)))
+    info = msgspec.structs.replace(info, checksum=_checksum(msgspec.json.encode(info)))
     write_atomically(path / RUN, msgspec.json.format(msgspec.json.encode(info), indent=2) + b"\n")
 
 
@@ -291,9 +291,9 @@ def note_edit(path: Path, step: int) -> bool:
     """Whether `run.json` was edited since mage wrote it; that is then recorded there as a change, and only once."""
     info = read_info(path)
     found = _checksum((path / RUN).read_bytes())
-    if info.sha256 is msgspec.UNSET or found == info.sha256:
+    if info.checksum is msgspec.UNSET or found == info.checksum:
         return False
-    change = Change(step, RUN, info.sha256[:12], found[:12])
+    change = Change(step, RUN, info.checksum[:12], found[:12])
     write_info(path, msgspec.structs.replace(info, changes=(*info.changes, change)))
     return True
 
@@ -301,7 +301,7 @@ def note_edit(path: Path, step: int) -> bool:
 def _checksum(content: bytes) -> str:
     """The SHA-256 of a `run.json`, whatever its layout, without the checksum in it."""
     values = msgspec.json.decode(content)
-    values.pop("sha256", None)
+    values.pop("checksum", None)
     return sha256(msgspec.json.encode(values)).hexdigest()
 
 

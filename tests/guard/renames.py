@@ -110,7 +110,7 @@ DROPPED: tuple[Left, ...] = ()
 
 ADDED: tuple[Left, ...] = (
     Left("*chosen_trial.json", "", "the trial that a finished run ends on"),
-    Left("*run.json", "sha256", "the checksum of the file itself"),
+    Left("*run.json", "checksum", "the checksum of the file itself"),
     Left("*checksums.json", "", "checksums of the tensors beside it, which are compared"),
     Left("*saved.json", "", "the step of the newest checkpoint"),
 )
