@@ -177,7 +177,8 @@ def check_words(loaded: LoadedModel, world: str) -> None:
         shown = ", ".join(map(repr, unknown[:_SHOWN])) + (", …" if len(unknown) > _SHOWN else "")
         raise ConfigError(
             f"{loaded.name} has no words for {shown}, which are actions of {world}: it was made for "
-            f"{', '.join(map(str, known)) or 'no world'}; train it with {world} as world or in a split, or with words=[…]"
+            f"{', '.join(map(str, known)) or 'no world'}; train it with {world} as world or in a split, "
+            "or with words=[…]"
         )
 
 
