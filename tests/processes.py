@@ -42,7 +42,7 @@ for line in sys.stdin:
 
 
 class RunEnd(NamedTuple):
-    """How a process ended and what it said; a code below zero is a signal."""
+    """How a process ended and what it said, but for lines about what is being done; a code below zero is a signal."""
 
     code: int
     said: str
@@ -77,7 +77,7 @@ class Mage:
         pid = self._number()
         if meanwhile is not None:
             meanwhile(pid)
-        return RunEnd(self._number(), self.said())
+        return RunEnd(self._number(), _without_phases(self.said()))
 
     def said(self) -> str:
         """What the process that runs, or ran last, has said so far."""
@@ -107,7 +107,11 @@ def alone(*argv: str | Path, **environment: str) -> RunEnd:
     code = "from mage.cli import main; main()"
     command: Sequence[str] = [sys.executable, "-c", code, *map(str, argv)]
     done = subprocess.run(command, capture_output=True, text=True, env=quiet_environment(**environment), check=False)
-    return RunEnd(done.returncode, done.stdout + done.stderr)
+    return RunEnd(done.returncode, _without_phases(done.stdout + done.stderr))
+
+
+def _without_phases(said: str) -> str:
+    return "".join(line for line in said.splitlines(keepends=True) if not line.endswith(" …\n"))
 
 
 def when(condition: Callable[[], bool], sent: signal.Signals, delay_s: float = 0.0) -> Callable[[int], None]:

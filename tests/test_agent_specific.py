@@ -14,7 +14,7 @@ from mage.credit.estimators.agent_specific import AgentSpecific, Scale
 from mage.credit.running_stats import EMPTY, RunningMean, Stats
 from tests.credited import REFLECT, bandit, evaluated, firsts, group, key, one_of_four, step
 
-HALVING = AgentSpecific(decay=0.5)
+HALVING = AgentSpecific(scale=Scale.OPPONENT, decay=0.5)
 
 
 def test_the_first_step_is_scaled_by_all_its_groups() -> None:
@@ -59,7 +59,9 @@ def test_no_agent_drowns_the_others() -> None:
     """The same play against one who pays a hundredfold has the same advantages once both are known."""
     stats, advantages = EMPTY, None
     for _ in range(6):
-        advantages, stats = AgentSpecific().estimate([one_of_four(2.0), one_of_four(200.0, "banker")], stats)
+        advantages, stats = AgentSpecific(scale=Scale.OPPONENT).estimate(
+            [one_of_four(2.0), one_of_four(200.0, "banker")], stats
+        )
     assert advantages is not None
     assert firsts(advantages, 0) == pytest.approx([2.0, -2 / 3, -2 / 3, -2 / 3])
     assert firsts(advantages, 1) == pytest.approx(firsts(advantages, 0))
@@ -114,8 +116,13 @@ def test_a_reflection_shares_the_scale_of_the_episode_it_looks_back_on() -> None
 
 def test_the_divisor_has_a_floor() -> None:
     beaten = Stats(((key(), RunningMean(0.0, 5.0, 9)),))
-    assert firsts(evaluated(AgentSpecific(), bandit(1.0, 0.0), stats=beaten)) == pytest.approx([10.0, -10.0])
-    assert firsts(evaluated(AgentSpecific(s_min=0.5), bandit(1.0, 0.0), stats=beaten)) == [2.0, -2.0]
+    assert firsts(evaluated(AgentSpecific(scale=Scale.OPPONENT), bandit(1.0, 0.0), stats=beaten)) == pytest.approx(
+        [10.0, -10.0]
+    )
+    assert firsts(evaluated(AgentSpecific(scale=Scale.OPPONENT, s_min=0.5), bandit(1.0, 0.0), stats=beaten)) == [
+        2.0,
+        -2.0,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_every_method_has_a_name_and_an_agent_that_tells_it() -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["agent.method=ReAct"], "unknown method 'ReAct'; known: cases, linked-notes, plain, react, reflexion"),
+        (["agent.method=ReAct"], r"unknown method 'ReAct'; did you mean react\? known: cases, .*, reflexion"),
         (["agent.method=reflexion"], "agent.method = reflexion takes agent.memory = reflections or none, not both"),
         (["agent.method=linked-notes", "agent.memory=history"], "agent.memory = reflections or none, not history"),
         (["agent.method=cases", "agent.memory=reflections"], "agent.memory = history or none, not reflections"),

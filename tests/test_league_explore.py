@@ -172,7 +172,9 @@ def test_a_leader_by_other_results_is_not_copied_by_those_who_do_better_in_commo
 
 
 def test_a_key_that_the_leader_does_not_have_is_an_error() -> None:
-    with pytest.raises(ConfigError, match=r"unknown hyper-parameter of the leader 'learner.kl'; known: credit.episode"):
+    with pytest.raises(
+        ConfigError, match=r"of the leader 'learner.kl'; did you mean learner.lr\? known: credit.episode"
+    ):
         choose_copies(CLEAR, 1, 0, ["learner.kl"], 1.2)
 
 

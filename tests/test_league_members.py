@@ -43,7 +43,7 @@ def test_two_members_cannot_share_an_id() -> None:
 def test_an_unknown_member_is_named() -> None:
     made = league([anchor("copy"), learner(0)])
     for look_up in (made.member, made.opponents_of, lambda name: made.with_snapshot(name, 1)):
-        with pytest.raises(ConfigError, match="unknown member 'learner-9'; known: copy, learner-0"):
+        with pytest.raises(ConfigError, match=r"unknown member 'learner-9'; did you mean learner-0\?"):
             look_up("learner-9")
     with pytest.raises(ConfigError, match="unknown member"):
         made.retire(["learner-9"], 1)

@@ -149,7 +149,7 @@ def refusals() -> dict[str, tuple[Callable[[Path], tuple[str, ...]], type[MageEr
         "not judged": (lambda p: (made_run(p / "run"),), RecordError, "was not evaluated yet; run mage evaluate"),
         "unreadable": (unreadable, RecordError, "report.json cannot be read"),
         "older": (older, RecordError, "another version of mage wrote it: evaluate again"),
-        "no config": (lambda p: changed(p, config={}), RecordError, "its config has no seed or no population"),
+        "no config": (lambda p: changed(p, config={}), RecordError, "in its config: Object missing required field"),
         "nobody": (lambda p: changed(p, eval_agent={}), RecordError, "does not name the evaluated agent"),
         "torn": (lambda p: changed(p, reports=(torn,)), RecordError, "its trials on 'two' do not add up"),
         "no split": (lambda p: changed(p, reports=()), ConfigError, "none of these was evaluated on a split"),

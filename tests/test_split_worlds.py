@@ -29,7 +29,7 @@ def test_a_reworded_split_is_played_in_its_own_words(monkeypatch: pytest.MonkeyP
         trials.extend(outcome for outcome in outcomes if isinstance(outcome, Trial))
         return outcomes
 
-    def with_trials_kept(*given: Any) -> Any:
+    def with_trials_kept(*given: Any, play: Any) -> Any:
         return evaluate_split(*given, play=kept)
 
     monkeypatch.setattr(loop, "evaluate_split", with_trials_kept)

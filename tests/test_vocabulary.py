@@ -93,7 +93,9 @@ def test_a_run_without_a_tokenizer_takes_that_of_a_checkpoint(run: Run, tmp_path
 
 
 def test_a_model_that_lacks_the_words_for_actions_says_so_before_it_plays(run: Run, tmp_path: Path) -> None:
-    why = r"has no words for 'bet', 'pass', which are actions of kuhn_poker: it was made for rps\(.*\); train it with"
+    why = (
+        r"has no words for 'bet', 'pass', which are actions of kuhn_poker: it was made for rps\(.*\)\. Words are given"
+    )
     with pytest.raises(ConfigError, match=why) as caught:
         mage.evaluate(run, world="kuhn_poker", opponents=["uniform"], trials=1)
     assert "\n" not in str(caught.value)

@@ -194,7 +194,7 @@ def normal_opponent(spec: str) -> str:
     """The spec as opponents are compared: in canonical form, without parameters that have their default.
 
     >>> normal_opponent("mcts(c=2.0)"), normal_opponent("best-response:mcts(100)")
-    ('mcts', 'best-response(mcts)')
+    ('mcts', 'best-response(opponent=mcts)')
     """
     return str(_normal(_parsed(spec)))
 

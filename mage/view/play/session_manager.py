@@ -15,6 +15,8 @@ from typing import Any
 import msgspec
 
 from mage.errors import ConfigError, MageError
+from mage.opponents.registry import OPPONENTS
+from mage.plugins import named_plugins
 from mage.protocols import Agent, AgentFactory
 from mage.rollout.group import play_trials
 from mage.rollout.trial import PlayerLeftError
@@ -27,7 +29,7 @@ from mage.view.play.seats import Models, SeatChoice
 from mage.view.play.session import PlaySession
 from mage.view.play.world import SessionWorld
 from mage.view.read.folder import PLAYS, Folder, NotFoundError, one_line
-from mage.worlds.registry import load_world
+from mage.worlds.registry import WORLDS, load_world
 
 _MAX_OPEN = 16
 _MAX_KEPT = 100
@@ -133,7 +135,7 @@ class SessionManager:
             if choice.is_model:
                 loading = asyncio.to_thread(self._models.make_agent, choice, world)
                 made[seat] = await session.unless_left(loading)
-            elif choice.may_take_long:
+            elif choice.may_take_long and _is_known_elsewhere(session.task.world, choice.spec):
                 task = msgspec.structs.replace(session.task, seat=seat)
                 process = await session.unless_left(start_seat_process(task, choice.spec))
                 processes.append(process)
@@ -171,3 +173,9 @@ def _on_crash(session: PlaySession, played: Future[None]) -> None:
     error = None if played.cancelled() else played.exception()
     if error is not None:
         session.on_end(None, one_line(f"the session failed: {type(error).__name__}: {error}"))
+
+
+def _is_known_elsewhere(world: str, player: str) -> bool:
+    """Whether another process has a world and a player: not where they were registered without a file to import."""
+    is_own = WORLDS.is_registered(parse_spec(world).name) or OPPONENTS.is_registered(parse_spec(player).name)
+    return not is_own or bool(named_plugins())
