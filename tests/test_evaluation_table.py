@@ -115,7 +115,7 @@ def test_the_last_score_is_split_into_what_memory_and_exploration_gave() -> None
     last, cells = report.agent.scores[-1].value, dict(rows_of(report))
     assert report.parts is not None
     assert msgspec.structs.astuple(report.parts) == pytest.approx((22 / 63, last - 22 / 63, 0.0))
-    assert cells["memoryless+memory+explore"] == f"0.35+{last - 22 / 63:.2f}+0.00"
+    assert cells["memoryless+memory+explore"] == f"0.35+{last - 22 / 63:.2f}+0"
     assert cells["value of memory/explore"] == "0.651/0"
     unlimited = [(seat, msgspec.structs.replace(found, bayes_last=None)) for seat, found in report.references]
     found = task_value(unlimited)

@@ -79,7 +79,7 @@ def test_errors_name_the_opponent_and_the_world_that_were_meant() -> None:
 
 
 def test_search_takes_a_bounded_number_of_simulations() -> None:
-    with pytest.raises(ConfigError, match="from 1 to 1000000, not 99999999999"):
+    with pytest.raises(ConfigError, match="from 1 to 100000000, not 99999999999"):
         check_opponent("mcts:99999999999", load_game("tic_tac_toe"), 1)
 
 

@@ -49,7 +49,7 @@ from mage.worlds.openspiel.game import load_game
         ("memory-one(map=[0, 1, 2], on=us)", "rps", "on must be one of both, me, them, not 'us'"),
         ("memory-one(map=[0, 1, 2], on=both)", "rps", r"map must be a list of 9, not \[0, 1, 2\]"),
         ("grim", "kuhn_poker", "it plays repeated matrix games"),
-        ("mcts:0", "tic_tac_toe", "simulations must be a whole number from 1 to 1000000, not 0"),
+        ("mcts:0", "tic_tac_toe", "simulations must be a whole number from 1 to 100000000, not 0"),
         ("mcts(c=-1)", "tic_tac_toe", "c must be a number from 0, not -1"),
         ("mcts", "kuhn_poker", "games with nothing hidden"),
         ("minimax", "kuhn_poker", "cannot play kuhn_poker"),

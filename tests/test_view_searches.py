@@ -22,7 +22,7 @@ from mage.view.read.folder import Folder
 from mage.worlds.registry import load_world
 from tests.viewed import Viewer, some_trials, write_run
 
-ENDLESS = "mcts:1000000"
+ENDLESS = "mcts:99999999"
 """Hours of search for each move."""
 PATIENCE_S = 120.0
 State = dict[str, Any]

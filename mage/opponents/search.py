@@ -24,8 +24,8 @@ from mage.worlds.openspiel.words.base import State
 
 MAX_POSITIONS = 200_000
 """Most positions of a game that is solved; tic-tac-toe has 5,478."""
-MAX_SIMULATIONS = 1_000_000
-"""Most playouts for a move, which take about a minute in tic-tac-toe."""
+MAX_SIMULATIONS = 100_000_000
+"""Most playouts for a move."""
 _MAX_LENGTH = 150
 """Most moves of a game that is solved: a move is up to five frames of recursion, and Python stops at a thousand."""
 _MEMORY_MB = 1000

@@ -77,7 +77,7 @@ def test_a_player_that_loads_for_long_is_shown_and_can_be_cancelled(opened: Open
 
 
 def test_a_search_without_end_can_be_left(opened: Opened) -> None:
-    sit_down(opened, "tic_tac_toe", "mcts", "mcts:1000000")
+    sit_down(opened, "tic_tac_toe", "mcts", "mcts:99999999")
     opened.press("5")
     opened.wait(".table[data-phase=thinking] .spinner")
     opened.find("button:has-text('Leave')").click()

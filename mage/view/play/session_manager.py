@@ -14,9 +14,8 @@ from typing import Any
 
 import msgspec
 
-from mage.errors import ConfigError, MageError
+from mage.errors import ConfigError, MageError, PlayError
 from mage.opponents.registry import OPPONENTS
-from mage.plugins import named_plugins
 from mage.protocols import Agent, AgentFactory
 from mage.rollout.group import play_trials
 from mage.rollout.trial import PlayerLeftError
@@ -135,11 +134,17 @@ class SessionManager:
             if choice.is_model:
                 loading = asyncio.to_thread(self._models.make_agent, choice, world)
                 made[seat] = await session.unless_left(loading)
-            elif choice.may_take_long and _is_known_elsewhere(session.task.world, choice.spec):
+            elif choice.may_take_long:
                 task = msgspec.structs.replace(session.task, seat=seat)
-                process = await session.unless_left(start_seat_process(task, choice.spec))
-                processes.append(process)
-                made[seat] = partial(_the_same, process)
+                try:
+                    process = await session.unless_left(start_seat_process(task, choice.spec))
+                except PlayError:
+                    if not _is_registered(task.world, choice.spec):
+                        raise
+                    made[seat] = self._models.make_agent(choice, world)  # known in this process alone
+                else:
+                    processes.append(process)
+                    made[seat] = partial(_the_same, process)
             elif not choice.is_person:
                 made[seat] = self._models.make_agent(choice, world)
         return made
@@ -175,7 +180,6 @@ def _on_crash(session: PlaySession, played: Future[None]) -> None:
         session.on_end(None, one_line(f"the session failed: {type(error).__name__}: {error}"))
 
 
-def _is_known_elsewhere(world: str, player: str) -> bool:
-    """Whether another process has a world and a player: not where they were registered without a file to import."""
-    is_own = WORLDS.is_registered(parse_spec(world).name) or OPPONENTS.is_registered(parse_spec(player).name)
-    return not is_own or bool(named_plugins())
+def _is_registered(world: str, player: str) -> bool:
+    """Whether a world or a player was registered in this process, where a script may have no file to import."""
+    return WORLDS.is_registered(parse_spec(world).name) or OPPONENTS.is_registered(parse_spec(player).name)
