@@ -13,8 +13,8 @@ from mage.models.load import load_model
 from tests.damaged import damage, make_runs
 from tests.mutations import TEMPLATES
 
-NUM_SOME, NUM_MANY = 216, 3000
-"""Damaged files in `make test` and in `make test-long`: each file of the runs two times, and about thirty times."""
+NUM_SOME, NUM_MANY = 108, 3000
+"""Damaged files in `make test` and in `make test-long`: each file of the runs once, and about thirty times."""
 
 
 @pytest.fixture(scope="module")

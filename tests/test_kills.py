@@ -61,7 +61,7 @@ def kill_often(mage: Mage, work: Work, folder: Path, num_kills: int, seed: int) 
     return num_early
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["train", "sweep"])
 def test_killed_twice(mage: Mage, all_works: dict[str, Work], tmp_path: Path, kind: str) -> None:
     kill_often(mage, all_works[kind], tmp_path, 2, seed=3)
 
