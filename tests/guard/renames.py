@@ -125,9 +125,10 @@ MASKS: tuple[Text, ...] = (
     Text(r"(?<=\d of \d) +\d+\.\d\b", " …", "the clock: minutes in tables of mage sweep"),
     Text(r"^(- |% )?(mage (compare|evaluate|train) |.*, mage [0-9a-f]+\+?: ).*", "…", "commands, versions and commits"),
     Text(r"\bmage \d+\.\d+\.\d+", "mage …", "the version"),
-    Text(r"^ +\d+ +[a-z].*", "", "moves of trials at the end of a run; trials.jsonl is compared", "said-0.txt"),
-    Text(r"^(The (opponent: |trial of the final evaluation )|memory-one\().*", "", "what a run ends on", "said-0.txt"),
-    Text(r"(before training|after \d steps), against .*", r"\1", "opponents are told in words", "said-0.txt"),
+    Text(r"^ +\d+ +[a-z].*", "", "moves of trials at the end of a run; trials.jsonl is compared", "said-*.txt"),
+    Text(r"^(The (opponent: |trial of the final evaluation )|memory-one\().*", "", "what a run ends on", "said-*.txt"),
+    Text(r"(before training|after \d steps), against .*", r"\1", "opponents are told in words", "said-*.txt"),
+    Text(r"(?<=\d\.\d\d)0\b", "", "three decimals", "said-*.txt"),
     Text(r"(?<![\d.])[+-]?0\.0+(?![\d])", "0", "zero is shown as 0"),
     Text(r"^(Mean scores with|  \S.*: episode 1: ).*", "", "three decimals"),
 )
