@@ -30,7 +30,7 @@ from mage.opponents.tictactoe_scripts import preferred
 from mage.registry import Registry
 from mage.seeds import derive, pick_index, stream
 from mage.seeds import uniform as uniform_number
-from mage.spec import Spec, call_with, check_call, parse_spec, show_parameters, without_defaults
+from mage.spec import Spec, call_with, check_call, parse_spec, show_parameters
 from mage.worlds.openspiel.game import Game
 from mage.worlds.openspiel.words.kuhn import KuhnWords
 from mage.worlds.openspiel.words.matrix import MatrixWords
@@ -188,21 +188,6 @@ def check_opponent(spec: str, game: Game, seat: int) -> None:
     policy = make_policy(_parsed(spec), game, seat, stream(0, "member"))
     if isinstance(policy, RemotePolicy):
         policy.check()
-
-
-def normal_opponent(spec: str) -> str:
-    """The spec as opponents are compared: in canonical form, without parameters that have their default.
-
-    >>> normal_opponent("mcts(c=2.0)"), normal_opponent("best-response:mcts(100)")
-    ('mcts', 'best-response(opponent=mcts)')
-    """
-    return str(_normal(_parsed(spec)))
-
-
-def _normal(spec: Spec) -> Spec:
-    known = OPPONENTS.loaded(spec.name)
-    inner = Spec(spec.name, tuple(_normal(a) if isinstance(a, Spec) else a for a in spec.args), spec.kwargs)
-    return inner if known is None else without_defaults(inner, known.maker, 4 if spec.name in COMBINERS else 3)
 
 
 def describe_opponents() -> list[OpponentEntry]:

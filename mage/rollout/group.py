@@ -71,6 +71,7 @@ def _group(task: Task, outcomes: Sequence[Trial | Failure]) -> Group:
 
 
 async def _outcome(job: Job, play: Callable[[], Awaitable[T]]) -> T | Failure:
+    """What a trial ends in: here every error of a trial becomes data, but for a shortage."""
     try:
         return await play()
     except Exception as error:
