@@ -139,7 +139,8 @@ def test_the_commands_print_what_their_section_says(tmp_path: Path, monkeypatch:
     for section in PAGE.split("\n## ")[1:]:
         printed = "\n".join(_run(line) for line in re.findall(r"^mage .*$", section, re.MULTILINE))
         if "`benchmarks/explore.md`" in section:
-            printed = (DOCS.parent / "benchmarks" / "explore.md").read_text(encoding="utf-8")
+            measured = (DOCS.parent / "benchmarks" / f"{name}.md" for name in ("explore", "minesweeper"))
+            printed = "\n".join(page.read_text(encoding="utf-8") for page in measured)
         metrics = re.findall(r"(?:[+-]?\d+\.\d+|\b0) ±\d+\.\d+(?: %)?", section)
         ranges = re.findall(r"\((-?\d+\.\d+(?: %)?), (-?\d+\.\d+(?: %)? to -?\d+\.\d+(?: %)?)\)", section)
         shares = re.findall(r"\((\d+(?:\.\d)?), (\d+(?:\.\d)?–\d+(?:\.\d)?)\)", section)
@@ -158,7 +159,12 @@ def test_the_commands_print_what_their_section_says(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("page", "row"), [("minesweeper", "| trained, unseen |"), ("sokoban", "| `sokoban-unseen`, trained |")]
+    ("page", "row"),
+    [
+        ("minesweeper", "| **trained, unseen** |"),
+        ("sokoban", "| `sokoban-unseen`, trained |"),
+        ("sokoban", "| **one box, trained** |"),
+    ],
 )
 def test_our_rows_beside_the_papers_are_those_of_the_benchmarks(page: str, row: str) -> None:
     lines = (DOCS.parent / "benchmarks" / f"{page}.md").read_text(encoding="utf-8").splitlines()

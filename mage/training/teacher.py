@@ -165,5 +165,8 @@ def _bayes(config: Config, noise: float) -> AgentFactory:
             make_agent(msgspec.structs.replace(some, world=world, seat=seat), 0)
             bayes_optimal(world, population, seat, some.episodes, PlanObjective.LAST)
     except InexactError as error:
-        raise ConfigError(f"{_ESTIMATOR}: there is no exact plan against this population: {error}") from None
+        raise ConfigError(
+            f"{_ESTIMATOR}: there is no exact plan against this population: {error}; "
+            "credit.options={teacher=…} names another teacher"
+        ) from None
     return make_agent
