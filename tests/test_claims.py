@@ -150,7 +150,7 @@ def test_the_commands_print_what_their_section_says(tmp_path: Path, monkeypatch:
         num_metrics += len(metrics)
         num_shares += len(shares)
         num_ranges += len(ranges)
-    assert (num_metrics, num_shares, num_ranges) == (15, 11, 4)
+    assert (num_metrics, num_shares, num_ranges) == (19, 11, 4)
     (paper,) = read_report(Path("bayes-paper") / "report.json", SplitReport).reports
     bounds = [(exact.memoryless, exact.bayes_last, exact.best_response_mean) for _, exact in paper.references]
     means = [sum(value for value in values if value is not None) / 2 for values in zip(*bounds, strict=True)]
