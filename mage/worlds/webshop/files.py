@@ -1,8 +1,8 @@
-"""WebShop's own files: items_shuffle.json (products), items_ins_v2.json (attributes), items_human_ins.json (instructions).
+"""WebShop's own files of products (items_shuffle.json), attributes (items_ins_v2.json), goals (items_human_ins.json).
 
-Goals are shuffled with the seed of WebShop's server, so that 0 to 499 are its test goals where the files are whole. What
-WebShop draws without a seed is drawn by ours: a price within a range, and price limits. Without instructions a product
-has one goal, with drawn options, where WebShop has one for every combination of options.
+Goals are shuffled with the seed of WebShop's server, so that 0 to 499 are its test goals where the files are whole.
+What WebShop draws without a seed is drawn by ours: a price within a range, and price limits. Without a file of goals a
+product has one goal, with drawn options, where WebShop has one for every combination of options.
 """
 
 from __future__ import annotations

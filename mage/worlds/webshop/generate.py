@@ -27,8 +27,8 @@ SHOWN_RESULTS = 10
 """A goal is kept where one of so many first results of a full query fits it."""
 _ATTRIBUTES = 4
 """Attributes of a product, of which its title has up to two."""
-_CHEAP = 0.4
-"""Goals are about products in the lower part of their kind's prices, up to here in logarithms: limits leave many out."""
+_CHEAP = 0.3
+"""Goals are about products in this lower part of their kind's prices, in logarithms, so that limits leave many out."""
 _BRANDS = 7
 """Brands of a kind of products. No brand makes two kinds, so that a shared brand does not pass for a shared kind."""
 _SYLLABLES = [first + second for first in "bdfgklmnprstvz" for second in ("a", "e", "i", "o", "u")]
@@ -53,9 +53,9 @@ def kinds() -> tuple[Kind, ...]:
     brands = iter([_SYLLABLES[n // len(_SYLLABLES)] + _SYLLABLES[n % len(_SYLLABLES)] for n in names])
     rows = zip(*(category["kinds"] for category in categories), strict=True)
     return tuple(
-        Kind(*kind, category, tuple(next(brands).capitalize() for _ in range(_BRANDS)))
+        Kind(name, lowest, highest, category, tuple(next(brands).capitalize() for _ in range(_BRANDS)))
         for row in rows
-        for kind, category in zip(row, categories, strict=True)
+        for (name, lowest, highest), category in zip(row, categories, strict=True)
     )
 
 

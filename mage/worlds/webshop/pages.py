@@ -24,12 +24,12 @@ _MOST_TITLE = 80
 _MOST_ABOUT = 600
 """Most characters of a description, and of a list of features."""
 _RULES = (
-    "You are in a {shop} and are told what to find. {search}[WORDS] lists what fits the words best. {click}[NUMBER] opens "
-    "a {product}, {click}[{next >}] and {click}[{< prev}] turn pages, {click}[{back to search}] starts over. On the page "
-    "of a {product}, {click}[VALUE] chooses an option, {click}[{description}] and {click}[{features}] tell more, and "
-    "{click}[{buy now}] ends the episode. You score the share of what you were told that your {product} meets: each "
-    "feature, each option that you chose, and the {price}. All of it: +1. The wrong kind of {product}: 0. Nothing taken "
-    "in {turns} turns: 0."
+    "You are in a {shop} and are told what to find. {search}[WORDS] lists what fits the words best. {click}[NUMBER] "
+    "opens a {product}, {click}[{next >}] and {click}[{< prev}] turn pages, {click}[{back to search}] starts over. On "
+    "the page of a {product}, {click}[VALUE] chooses an option, {click}[{description}] and {click}[{features}] tell "
+    "more, and {click}[{buy now}] ends the episode. You score the share of what you were told that your {product} "
+    "meets: each feature, each option that you chose, and the {price}. All of it: +1. The wrong kind of {product}: 0. "
+    "Nothing taken in {turns} turns: 0."
 )
 
 
