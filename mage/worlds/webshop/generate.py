@@ -147,7 +147,7 @@ def _goal(number: int, wanted: Product, rng: Random) -> Goal:
     others = [kind.name for kind in kinds() if kind.category["path"] == list(wanted.category[:2])]
     goal = Goal(
         number=number,
-        instruction=f"Find me {wanted.query}, {', '.join(attributes)}{told}, for at most ${limit}.",
+        instruction=f"Find: {wanted.query}, {', '.join(attributes)}{told}, for at most ${limit}.",
         attributes=attributes,
         options=tuple(value for _, value in options),
         price_limit=float(limit),

@@ -80,15 +80,15 @@ class ShopWords:
     def read(self, action: str) -> tuple[str, str]:
         """What an action does, and what with, in the usual words: the reverse of `search` and `click`.
 
-        >>> ShopWords(None).read("Click[Buy Now]"), ShopWords(None).read("buy it")
-        (('click', 'buy now'), ('', 'buy it'))
+        A text without brackets does what its page is for.
+
+        >>> [ShopWords(None).read(action) for action in ("Click[Buy Now]", "Features", "search[a  b]")]
+        [('click', 'buy now'), ('', 'features'), ('search', 'a b')]
         """
         found = self._action.fullmatch(action)
-        if found is None:
-            return "", action
-        verb = SEARCH if found[1].casefold() == self._words[SEARCH].casefold() else CLICK
-        what = " ".join(found[2].split())
-        return verb, self._said.get(what.casefold(), what) if verb == CLICK else what
+        verb = "" if found is None else SEARCH if found[1].casefold() == self._words[SEARCH].casefold() else CLICK
+        what = " ".join((action if found is None else found[2]).split())
+        return verb, what if verb == SEARCH else self._said.get(what.casefold(), what)
 
     def results(self, shown: Shown) -> str:
         """A page of results."""

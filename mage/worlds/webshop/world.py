@@ -222,10 +222,11 @@ class WebShop(SoloWorld[Goal, Position]):
     def after(self, hidden: Goal, position: Position, action: str) -> Position:
         now = position._replace(turn=position.turn + 1, unknown="")
         verb, what = self._words.read(action)
-        if verb == SEARCH and position.page is Page.SEARCH and what:
+        is_search = position.page is Page.SEARCH
+        if is_search and verb != CLICK and what:
             return now._replace(page=Page.RESULTS, query=what, number=0)
         known = {name.casefold(): name for name in self._clicks(position)}
-        if verb != CLICK or what.casefold() not in known:
+        if verb == SEARCH or what.casefold() not in known:
             return now._replace(unknown=action)
         return self._clicked(now, known[what.casefold()])
 
@@ -281,6 +282,8 @@ class WebShop(SoloWorld[Goal, Position]):
             "asked": hidden.instruction,
             "turns_left": self._settings.turns - position.turn,
         }
+        if self._is_free and not position.is_bought:
+            facts |= {"clicks": tuple(self._clicks(position)), "unknown": position.unknown}
         if position.page is Page.SEARCH:
             return facts
         facts["query"] = position.query
