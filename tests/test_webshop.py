@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from math import isclose
 from random import Random
+from typing import Any
 
 import pytest
 
 from mage.agents.parsing import parse_action
 from mage.checks.worlds import check_world
 from mage.errors import ConfigError
+from mage.extras import EXTRAS
 from mage.types import Task
 from mage.worlds.openspiel.words.base import NEUTRAL
 from mage.worlds.registry import load_world
-from mage.worlds.webshop import search as search_module
 from mage.worlds.webshop.catalogue import Goal, Product, words_of
 from mage.worlds.webshop.generate import BASE, fits, full_query, generated, kinds
 from mage.worlds.webshop.reward import nouns, reward, similarity, type_reward
@@ -95,7 +96,7 @@ def test_no_brand_is_shared_by_two_kinds_of_products() -> None:
         ({"title": "Radu Earbuds", "query": "x", "category": ()}, ("navy blue", "m"), 5 / 5),
     ],
 )
-def test_rewards_worked_by_hand(changes: dict[str, object], chosen: tuple[str, ...], expected: float) -> None:
+def test_rewards_worked_by_hand(changes: dict[str, Any], chosen: tuple[str, ...], expected: float) -> None:
     assert isclose(reward(GOAL, EARBUDS._replace(**changes), chosen), expected)
 
 
@@ -166,7 +167,7 @@ def test_a_search_lists_first_what_has_all_the_words() -> None:
 
 
 def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(search_module.require.__globals__["EXTRAS"], "webshop", ("no_such_package",))
+    monkeypatch.setitem(EXTRAS, "webshop", ("no_such_package",))
     with pytest.raises(ConfigError, match=r"webshop needs the extra webshop: pip install .*\[webshop\]'"):
         Search([EARBUDS])
 

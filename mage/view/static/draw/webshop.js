@@ -1,4 +1,4 @@
-// WebShop: the page of the shop. Where a person plays, products, options and buttons in it can be clicked.
+// WebShop: the page of the shop. Where a person plays, products and options in it can be clicked.
 import { h } from "../dom.js";
 
 export function drawWebShop(scene) {
@@ -9,7 +9,6 @@ export function drawWebShop(scene) {
     Array.isArray(facts.results) ? results(scene, facts) : null,
     typeof facts.item === "string" ? item(scene, facts) : null,
     typeof facts.text === "string" ? h("div", {}, facts.text) : null,
-    buttons(scene),
     h("div", { class: "quiet" }, `turns left: ${facts.turns_left}`),
   ];
   return h("div", { class: "drawing shop", vars: { "--w": "560px" } }, parts);
@@ -32,19 +31,6 @@ function item(scene, facts) {
     return h("div", {}, `${name}: `, shown);
   });
   return h("div", {}, h("strong", {}, `${facts.item} ${facts.title}`), ` $${facts.price}`, groups);
-}
-
-// What can be clicked that is neither a product nor an option, in the order of the actions.
-function buttons(scene) {
-  if (!scene.pick) return null;
-  const facts = scene.facts ?? {};
-  const drawn = new Set([...(facts.results ?? []).map((row) => row[0]), ...(facts.options ?? []).flat()]);
-  const others = scene.offered.filter(([, action]) => !drawn.has(argument(action)));
-  return h(
-    "div",
-    {},
-    others.map(([id, action]) => h("span", { class: "value free", onclick: () => scene.pick(id) }, action)),
-  );
 }
 
 // The properties of what a click on `what` plays, or takes at this moment.
