@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from mage.extras import require
 from mage.worlds.webshop.catalogue import Product, words_of
 
 MOST_RESULTS = 50
@@ -21,8 +20,7 @@ class Search:
     """An index of products. Queries are remembered."""
 
     def __init__(self, products: Sequence[Product]) -> None:
-        require("webshop", "webshop needs")
-        import bm25s  # slow to import
+        import bm25s  # slow to import, and an extra
 
         self._index: Any = bm25s.BM25(k1=0.9, b=0.4)
         self._index.index([_stems(_text_of(product)) for product in products], show_progress=False)

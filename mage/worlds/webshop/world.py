@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from mage.errors import ConfigError, listing
+from mage.extras import require
 from mage.protocols import Player
 from mage.seeds import stream
 from mage.spec import Spec, show, whole
@@ -128,6 +129,7 @@ class WebShop(SoloWorld[Goal, Position]):
     def __init__(self, *values: Any, **named: Any) -> None:
         self._settings = own = Settings(*values, **named)
         own.check()
+        require("webshop", "webshop needs")
         self._words = ShopWords(own.reworded)
         self._is_free = str(own.search) == Searching.FREE
         self.has_open_actions, self.lists_actions = self._is_free, own.list_actions
