@@ -15,6 +15,7 @@ EXTRAS = {
     "lora": ("peft",),
     "plot": ("matplotlib",),
     "remote": ("httpx",),
+    "webshop": ("bm25s",),
 }
 """By extra, the packages that must be there for it to count as installed."""
 

@@ -124,12 +124,14 @@ def parse_text(line: str) -> tuple[str | None, str]:
 
 
 def parse_choice(line: str, actions: Sequence[str], numbered: bool) -> tuple[str | None, str]:
-    """The action a line names, by number if actions are numbered, by word or by initials; else None and the problem.
+    """The action a line names by number, if they are numbered, by word, by its brackets or by initials; else a problem.
 
     >>> parse_choice("2", ["pass", "bet"], True), parse_choice("BET", ["pass", "bet"], True)
     (('bet', ''), ('bet', ''))
     >>> parse_choice("uul", ["up", "up up left"], True)
     ('up up left', '')
+    >>> parse_choice("buy now", ["click[features]", "click[buy now]"], True)
+    ('click[buy now]', '')
     >>> parse_choice("3", ["pass", "bet"], True)[1]
     'There is no 3; choose 1 to 2, or a word.'
     """
@@ -141,6 +143,7 @@ def parse_choice(line: str, actions: Sequence[str], numbered: bool) -> tuple[str
         return None, f"There is no {line}; choose 1 to {len(actions)}, or a word."
     wanted = " ".join(line.split()).casefold()
     matches = [a for a in actions if " ".join(a.split()).casefold() == wanted]
+    matches = matches or [a for a in actions if wanted and _in_brackets(a) == wanted]
     matches = matches or [a for a in actions if wanted and _initials(a) == wanted]
     if len(matches) == 1:
         return matches[0], ""
@@ -151,6 +154,12 @@ def parse_choice(line: str, actions: Sequence[str], numbered: bool) -> tuple[str
         None,
         f"{line!r} is not one of the moves; type {how} from the list." if line else f"Type {how} from the list.",
     )
+
+
+def _in_brackets(action: str) -> str:
+    """The words between the brackets of an action such as search[red shoes]; empty where there are none."""
+    before, _, inner = " ".join(action.casefold().split()).partition("[")
+    return inner.removesuffix("]") if before and inner.endswith("]") else ""
 
 
 def _initials(action: str) -> str:

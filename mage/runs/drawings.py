@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from mage.runs.shop_drawing import ShopDrawing
 from mage.spec import Spec, call_with, parse_spec
 from mage.types import Episode, Observation
 from mage.worlds.minesweeper.board import read_board
@@ -279,6 +280,10 @@ def _sokoban(spec: Spec) -> Drawing:
     return SokobanDrawing("reworded" in spec.named)
 
 
+def _webshop(spec: Spec) -> Drawing:
+    return ShopDrawing("reworded" in spec.named)
+
+
 def _rounds(spec: Spec) -> Drawing:
     return RoundsDrawing()
 
@@ -296,4 +301,5 @@ DRAWINGS: Mapping[str, Callable[[Spec], Drawing]] = {
     "rps": _rounds,
     "sokoban": _sokoban,
     "tic_tac_toe": _tic_tac_toe,
+    "webshop": _webshop,
 }

@@ -19,6 +19,7 @@ from mage.worlds.openspiel.game import load_game
 from mage.worlds.registry import load_world
 from mage.worlds.sokoban.generate import RoomWish, generate
 from mage.worlds.sokoban.room import Room, to_board
+from mage.worlds.webshop.generate import BASE, NUM_GOALS
 
 _RPS, _DILEMMA, _KUHN, _TICTACTOE = "rps(rounds=3)", "pd(rounds=4)", "kuhn_poker", "tic_tac_toe"
 _SOKOBAN, _NUM_ROOMS = "sokoban", 100
@@ -32,7 +33,7 @@ _SEVEN = ("always:rock", "always:paper", "always:scissors", "cycle(step=1)", "cy
 
 def definitions() -> list[Split]:
     """Every shipped split."""
-    return [*_rps(), *_rps_unseen(), *_dilemma(), *_kuhn(), *_tictactoe(), *_sokoban(), *_minesweeper()]
+    return [*_rps(), *_rps_unseen(), *_dilemma(), *_kuhn(), *_tictactoe(), *_sokoban(), *_minesweeper(), *_webshop()]
 
 
 def _rps() -> list[Split]:
@@ -197,6 +198,20 @@ def _minesweeper() -> list[Split]:
             )
             for num, world in harder
         ),
+    ]
+
+
+def _webshop() -> list[Split]:
+    """Goals by number: as in the papers the first 500 are held out."""
+    goals = tuple(map(str, range(NUM_GOALS)))
+    unseen, seen = goals[:500], goals[500:]
+    other_words, larger = str(make_spec("webshop", reworded=_WORDING)), str(make_spec("webshop", size=4 * BASE))
+    about = f"in a catalogue of {4 * BASE:,} products"
+    return [
+        _seen("webshop-seen", "goals 500 to 999", "webshop", seen),
+        _new(SplitKind.PARAMETERS, "webshop-unseen", "goals 0 to 499", "webshop", unseen),
+        _new(SplitKind.HARDER, "webshop-harder", f"goals 0 to 127 {about}", larger, unseen[:128]),
+        _new(SplitKind.REWORDED, "webshop-reworded", "goals trained with, in other words", other_words, seen[::10]),
     ]
 
 

@@ -20,6 +20,7 @@ from mage.worlds.openspiel.game import WORDED
 from mage.worlds.openspiel.rules import is_known
 from mage.worlds.openspiel.world import OpenSpielWorld
 from mage.worlds.sokoban.world import Sokoban
+from mage.worlds.webshop.world import WebShop
 
 _METHODS = ("rules", "new_env", "opponent", "check_opponent", "check_level")
 
@@ -32,7 +33,7 @@ def _factory(given: object) -> Callable[..., Any]:
 
 WORLDS: Registry[Callable[..., Any]] = Registry(
     "world",
-    {"hidden": HiddenTable, "minesweeper": MineSweeper, "sokoban": Sokoban},
+    {"hidden": HiddenTable, "minesweeper": MineSweeper, "sokoban": Sokoban, "webshop": WebShop},
     _factory,
     lambda name: name in WORDED or is_known(name),
 )

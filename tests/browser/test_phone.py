@@ -91,6 +91,7 @@ def test_the_board_of_a_trial_is_in_sight(phone: Opened, server: Server) -> None
         ("tic_tac_toe", "uniform", ""),
         ("kuhn_poker", "uniform", ""),
         ("sokoban", None, ""),
+        ("webshop", None, ""),
     ],
 )
 def test_one_can_play(phone: Opened, world: str, rival: str | None, settings: str) -> None:

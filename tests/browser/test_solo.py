@@ -121,6 +121,25 @@ def test_evaluations_speak_of_levels(opened: Opened, server: Server, width: int)
     assert opened.too_faint() == []
 
 
+def test_a_shop_is_drawn_and_bought_from_by_clicks(opened: Opened) -> None:
+    start(opened, "webshop", "3")
+    assert settled(opened) == "move"
+    assert "Find: " in opened.find(".shop .asked").inner_text()
+    opened.find(".moves button").first.click()
+    assert settled(opened) == "move"
+    assert opened.find(".shop tr.free").count() == 5
+    opened.find(".shop tr.free").first.click()
+    assert settled(opened) == "move"
+    value = opened.find(".shop .value.free").first
+    chosen = value.inner_text()
+    value.click()
+    assert settled(opened) == "move"
+    assert opened.find(".shop .value.chosen").inner_text() == chosen
+    opened.find("[data-action='click[buy now]']").click()
+    assert settled(opened) == "note"
+    assert f", {chosen}, $" in opened.text()
+
+
 def test_a_room_of_sokoban_is_drawn_and_solved_by_clicks(opened: Opened) -> None:
     start(opened, "sokoban", "6#|#@$-.#|6#")
     assert settled(opened) == "move"

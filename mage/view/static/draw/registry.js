@@ -23,6 +23,7 @@ import { drawMineSweeper } from "./minesweeper.js";
 import { drawRounds } from "./rounds.js";
 import { drawSokoban } from "./sokoban.js";
 import { drawTicTacToe } from "./tic_tac_toe.js";
+import { drawWebShop } from "./webshop.js";
 
 const DRAWINGS = {
   kuhn_poker: drawKuhn,
@@ -33,6 +34,7 @@ const DRAWINGS = {
   rps: drawRounds,
   sokoban: drawSokoban,
   tic_tac_toe: drawTicTacToe,
+  webshop: drawWebShop,
 };
 
 // The picture of a scene.
