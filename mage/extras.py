@@ -15,7 +15,7 @@ EXTRAS = {
     "lora": ("peft",),
     "plot": ("matplotlib",),
     "remote": ("httpx",),
-    "webshop": ("bm25s",),
+    "webshop": ("bm25s", "rapidfuzz"),
 }
 """By extra, the packages that must be there for it to count as installed."""
 

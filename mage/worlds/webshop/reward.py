@@ -73,27 +73,12 @@ def _is_chosen(product: Product, chosen: Sequence[str], asked: str) -> bool:
 
 @lru_cache(maxsize=65536)
 def similarity(one: str, other: str) -> float:
-    """The similarity of two texts as sets of words, from 0 to 1, as `token_set_ratio` of the fuzzy-matching libraries.
+    """The similarity of two texts as sets of words, from 0 to 1.
 
     >>> similarity("dark blue", "Blue"), similarity("water resistant", "water resistance") > ALIKE
     (1.0, True)
     """
-    words, others = {*words_of(one)}, {*words_of(other)}
-    shared = " ".join(sorted(words & others))
-    if shared and (words <= others or others <= words):
-        return 1.0
-    longer = [" ".join(filter(None, (shared, *sorted(rest)))) for rest in (words - others, others - words)]
-    pairs = [(longer[0], longer[1]), *((shared, text) for text in longer if shared)]
-    return max(_ratio(*pair) for pair in pairs)
+    from rapidfuzz.fuzz import token_set_ratio  # an extra
+    from rapidfuzz.utils import default_process
 
-
-def _ratio(one: str, other: str) -> float:
-    """Twice the length of the longest common subsequence over both lengths."""
-    before = [0] * (len(other) + 1)
-    for letter in one:
-        row = [0]
-        for column, match in enumerate(other):
-            row.append(before[column] + 1 if letter == match else max(before[column + 1], row[column]))
-        before = row
-    total = len(one) + len(other)
-    return 2 * before[-1] / total if total else 0.0
+    return token_set_ratio(one, other, processor=default_process) / 100
