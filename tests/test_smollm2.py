@@ -21,7 +21,7 @@ from mage.agents.chat_format import TemplateFormat
 from mage.checks.engines import LOOKALIKES
 from mage.config.load import load_config
 from mage.errors import ConfigError
-from mage.models import smollm2
+from mage.models import gguf_file, smollm2
 from mage.models.load import describe_model, load_model
 from mage.protocols import Sampling
 from mage.rollout.group import play_groups
@@ -86,7 +86,7 @@ def test_a_file_that_is_missing_or_another_is_refused(
     monkeypatch.setenv(smollm2.PATH_VARIABLE, str(other))
     with pytest.raises(ConfigError, match=r"MAGE_SMOLLM2_GGUF = .*other\.gguf': there is no such file"):
         load_model("smollm2")
-    monkeypatch.setattr(smollm2, "find_spec", lambda _: True)
+    monkeypatch.setattr(gguf_file, "find_spec", lambda _: True)
     other.write_bytes(b"GGUF and nothing")
     found = hashlib.sha256(other.read_bytes()).hexdigest()
     with pytest.raises(ConfigError, match=f"its SHA-256 is {found[:12]}…, not {smollm2.SHA256[:12]}…"):
@@ -99,9 +99,9 @@ def fake(monkeypatch: pytest.MonkeyPatch, source: Path, converted: list[Path]) -
     source.write_bytes(b"small")
     monkeypatch.setenv(smollm2.PATH_VARIABLE, str(source))
     monkeypatch.setattr(smollm2, "SHA256", hashlib.sha256(b"small").hexdigest())
-    monkeypatch.setattr(smollm2, "find_spec", lambda _: True)
+    monkeypatch.setattr(gguf_file, "find_spec", lambda _: True)
 
-    def convert(source: Path, folder: Path) -> None:
+    def convert(source: Path, folder: Path, card: str) -> None:
         converted.append(folder)
         (folder / "model.safetensors").write_bytes(source.read_bytes())
 
@@ -129,9 +129,9 @@ def test_conversion_is_done_once_and_again_when_something_is_wrong(
             marker.unlink()
         else:
             marker.write_bytes(marker.read_bytes().replace(b'"converter":1', b'"converter":0'))
-        assert not smollm2.is_ready(empty_cache)
+        assert not gguf_file.is_ready(empty_cache, smollm2.SHA256)
         assert smollm2.converted() == empty_cache
-        assert smollm2.is_ready(empty_cache)
+        assert gguf_file.is_ready(empty_cache, smollm2.SHA256)
     assert len(converted) == 4
     (tmp_path / "file.gguf").unlink()
     assert smollm2.converted() == empty_cache, "what is in the cache needs no file"

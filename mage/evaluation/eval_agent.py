@@ -34,7 +34,7 @@ from mage.evaluation.exact import BayesAgentFactory, MemorylessAgentFactory, Pla
 from mage.evaluation.splits import Split, load_split
 from mage.extras import require
 from mage.models.address import PREFIX, read_address
-from mage.models.load import MODELS, check_words
+from mage.models.load import MODELS, check_words, is_gguf
 from mage.opponents.agent_seat import ForgettingAgent, check_seat_agent, has_player, seat_agent
 from mage.opponents.registry import MODEL_OPPONENTS, OPPONENTS
 from mage.opponents.remote import CONTEXT, MAX_TOKENS, REFLECTION_TOKENS
@@ -210,7 +210,7 @@ def load_eval_agent(
         return ModelEvalAgent(text, text, _config(text, given), "scripted", engine, chat_format)
     if text.startswith(PREFIX) or word in MODEL_OPPONENTS:
         return _from_remote(text, given, patience, concurrency)
-    if (path / "config.json").is_file() or word in MODELS or _is_on_hub(text):
+    if (path / "config.json").is_file() or is_gguf(text) or word in MODELS or _is_on_hub(text):
         return _from_model(text, given, worlds, tokenizer)
     if word == BAYES or word in OPPONENTS or any(has_player(load_world(world), text) for world in worlds):
         return _from_player(text, given)

@@ -1,4 +1,4 @@
-"""Loads models: `nano`, `smollm2` and registered ones by name, a directory in Hugging Face layout, or a hub name."""
+"""Loads models: `nano`, `smollm2` and registered ones by name, FILE.gguf, a Hugging Face directory, or a hub name."""
 
 from __future__ import annotations
 
@@ -219,7 +219,16 @@ def base_directory(name: str) -> str | None:
         from mage.models.smollm2 import converted
 
         return str(converted().resolve())
+    if is_gguf(name):
+        from mage.models.gguf_file import converted_file
+
+        return str(converted_file(Path(name)).resolve())
     return str(Path(name).resolve()) if Path(name).is_dir() else name
+
+
+def is_gguf(name: str) -> bool:
+    """Whether a model is named by a GGUF file."""
+    return name.endswith(".gguf")
 
 
 def _built(name: str, request: ModelRequest) -> Built | LoadedModel:
@@ -228,6 +237,10 @@ def _built(name: str, request: ModelRequest) -> Built | LoadedModel:
     if is_ours(name):
         spec = parse_spec(name)
         return _checked(spec.name, call_with("model", spec, MODELS[spec.name], request))
+    if is_gguf(name):
+        directory = base_directory(name)
+        assert directory is not None
+        return _read(directory)
     if Path(name).is_dir():
         raise ConfigError(f"the directory {name!r} holds no model: it has no config.json")
     if not _HUB_NAME.match(name):
@@ -247,7 +260,8 @@ def _checked(name: str, built: object) -> Built | LoadedModel:
 
 
 def _known() -> str:
-    return f"known: {listing(MODELS)}, a directory in Hugging Face layout, or a name on the hub such as org/name"
+    others = "FILE.gguf, a directory in Hugging Face layout, or a name on the hub such as org/name"
+    return f"known: {listing(MODELS)}, {others}"
 
 
 def _read(name: str) -> Built:
