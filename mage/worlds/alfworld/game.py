@@ -100,6 +100,8 @@ class Start(NamedTuple):
     """The mask of the open receptacles."""
     located: frozenset[tuple[int, int]] = frozenset()
     """Objects and the locations they are known at; in games from files alone."""
+    states: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
+    """The masks of the objects that are clean, hot, cool, turned on and sliced."""
 
 
 class Game:

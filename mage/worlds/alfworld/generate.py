@@ -85,6 +85,22 @@ def draw_level(goals: Sequence[Goal], room_numbers: Sequence[int], rng: random.R
     return Level(room, rng.choice(room_numbers), goal, rng.randint(0, MAX_NUMBER))
 
 
+class GeneratedGames(NamedTuple):
+    """Where the games of a world come from: which are drawn, and in rooms of which size."""
+
+    size: Size
+    goals: tuple[Goal, ...]
+    room_numbers: Sequence[int]
+
+    def draw(self, seed: int) -> str:
+        """A random level."""
+        return str(draw_level(self.goals, self.room_numbers, stream(seed, "alfworld")))
+
+    def make(self, level: str) -> Game:
+        """The game of a level."""
+        return make_game(parse_level(level), self.size)
+
+
 def make_game(level: Level, size: Size) -> Game:
     """The game of a level in rooms of a size: no wanted object begins where it is wanted."""
     places = _numbered_places(room_places(level.room, size)[level.room_number - 1])

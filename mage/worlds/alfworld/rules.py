@@ -12,7 +12,10 @@ from mage.worlds.alfworld.kinds import FRIDGE, MICROWAVE, SINK, Can, Goal
 def start_of(game: Game) -> Position:
     """The position in which every episode begins."""
     begin = game.start
-    position = Position(begin.where, begin.location, opened=begin.opened, located=begin.located)
+    clean, hot, cool, used, sliced = begin.states
+    position = Position(
+        begin.where, begin.location, NONE, begin.opened, 0, clean, hot, cool, used, sliced, begin.located
+    )
     return position._replace(is_done=_reaches_goal(game, position))
 
 

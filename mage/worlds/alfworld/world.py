@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from mage.errors import ConfigError, listing
 from mage.protocols import Player
-from mage.seeds import stream
+from mage.seeds import derive
 from mage.spec import Spec, show, whole
 from mage.types import Fact, Task
 from mage.worlds.alfworld.game import NONE, NOTHING, Game, Position
+from mage.worlds.alfworld.game_files import FileGames
 from mage.worlds.alfworld.generate import (
     NUM_ROOMS,
     NUM_SEEN,
     TRAINED_GOALS,
+    GeneratedGames,
     Size,
-    draw_level,
-    make_game,
-    parse_level,
 )
 from mage.worlds.alfworld.house_words import HouseWords
 from mage.worlds.alfworld.kinds import Goal
@@ -48,13 +47,17 @@ class Settings(msgspec.Struct, frozen=True):
     turns: int = 50
     """Turns of an episode."""
     goals: Any = "trained"
-    """Which goals are drawn: `trained` (pick, look, clean, heat), `new` (cool, two), `all`, one of the six, or a list."""
+    """Which are drawn: `trained` (pick, look, clean, heat), `new` (cool, two), `all`, one of the six, or a list."""
     rooms: Any = "seen"
     """The rooms that are drawn: `seen` (24 of each kind), `unseen` (6 others), or `all`."""
     admissible: bool = True
     """Whether only possible commands are taken; else any text is a command, and an impossible one does nothing."""
     list_actions: bool = True
     """Whether prompts list the possible commands."""
+    games: Any = ""
+    """A folder with ALFWorld's own games to draw from; size, goals and rooms are then those of the files."""
+    engine: Any = "own"
+    """What plays the games of a folder: `own`, or `package`, which is the package `alfworld`."""
     reworded: int | None = None
     """The seed of neutral words."""
 
@@ -63,13 +66,25 @@ class Settings(msgspec.Struct, frozen=True):
         _one_of("size", self.size, list(Size))
         whole("turns", self.turns, 4, 1000)
         _one_of("rooms", self.rooms, list(_ROOM_NUMBERS))
+        if not isinstance(self.games, str | Spec):
+            raise ConfigError(f"games must be a folder, not {show(self.games)}")
+        if _one_of("engine", self.engine, ["own", "package"]) == "package" and not self.games:
+            raise ConfigError("engine = package plays ALFWorld's own games; name their folder with games")
+        if self.reworded is not None and (self.games or self.engine == "package"):
+            raise ConfigError("reworded: games from files tell their task in their own words")
         for name in ("admissible", "list_actions"):
             if type(getattr(self, name)) is not bool:
                 raise ConfigError(f"{name} must be true or false, not {show(getattr(self, name))}")
 
     @property
-    def drawn_goals(self) -> tuple[Goal, ...]:
-        """The goals that are drawn."""
+    def source(self) -> GeneratedGames | FileGames:
+        """Where the games come from."""
+        if self.games:
+            return FileGames(Path(str(self.games)))
+        return GeneratedGames(Size(str(self.size)), self._drawn_goals, _ROOM_NUMBERS[str(self.rooms)])
+
+    @property
+    def _drawn_goals(self) -> tuple[Goal, ...]:
         given = self.goals if isinstance(self.goals, tuple) else (self.goals,)
         names = [_one_of("goals", name, [*_GOAL_SETS, *Goal]) for name in given]
         found = [goal for name in names for goal in _GOAL_SETS.get(name) or (Goal(name),)]
@@ -79,21 +94,16 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class AlfWorld(SoloWorld[Game, Position]):
-    """ALFWorld, household tasks in text: find, heat, cool, clean and place things; the same game in all episodes."""
+    """The world of our own engine."""
 
-    __signature__ = signature(Settings)
-
-    def __init__(self, *values: Any, **named: Any) -> None:
-        self._settings = Settings(*values, **named)
-        self._settings.check()
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._words = HouseWords(self._settings.reworded)
         self.has_open_actions = not self._settings.admissible
         self.lists_actions = self._settings.list_actions
         self.trial, self.reflect_request = self._words.trial, self._words.reflect_request
-        self._size = Size(str(self._settings.size))
-        self._goals = self._settings.drawn_goals
-        self._room_numbers = _ROOM_NUMBERS[str(self._settings.rooms)]
-        self._game_of_level = lru_cache(maxsize=4096)(self._make_game)
+        self._games = self._settings.source
+        self._game_of_level = lru_cache(maxsize=4096)(self._games.make)
         self._level_of_seed = lru_cache(maxsize=4096)(self._draw_level)
         self._named = lru_cache(maxsize=1024)(self._words.commands)
         self._told = lru_cache(maxsize=1024)(self._tell)
@@ -141,7 +151,7 @@ class AlfWorld(SoloWorld[Game, Position]):
         return () if self.is_over(hidden, position) else tuple(self._named(hidden, position))
 
     def after(self, hidden: Game, position: Position, action: str) -> Position:
-        return after(hidden, position, self._named(hidden, position).get(" ".join(action.split()), NOTHING))
+        return after(hidden, position, self._named(hidden, position).get(action.strip(), NOTHING))
 
     def is_over(self, hidden: Game, position: Position) -> bool:
         return position.turn >= self._settings.turns or position.is_done
@@ -177,7 +187,7 @@ class AlfWorld(SoloWorld[Game, Position]):
         }
 
     def _shown(self, game: Game, position: Position) -> tuple[tuple[str, str, str | None], ...]:
-        """Receptacles as the agent knows them: name, open or closed, and what is in it; None where that is not known."""
+        """Receptacles as the agent knows them: name, open or closed, and contents; None where they are not known."""
         things, places = self._words.names(game)
         inside: list[list[str]] = [[] for _ in (*places, NONE)]
         for name, place in zip(things, position.where, strict=True):
@@ -219,17 +229,15 @@ class AlfWorld(SoloWorld[Game, Position]):
             position = self.after(game, position, player.choose(self.facts(game, position), 0, position.turn))
         return position.turn
 
-    def _make_game(self, level: str) -> Game:
-        return make_game(parse_level(level), self._size)
-
     def _draw_level(self, seed: int) -> str:
-        """A level that can be done in the turns there are by one who knows where everything is."""
-        rng = stream(seed, "alfworld")
-        for _ in range(_MOST_DRAWS):
-            level = str(draw_level(self._goals, self._room_numbers, rng))
+        """A level that can be done in the turns there are, knowing what lies where; of files any."""
+        if isinstance(self._games, FileGames):
+            return self._games.draw(seed)
+        for number in range(_MOST_DRAWS):
+            level = self._games.draw(derive(seed, "alfworld level", number))
             if self._plan_length(self._game_of_level(level)) <= self._settings.turns:
                 return level
-        goals = listing(list(self._goals))
+        goals = listing(list(self._games.goals))
         raise ConfigError(
             f"none of {_MOST_DRAWS} games ({goals}) can be done in {self._settings.turns} turns; give more"
         )
