@@ -53,8 +53,8 @@ class PackageEnv:
         self._level = level
         self._episode = episode
         self._is_open = is_open
-        self._turns = min(turns, task.max_turns)
-        self._is_truncated_early = task.max_turns < turns
+        self._turns = turns
+        self._max_turns = task.max_turns
         self._env = _load(path)
         with _arguments_kept():
             self._state = self._env.reset()
@@ -65,7 +65,8 @@ class PackageEnv:
         self._is_forfeited = False
 
     def to_move(self) -> int | None:
-        return None if self._is_done or self._is_forfeited or self._turn >= self._turns else 0
+        is_over = self._is_done or self._is_forfeited or self._turn >= min(self._turns, self._max_turns)
+        return None if is_over else 0
 
     def observe(self, seat: int) -> Observation:
         is_over = self.to_move() is None
@@ -95,7 +96,7 @@ class PackageEnv:
         facts: dict[str, Fact] = {"turns_left": self._turns - self._turn, "hidden": self._level}
         if self._is_forfeited:
             return Result((0.0,), ("You gave up the episode.",), Ending.FORFEITED, 0, facts, (False,))
-        is_cut = self._is_truncated_early and not self._is_done
+        is_cut = not self._is_done and self._turn < self._turns
         ending = Ending.TRUNCATED if is_cut else Ending.FINISHED
         return Result((float(self._is_done),), (self._told,), ending, None, facts, (self._is_done,))
 
