@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
+from rich.columns import Columns
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -251,6 +252,31 @@ class MineSweeperDrawing:
         return (" ", "") if cell == 0 else (str(cell), f"bold {_NUMBER_STYLES[int(cell) % len(_NUMBER_STYLES)]}")
 
 
+class HouseDrawing(_WithList):
+    """What was told, and below it the task, what is carried, and what is known to lie where."""
+
+    def private(self, observation: Observation) -> str:
+        return ""
+
+    def position(self, observation: Observation) -> RenderableType | None:
+        facts: Mapping[str, Any] = observation.facts
+        if "places" not in facts:
+            return None  # played by the package, which has no facts
+        at = facts["at"] or "the middle of the room"
+        state = f"At {at}, carrying {facts['holding'] or 'nothing'}. Turns left: {facts['turns_left']}."
+        told = [shown(observation.text), Text(), shown(f"Task: {facts['task']}", "bold"), shown(state, "cyan")]
+        return Group(*told, *self._known(facts["places"]))
+
+    def revealed(self, episode: Episode) -> RenderableType:
+        facts: Mapping[str, Any] = episode.result.facts
+        return Group(shown(f"Task: {facts['task']}", "bold"), *self._known(facts["places"]))
+
+    def _known(self, places: Any) -> Sequence[RenderableType]:
+        """The receptacles whose contents were seen."""
+        seen = [shown(f"{name}: {inside or 'nothing'}", "dim") for name, _, inside in places if inside is not None]
+        return [Text("Seen in this episode:", "dim"), Columns(seen, padding=(0, 3))] if seen else []
+
+
 def _worded(observation: Observation) -> Sequence[tuple[int, str]]:
     return list(zip(observation.ids, observation.actions, strict=True))
 
@@ -283,11 +309,16 @@ def _rounds(spec: Spec) -> Drawing:
     return RoundsDrawing()
 
 
+def _alfworld(spec: Spec) -> Drawing:
+    return HouseDrawing()
+
+
 def _minesweeper(spec: Spec) -> Drawing:
     return MineSweeperDrawing()
 
 
 DRAWINGS: Mapping[str, Callable[[Spec], Drawing]] = {
+    "alfworld": _alfworld,
     "kuhn_poker": _kuhn,
     "matrix": _rounds,
     "minesweeper": _minesweeper,

@@ -201,13 +201,14 @@ class HouseWords:
         return f"On the {name}, you see {things}."
 
     def _around(self, game: Game, position: Position) -> str:
-        """What is seen by looking: at a receptacle that one, and at the start all of them."""
+        """What is seen by looking: at a receptacle that one, and in the middle of the room all of them."""
         here = game.at_location.get(position.location, ())
         if here:
             beside = listed(f"a {self.thing(game, thing)}" for thing in _beside(position, here))
             facing = listed(self.place(game, place) for place in here)
             return f"You are facing the {facing}. Next to it, you see {beside}."
-        places = range(len(game.places)) if position.did.verb is Verb.START else ()
+        is_told = position.did.verb is Verb.START or not game.is_original  # ALFWorld names no receptacle later
+        places = range(len(game.places)) if is_told else ()
         seen = listed(f"a {self.place(game, place)}" for place in places)
         return f"You are in the middle of a room. Looking quickly around you, you see {seen}."
 
