@@ -25,7 +25,7 @@ from mage.worlds.alfworld.generate import (
 )
 from mage.worlds.alfworld.house_words import HouseWords
 from mage.worlds.alfworld.kinds import Goal
-from mage.worlds.alfworld.players import Searcher, all_known
+from mage.worlds.alfworld.players import Oracle, Searcher
 from mage.worlds.alfworld.rules import after, start_of
 from mage.worlds.solo import SoloWorld
 
@@ -142,7 +142,7 @@ class AlfWorld(SoloWorld[Game, Position]):
 
     def _oracle(self, task: Task) -> Player:
         """Knows what is hidden, and goes straight there."""
-        return self._all_knowing(self.draw(task))
+        return Oracle(self.draw(task), self._words)
 
     def start(self, hidden: Game) -> Position:
         return start_of(hidden)
@@ -219,12 +219,9 @@ class AlfWorld(SoloWorld[Game, Position]):
             if mask >> thing & 1
         )
 
-    def _all_knowing(self, game: Game) -> Searcher:
-        return Searcher("oracle", self._words, 0, known=all_known(game, self._words))
-
     def _plan_length(self, game: Game) -> int:
         """How many turns a game takes one who knows what lies where."""
-        player, position = self._all_knowing(game), start_of(game)
+        player, position = Oracle(game, self._words), start_of(game)
         while not position.is_done and position.turn <= self._settings.turns:
             position = self.after(game, position, player.choose(self.facts(game, position), 0, position.turn))
         return position.turn
