@@ -138,7 +138,7 @@ def test_training_is_kept_from_held_out_games() -> None:
     unseen = load_split("alfworld-unseen-rooms").members
     refuse_held_out("alfworld", load_split("alfworld-seen").members)
     refuse_held_out("alfworld(size=small)", ())
-    with pytest.raises(ConfigError, match="is held out by the split 'alfworld-(small-)?unseen-rooms'"):
+    with pytest.raises(ConfigError, match=r"is held out by the split 'alfworld-(small-)?unseen-rooms'"):
         refuse_held_out("alfworld(turns=30)", unseen[:1])
     with pytest.raises(ConfigError, match="its wording is held out by the split 'alfworld-reworded'"):
         refuse_held_out("alfworld(reworded=2603)", ())

@@ -217,19 +217,19 @@ def _alfworld() -> list[Split]:
     small = make_spec("alfworld", size="small", turns=10, list_actions=False)
     return [
         split
-        for name, spec, rooms in (("alfworld", make_spec("alfworld"), "full"), ("alfworld-small", small, "small"))
-        for split in _house_splits(name, spec, f"games in {rooms} rooms")
+        for number, (name, spec) in enumerate((("alfworld", make_spec("alfworld")), ("alfworld-small", small)))
+        for split in _house_splits(name, spec, _WORDING + number)
     ]
 
 
-def _house_splits(name: str, spec: Spec, games: str) -> list[Split]:
+def _house_splits(name: str, spec: Spec, wording: int) -> list[Split]:
     trained, new = ("pick", "look", "clean", "heat"), ("cool", "two")
     world, seen = str(spec), _house_levels(spec, trained, "seen", 40)
     other_rooms, other_goals = _house_levels(spec, trained, "unseen", 20), _house_levels(spec, new, "seen", 40)
-    reworded = with_parameters(world, {"reworded": _WORDING})
+    reworded = with_parameters(world, {"reworded": wording})
     goals = "the goals pick, look, clean and heat"
     return [
-        _seen(f"{name}-seen", f"{len(seen)} {games} with {goals}", world, seen),
+        _seen(f"{name}-seen", f"{len(seen)} games with {goals}", world, seen),
         _new(SplitKind.PARAMETERS, f"{name}-unseen-rooms", f"{goals} in other rooms", world, other_rooms),
         _new(
             SplitKind.FAMILIES,
