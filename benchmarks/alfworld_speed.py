@@ -2,11 +2,11 @@
 
     python benchmarks/alfworld_speed.py [--steps 20000] [--rounds 5] [--package-steps 60]
 
-Prints one JSON object. Where the package is installed, both play the same games, written in its format with rooms of full
-size, and take turns; a step is a command, its answer and the list of possible commands. "Engine" is that and no more;
+Prints one JSON object. Where the package is installed, both play the same games, written in its format with full
+rooms, and take turns; a step is a command, its answer and the list of possible commands. "Engine" is that and no more;
 "episodes" are played through the world as in training, with observations that also hold facts and keys. Figures are
-medians over the rounds. The last one is the peak memory of this process after a thousand concurrent trials of three
-episodes by a scripted model, before the package is imported.
+medians over the rounds. The peak memory is that of this process after a thousand concurrent trials of three episodes
+of random play, before the package is imported.
 """
 
 from __future__ import annotations
@@ -29,13 +29,10 @@ from statistics import median
 
 from play_speed import commit
 
-from mage.agents.briefing import briefing_of
-from mage.agents.byte_format import ByteFormat
-from mage.agents.language import AgentSettings, LanguageAgent
-from mage.engines.scripted import ScriptedEngine, first
+from mage.opponents.agent_seat import seat_agent
 from mage.protocols import Agent
 from mage.rollout.group import play_trials
-from mage.types import Failure, Memory, ReplyMode, Task
+from mage.types import Failure, Task
 from mage.worlds.alfworld.generate import Size
 from mage.worlds.alfworld.house_words import HouseWords
 from mage.worlds.alfworld.rules import after, start_of
@@ -45,6 +42,8 @@ from tests.alfworld_made import write_games
 
 GAMES = ["bedroom-3:pick:1", "livingroom-2:look:4", "bathroom-5:clean:2", "kitchen-7:heat:9", "kitchen-26:cool:3"]
 SPEC = "alfworld(turns=30)"
+NUM_GAMES = 300
+"""Games that episodes come back to, as siblings and the episodes of a trial do; they are drawn before."""
 
 
 def task_of(spec: str, seed: int) -> Task:
@@ -56,7 +55,7 @@ def play_engine(spec: str, num_steps: int, seed: int) -> None:
     world, words, rng, done = load_world(spec), HouseWords(None), random.Random(seed), 0
     assert isinstance(world, AlfWorld)
     while done < num_steps:
-        game = world.draw(task_of(spec, rng.getrandbits(60)))
+        game = world.draw(task_of(spec, rng.randrange(NUM_GAMES)))
         position = start_of(game)
         for _ in range(min(30, num_steps - done)):
             commands = words.commands(game, position)
@@ -69,7 +68,7 @@ def play_episodes(spec: str, num_steps: int, seed: int) -> None:
     """Random play through the world."""
     world, rng, done = load_world(spec), random.Random(seed), 0
     while done < num_steps:
-        env = world.new_env(task_of(spec, rng.getrandbits(60)), 0)
+        env = world.new_env(task_of(spec, rng.randrange(NUM_GAMES)), 0)
         while env.to_move() is not None and done < num_steps:
             env.step(rng.choice(env.observe(0).actions))
             done += 1
@@ -110,18 +109,16 @@ def games_per_s(spec: str, num: int) -> float:
     return num / (time.perf_counter() - started)
 
 
-def seat_model(task: Task, sibling: int) -> Agent:
-    """A scripted model with everything in memory."""
-    how = AgentSettings("first", Memory.BOTH, ReplyMode.CHOICE, 1.0, 100, 60, retries=1, context=100_000)
-    briefing = briefing_of(load_world(SPEC), task)
-    return LanguageAgent(ScriptedEngine(first), ByteFormat(), how, briefing, task, sibling)
-
-
 async def play_concurrently(num_trials: int) -> float:
     """Seconds of so many trials at once."""
     started = time.perf_counter()
     tasks = [(task_of(SPEC, seed), 0) for seed in range(num_trials)]
-    async for trial in play_trials(load_world(SPEC), tasks, seat_model):
+    world = load_world(SPEC)
+
+    def seat_uniform(task: Task, sibling: int) -> Agent:
+        return seat_agent(world, "uniform", task)
+
+    async for trial in play_trials(world, tasks, seat_uniform):
         if isinstance(trial, Failure):
             raise SystemExit(f"a trial failed: {trial.error}: {trial.message}")
     return time.perf_counter() - started
@@ -140,6 +137,8 @@ def main(arguments: Sequence[str]) -> None:
     before = peak_mb()
     seconds = asyncio.run(play_concurrently(1000))
     concurrent = {"trials": 1000, "seconds": round(seconds, 1), "peak_memory_mb": peak_mb(), "before_mb": before}
+    for seed in range(NUM_GAMES):
+        load_world(SPEC).new_env(task_of(SPEC, seed), 0)
     ways = {"engine": partial(play_engine, SPEC), "episodes": partial(play_episodes, SPEC)}
     speeds = {
         name: round(median(per_s(play, chosen.steps, number) for number in range(chosen.rounds)))

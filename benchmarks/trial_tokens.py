@@ -2,8 +2,7 @@
 
     python benchmarks/trial_tokens.py "alfworld(size=small,turns=10,list_actions=false)" [--players uniform expert]
 
-Players without a model choose the actions (`choice`, memory `history`); the prompts are those of training. Worlds that
-list their actions in every prompt are counted too: a trial that does not fit the context ends in an error.
+Players without a model choose the actions (`choice`, memory `history`); the prompts are those of training.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import argparse
 import asyncio
 import statistics
 
-from transformers import AutoTokenizer
+from transformers import PreTrainedTokenizerFast
 from where import commit
 
 from mage.agents.chat_format import TemplateFormat
@@ -47,7 +46,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=50)
     parser.add_argument("--episodes", type=int, default=3)
     args = parser.parse_args()
-    chat_format = TemplateFormat(AutoTokenizer.from_pretrained(converted()))
+    chat_format = TemplateFormat(PreTrainedTokenizerFast.from_pretrained(converted()))
     print(f"commit {commit()}, {args.trials} trials of {args.episodes} episodes\n")
     print("| world | player | tokens a trial: median | most |\n|---|---|---|---|")
     for spec in args.worlds:

@@ -58,7 +58,7 @@ def counted() -> Trial:
 def played(path: Path) -> Path:
     """Trials of several worlds: with notes, with hidden cards, with boards, and a game that has no drawing."""
     games = ("kuhn_poker", "tic_tac_toe", "leduc_poker", "pd(rounds=2)")
-    return write_run(path, [counted(), *(guest_trial(make_task(game)) for game in games), pushed(), swept()])
+    return write_run(path, [counted(), *(guest_trial(make_task(game)) for game in games), pushed(), swept(), housed()])
 
 
 def pushed() -> Trial:
@@ -75,6 +75,12 @@ def swept() -> Trial:
         return seat_agent(load_world(task.world), "uniform", task)
 
     return asyncio.run(play_trial(load_world(task.world), task, 0, seated))
+
+
+def housed() -> Trial:
+    """A trial of ALFWorld by a player that looks for things and remembers where they are."""
+    world, task = load_world("alfworld"), Task("alfworld", (), 0, 2, 3, False, False, 100)
+    return asyncio.run(play_trial(world, task, 0, lambda task, _: seat_agent(world, "learns-from-failure", task)))
 
 
 def met(path: Path, *more: str) -> Path:
