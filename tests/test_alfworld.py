@@ -173,7 +173,7 @@ def test_commands_are_possible_as_the_domain_says() -> None:
 def test_the_wording_is_that_of_alfworld() -> None:
     first = played(()).observe(0).text
     assert first.startswith("You are in the middle of a room. Looking quickly around you, you see a cabinet 1, a ")
-    assert "\n\nYour task is to: " in first
+    assert ", a shelf 1, and a sinkbasin 1.\n\nYour task is to: put a hot plate in sinkbasin." in first
     commands = [
         "inventory",
         "look",
@@ -223,6 +223,7 @@ def test_a_thing_is_heated_cooled_cleaned_and_sliced() -> None:
     ):
         position = after(game, position, words.commands(game, position)[command])
         told.append(words.told(game, position))
+    assert (position.hot, position.cool, position.clean, position.sliced) == (1, 0, 1, 1)
     assert told[2] == "You sliced the apple 1 with the knife 1."
     assert told[5] == "This is a sliced apple 1."
     assert told[7] == "You cool the apple 1 using the fridge 1."

@@ -262,10 +262,14 @@ class HouseDrawing(_WithList):
         facts: Mapping[str, Any] = observation.facts
         if "places" not in facts:
             return None  # played by the package, which has no facts
-        at = facts["at"] or "the middle of the room"
-        state = f"At {at}, carrying {facts['holding'] or 'nothing'}. Turns left: {facts['turns_left']}."
-        told = [shown(observation.text), Text(), shown(f"Task: {facts['task']}", "bold"), shown(state, "cyan")]
-        return Group(*told, *self._known(facts["places"]))
+        where = f"At {facts['at']}" if facts["at"] else "In the middle of the room"
+        states = [state for name, state in facts["states"] if name == facts["holding"]]
+        carried = " ".join([*states, facts["holding"]]) or "nothing"
+        state = shown(f"{where}, carrying {carried}. Turns left: {facts['turns_left']}.", "cyan")
+        told = [shown(observation.text), Text()]
+        if observation.turn:
+            told.append(shown(f"Task: {facts['task']}", "bold"))
+        return Group(*told, state, *self._known(facts["places"]))
 
     def revealed(self, episode: Episode) -> RenderableType:
         facts: Mapping[str, Any] = episode.result.facts
