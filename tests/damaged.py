@@ -77,6 +77,7 @@ _GAMES = (
     make_task("minesweeper(rows=3,columns=3,mines=1)", ()),
     make_task("sokoban", ()),
     make_task("webshop", ()),
+    make_task("alfworld(size=small,turns=4)", ()),
     make_task("hidden(doors)", ()),
 )
 

@@ -101,7 +101,7 @@ def test_a_split_that_cannot_be_read_is_named(folder: Path, content: bytes) -> N
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="unknown split 'rps-eight'; known: dilemma-four, ") as caught:
+    with pytest.raises(ConfigError, match=r"unknown split 'rps-eight'; known: .*dilemma-four, ") as caught:
         load_split("rps-eight")
     assert all(name in str(caught.value) for name in split_names())
 
@@ -184,7 +184,8 @@ def test_reworded_splits_have_players_to_train_with_and_no_usual_word(name: str)
     assert not {"prisoner's", "dilemma", "cooperate", "defect"} & words[0]
     assert not {"sokoban", "box", "goal", "wall", "up", "down", "left", "right"} & words[0]
     assert not {"shop", "product", "search", "click", "buy", "price"} & words[0]
-    assert {"rock-paper-scissors", "dilemma", "kuhn", "tic-tac-toe", "box", "shop"} & words[1]
+    assert not {"microwave", "fridge", "desklamp"} & words[0]
+    assert {"rock-paper-scissors", "dilemma", "kuhn", "tic-tac-toe", "box", "shop", "fridge"} & words[1]
     refuse_held_out(plain.world, split.members)
 
 

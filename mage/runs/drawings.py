@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
+from rich.columns import Columns
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -252,6 +253,35 @@ class MineSweeperDrawing:
         return (" ", "") if cell == 0 else (str(cell), f"bold {_NUMBER_STYLES[int(cell) % len(_NUMBER_STYLES)]}")
 
 
+class HouseDrawing(_WithList):
+    """What was told, and below it the task, what is carried, and what is known to lie where."""
+
+    def private(self, observation: Observation) -> str:
+        return ""
+
+    def position(self, observation: Observation) -> RenderableType | None:
+        facts: Mapping[str, Any] = observation.facts
+        if "places" not in facts:
+            return None  # played by the package, which has no facts
+        where = f"At {facts['at']}" if facts["at"] else "In the middle of the room"
+        states = [state for name, state in facts["states"] if name == facts["holding"]]
+        carried = " ".join([*states, facts["holding"]]) or "nothing"
+        state = shown(f"{where}, carrying {carried}. Turns left: {facts['turns_left']}.", "cyan")
+        told = [shown(observation.text), Text()]
+        if observation.turn:
+            told.append(shown(f"Task: {facts['task']}", "bold"))
+        return Group(*told, state, *self._known(facts["places"]))
+
+    def revealed(self, episode: Episode) -> RenderableType:
+        facts: Mapping[str, Any] = episode.result.facts
+        return Group(shown(f"Task: {facts['task']}", "bold"), *self._known(facts["places"]))
+
+    def _known(self, places: Any) -> Sequence[RenderableType]:
+        """The receptacles whose contents were seen."""
+        seen = [shown(f"{name}: {inside or 'nothing'}", "dim") for name, _, inside in places if inside is not None]
+        return [Text("Seen in this episode:", "dim"), Columns(seen, padding=(0, 3))] if seen else []
+
+
 def _worded(observation: Observation) -> Sequence[tuple[int, str]]:
     return list(zip(observation.ids, observation.actions, strict=True))
 
@@ -288,11 +318,16 @@ def _rounds(spec: Spec) -> Drawing:
     return RoundsDrawing()
 
 
+def _alfworld(spec: Spec) -> Drawing:
+    return HouseDrawing()
+
+
 def _minesweeper(spec: Spec) -> Drawing:
     return MineSweeperDrawing()
 
 
 DRAWINGS: Mapping[str, Callable[[Spec], Drawing]] = {
+    "alfworld": _alfworld,
     "kuhn_poker": _kuhn,
     "matrix": _rounds,
     "minesweeper": _minesweeper,

@@ -12,8 +12,9 @@ from mage.opponents.behaviours import Behaviour, behaviours
 from mage.opponents.matrix_games import memory_one_members
 from mage.opponents.tictactoe_scripts import ORDERS
 from mage.seeds import derive, stream
-from mage.spec import make_spec, parse_spec
+from mage.spec import Spec, make_spec, parse_spec, with_parameters
 from mage.types import Task
+from mage.worlds.alfworld.world import AlfWorld
 from mage.worlds.minesweeper.world import MineSweeper
 from mage.worlds.openspiel.game import load_game
 from mage.worlds.registry import load_world
@@ -33,7 +34,8 @@ _SEVEN = ("always:rock", "always:paper", "always:scissors", "cycle(step=1)", "cy
 
 def definitions() -> list[Split]:
     """Every shipped split."""
-    return [*_rps(), *_rps_unseen(), *_dilemma(), *_kuhn(), *_tictactoe(), *_sokoban(), *_minesweeper(), *_webshop()]
+    puzzles = [*_sokoban(), *_minesweeper(), *_webshop(), *_alfworld()]
+    return [*_rps(), *_rps_unseen(), *_dilemma(), *_kuhn(), *_tictactoe(), *puzzles]
 
 
 def _rps() -> list[Split]:
@@ -223,6 +225,49 @@ def _boards(world: str, num: int) -> tuple[str, ...]:
     found: dict[str, None] = {}
     while len(found) < num:
         found[str(next(drawn))] = None
+    return tuple(found)
+
+
+def _alfworld() -> list[Split]:
+    """Games in rooms of both sizes: trained goals in rooms to train in and in others, and other goals."""
+    small = make_spec("alfworld", size="small", turns=10, list_actions=False)
+    return [
+        split
+        for number, (name, spec) in enumerate((("alfworld", make_spec("alfworld")), ("alfworld-small", small)))
+        for split in _house_splits(name, spec, _WORDING + number)
+    ]
+
+
+def _house_splits(name: str, spec: Spec, wording: int) -> list[Split]:
+    trained, new = ("pick", "look", "clean", "heat"), ("cool", "two")
+    world, seen = str(spec), _house_levels(spec, trained, "seen", 40)
+    other_rooms, other_goals = _house_levels(spec, trained, "unseen", 20), _house_levels(spec, new, "seen", 40)
+    reworded = with_parameters(world, {"reworded": wording})
+    goals = "the goals pick, look, clean and heat"
+    return [
+        _seen(f"{name}-seen", f"{len(seen)} games with {goals}", world, seen),
+        _new(SplitKind.PARAMETERS, f"{name}-unseen-rooms", f"{goals} in other rooms", world, other_rooms),
+        _new(
+            SplitKind.FAMILIES,
+            f"{name}-unseen-goals",
+            "the goals cool and two, in rooms trained in",
+            world,
+            other_goals,
+        ),
+        _new(SplitKind.REWORDED, f"{name}-reworded", "games trained with, in other words", reworded, seen[::4]),
+    ]
+
+
+def _house_levels(spec: Spec, goals: Sequence[str], rooms: str, num: int) -> tuple[str, ...]:
+    """So many different games of each goal, drawn as the seeds of tasks draw them."""
+    found: dict[str, None] = {}
+    for number, goal in enumerate(goals):
+        world = with_parameters(str(spec), {"goals": goal, "rooms": rooms})
+        loaded = load_world(world)
+        assert isinstance(loaded, AlfWorld)
+        seeds = (derive(_DRAWS, "alfworld", goal, rooms, n) for n in count())
+        while len(found) < num * (number + 1):
+            found[loaded.drawn_level(Task(world, (), 0, next(seeds), 1, False, False, 1))] = None
     return tuple(found)
 
 

@@ -14,6 +14,7 @@ from mage.protocols import World
 from mage.registry import Registry, require_methods
 from mage.spec import call_with, parse_spec, show_parameters, without_defaults
 from mage.types import WorldInfo
+from mage.worlds.alfworld.factory import make_alfworld
 from mage.worlds.hidden import HiddenTable
 from mage.worlds.minesweeper.world import MineSweeper
 from mage.worlds.openspiel.game import WORDED
@@ -33,7 +34,13 @@ def _factory(given: object) -> Callable[..., Any]:
 
 WORLDS: Registry[Callable[..., Any]] = Registry(
     "world",
-    {"hidden": HiddenTable, "minesweeper": MineSweeper, "sokoban": Sokoban, "webshop": WebShop},
+    {
+        "alfworld": make_alfworld,
+        "hidden": HiddenTable,
+        "minesweeper": MineSweeper,
+        "sokoban": Sokoban,
+        "webshop": WebShop,
+    },
     _factory,
     lambda name: name in WORDED or is_known(name),
 )

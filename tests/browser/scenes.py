@@ -58,7 +58,8 @@ def counted() -> Trial:
 def played(path: Path) -> Path:
     """Trials of several worlds: with notes, with hidden cards, with boards, and a game that has no drawing."""
     games = ("kuhn_poker", "tic_tac_toe", "leduc_poker", "pd(rounds=2)")
-    return write_run(path, [counted(), *(guest_trial(make_task(game)) for game in games), pushed(), swept(), bought()])
+    solo = (pushed(), swept(), bought(), housed())
+    return write_run(path, [counted(), *(guest_trial(make_task(game)) for game in games), *solo])
 
 
 def pushed() -> Trial:
@@ -80,6 +81,12 @@ def swept() -> Trial:
 def bought() -> Trial:
     """A trial of WebShop by a player that buys what does not fit, and then what does."""
     world, task = load_world("webshop"), Task("webshop", (), 0, 0, 3, False, False, 100, "2")
+    return asyncio.run(play_trial(world, task, 0, lambda task, _: seat_agent(world, "learns-from-failure", task)))
+
+
+def housed() -> Trial:
+    """A trial of ALFWorld by a player that looks for things and remembers where they are."""
+    world, task = load_world("alfworld"), Task("alfworld", (), 0, 2, 3, False, False, 100)
     return asyncio.run(play_trial(world, task, 0, lambda task, _: seat_agent(world, "learns-from-failure", task)))
 
 

@@ -17,6 +17,7 @@
 //   word        (seat, id) -> the world's word for a move
 //   pick        (id) -> plays that move, where a person plays and may click on the drawing; else null
 //   offered     where there is `pick`, the moves that it takes: [id, word] each
+import { drawHouse } from "./alfworld.js";
 import { drawFacts } from "./fallback.js";
 import { drawKuhn } from "./kuhn_poker.js";
 import { drawMineSweeper } from "./minesweeper.js";
@@ -26,6 +27,7 @@ import { drawTicTacToe } from "./tic_tac_toe.js";
 import { drawWebShop } from "./webshop.js";
 
 const DRAWINGS = {
+  alfworld: drawHouse,
   kuhn_poker: drawKuhn,
   matrix: drawRounds,
   minesweeper: drawMineSweeper,
