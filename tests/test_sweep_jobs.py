@@ -106,9 +106,7 @@ def test_interrupted_and_killed_runs_side_by_side_go_on(mage: Mage, tmp_path: Pa
     assert [run.state for run in summarise(folder).runs] == [RunState.OPEN] * 3
     saved = num_steps()
     assert [open_run(run).step for run in runs] == [count_lines(run / "timings.jsonl") for run in runs]
-    ended = mage(
-        "sweep", "--resume", folder, "--jobs", "2", meanwhile=when(lambda: num_steps() >= saved + 10, SIGKILL)
-    )
+    ended = mage("sweep", "--resume", folder, "--jobs", "2", meanwhile=when(lambda: num_steps() >= saved + 10, SIGKILL))
     assert ended.code == -SIGKILL
     wait_until(lambda: not any(is_file_locked(run / "trials.jsonl") for run in runs))
     left = {run: count_lines(run / "timings.jsonl") for run in runs}
