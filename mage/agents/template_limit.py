@@ -37,11 +37,10 @@ def limited_template() -> Iterator[None]:
     def enter(frame: FrameType, event: str, arg: Any) -> Any:
         return count if frame.f_code.co_filename == _COMPILED else None
 
-    before, sandbox = sys.gettrace(), chat_template_utils.ImmutableSandboxedEnvironment
-    chat_template_utils.ImmutableSandboxedEnvironment = LimitedEnvironment
+    before = sys.gettrace()
+    vars(chat_template_utils)["ImmutableSandboxedEnvironment"] = LimitedEnvironment  # of all templates from now on
     sys.settrace(enter)
     try:
         yield
     finally:
         sys.settrace(before)
-        chat_template_utils.ImmutableSandboxedEnvironment = sandbox

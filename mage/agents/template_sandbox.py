@@ -38,7 +38,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
             _check_width(left)
         return super().call_binop(context, operator, left, right)
 
-    def call(self, context: Context, obj: Any, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def call(self, context: Context, obj: Any, *args: Any, **kwargs: Any) -> Any:
         _check_all([getattr(obj, "__self__", None), *args, *kwargs.values()])
         return super().call(context, obj, *args, **kwargs)
 
@@ -60,7 +60,7 @@ def _limited(name: str, made: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_all(values: Sequence[Any]) -> None:
-    """What is made of values is at most their product: a text times a number, one text in place of another's letters."""
+    """What is made of values is at most their product: a text times a number, a text for each letter of another."""
     _check(math.prod(map(_size, values)) <= MAX_SIZE)
 
 

@@ -84,7 +84,7 @@ def _describe_always(spec: Spec, game: Game, moves: Sequence[str]) -> str:
 
 def _describe_cycle(spec: Spec, game: Game, moves: Sequence[str]) -> str:
     """The moves in their order; a phase that is not given is drawn."""
-    given = dict(zip(("step", "phase"), spec.args, strict=False)) | spec.named
+    given = {**dict(zip(("step", "phase"), spec.args, strict=False)), **spec.named}
     step, phase = whole("step", given.get("step", 1), 1, len(moves) - 1), given.get("phase")
     start = 0 if phase is None else move("phase", phase, game, 0)
     order = [moves[(start + step * turn) % len(moves)] for turn in range(len(moves))]
