@@ -1,6 +1,6 @@
 """kill -9 at random moments, the first ones included: what goes on ends as what was never killed.
 
-`pytest tests/test_kills.py -m slow` kills 25 times each kind of work; the sample without `slow` kills a training run twice.
+`pytest tests/test_kills.py -m slow` kills 25 times each kind of work; without `slow` one training run is killed twice.
 """
 
 from __future__ import annotations
