@@ -71,6 +71,19 @@ def _first_line(error: Exception) -> str:
     return said if said and plain else f"{type(error).__name__}: {said}".rstrip(": ")
 
 
+@contextmanager
+def named_errors(what: object) -> Iterator[None]:
+    """Begin errors with the name of what could not be read, where they do not have it; a shortage is none of it."""
+    try:
+        yield
+    except ShortageError:
+        raise
+    except MageError as error:
+        if str(what) in str(error):
+            raise
+        raise type(error)(f"{what}: {error}") from None
+
+
 class ShortageError(MageError):
     """The disk is full, memory ran out, or a limit of the process was reached."""
 

@@ -1,4 +1,4 @@
-"""Shared by all tests: no test writes outside its own folders."""
+"""Shared by all tests: no test writes outside its own folders or takes cores from the others."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from tests.processes import Mage
 
+os.environ["OMP_NUM_THREADS"] = "1"  # for torch, before it is imported: several processes of tests share the cores
 pytest.register_assert_rewrite("tests.engine_made")  # a failed comparison there shows its numbers too
 os.environ["MAGE_CACHE"] = tempfile.mkdtemp(prefix="mage-cache-")
 atexit.register(shutil.rmtree, os.environ["MAGE_CACHE"], ignore_errors=True)
@@ -20,7 +21,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what 
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def mage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mage]:
     """Runs `mage` in processes of its own."""
     server = Mage(tmp_path_factory.mktemp("mage"))

@@ -129,6 +129,8 @@ class Caller:
             yield "export-model", run, "--out", self._new()
         if run.name == "adapted":
             yield "export-model", run, "--merge", "--out", self._new()
+        if has_weights and run.name in ("run", "adapted") and number % 3 == 0:
+            yield "evaluate", run, *_ON_ONE, "--out", self._new()
         if has_weights:
             return
         if run.name != "sweep":

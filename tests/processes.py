@@ -1,4 +1,4 @@
-"""Real `mage` processes that can be killed. They are forked from one that has imported everything, so each is quick."""
+"""Real `mage` processes that can be killed, forked from one that has imported everything and filled its caches."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 _FORK = """
-import gc, json, os, resource, sys
+import gc, json, os, resource, sys, tempfile
 import transformers.models.llama.modeling_llama, mage.cli.train, mage.training.run
 from mage.cli import main
+from mage.config.load import load_config
+from mage.training.parts import build_parts
+tiny = ("agent.model=nano(hidden=16,layers=1,heads=2,context=512)", "agent.context=512", "threads=1")
+with tempfile.TemporaryDirectory() as folder:  # caches are filled here once: behaviours of splits, maps of transformers
+    build_parts(load_config("rps", tiny)).loaded.model.save_pretrained(folder)
 gc.freeze()
 for line in sys.stdin:
-    argv, out, limits = json.loads(line)
+    argv, out, limits, cwd, typed = json.loads(line)
     child = os.fork()
     if child == 0:
         used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
@@ -27,6 +32,9 @@ for line in sys.stdin:
             resource.setrlimit(getattr(resource, name), (limit, limit))
         for fd in (1, 2):
             os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND), fd)
+        sys.stdin = open(typed)
+        os.dup2(sys.stdin.fileno(), 0)
+        os.chdir(cwd)
         sys.argv = ["mage", *argv]
         code = 0
         try:
@@ -52,7 +60,7 @@ class Mage:
     """Runs one `mage` process after the other."""
 
     def __init__(self, folder: Path) -> None:
-        self._said = folder / "said.txt"
+        self._said, self._typed = folder / "said.txt", folder / "typed.txt"
         self._server = subprocess.Popen(
             [sys.executable, "-c", _FORK],
             stdin=subprocess.PIPE,
@@ -66,13 +74,18 @@ class Mage:
         *argv: str | Path,
         meanwhile: Callable[[int], None] | None = None,
         limits: Mapping[str, int] | None = None,
+        cwd: Path | None = None,
+        typed: str = "",
     ) -> RunEnd:
         """Run a command to its end; `meanwhile` gets its process id and may do it harm.
 
         `limits` are those of `resource.setrlimit`, by name; that of its memory counts from what it has at its start.
+        `typed` is its standard input.
         """
         self._said.unlink(missing_ok=True)
-        self._pipe(self._server.stdin).write(json.dumps([[*map(str, argv)], str(self._said), limits or {}]) + "\n")
+        self._typed.write_text(typed, encoding="utf-8")
+        order = [[*map(str, argv)], str(self._said), limits or {}, str(cwd or Path.cwd()), str(self._typed)]
+        self._pipe(self._server.stdin).write(json.dumps(order) + "\n")
         self._pipe(self._server.stdin).flush()
         pid = self._number()
         if meanwhile is not None:

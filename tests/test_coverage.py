@@ -16,8 +16,8 @@ from mage.stats import Estimate, mean, proportion
 Values = NDArray[np.float64]
 FEW, MANY = 400, 1000
 """Simulated evaluations; a coverage of 95 % has a standard error of 1.1 % and 0.7 %."""
-SIZES = [(25, 100), (15, 20), (7, 8)]
-METHODS = [2, 3, 4, 6, 10]
+SIZES = [pytest.param(25, 100, marks=pytest.mark.slow), (15, 20), (7, 8)]
+METHODS = [2, 6, *(pytest.param(methods, marks=pytest.mark.slow) for methods in (3, 4, 10))]
 
 
 def thirds(values: Values) -> Values:

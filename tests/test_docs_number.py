@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.documented import blocks_in, lines_of
+from tests.processes import Mage
 from tests.tree import ROOT
 
 PAGE = ROOT / "docs" / "extending.md"
@@ -25,13 +23,11 @@ def block(info: str, page: Path = PAGE) -> str:
     return found
 
 
-def mage(folder: Path, *arguments: str, typed: str = "") -> str:
+def run_mage(mage: Mage, folder: Path, *arguments: str, typed: str = "") -> str:
     """What a command prints, in a process that knows nothing of the world."""
-    command = [sys.executable, "-c", "from mage.cli import main; main()", *arguments]
-    paths = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=folder, env=paths, input=typed, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, (arguments, done.stdout, done.stderr)
-    return done.stdout
+    done = mage(*arguments, cwd=folder, typed=typed)
+    assert done.code == 0, (arguments, done.said)
+    return done.said
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +49,7 @@ def test_the_world_takes_about_ten_lines_of_code() -> None:
     assert len(own) <= 10
 
 
-def test_the_commands_of_the_page_work_from_another_folder(folder: Path) -> None:
+def test_the_commands_of_the_page_work_from_another_folder(mage: Mage, folder: Path) -> None:
     (commands,) = [lines_of(block) for block in blocks_in(PAGE) if block.info == "sh number"]
     printed: dict[str, str] = {}
     for _, verb, *arguments in commands:
@@ -61,7 +57,7 @@ def test_the_commands_of_the_page_work_from_another_folder(folder: Path) -> None
         more = ["steps=6"] if is_resumed else LESS.get(verb, [])
         given = [word for word in arguments if not (is_resumed and word.startswith("steps="))]
         typed = "1\n" * 40 if verb == "play" else ""
-        printed[f"{verb} resumed" if is_resumed else verb] = mage(folder, verb, *given, *more, typed=typed)
+        printed[f"{verb} resumed" if is_resumed else verb] = run_mage(mage, folder, verb, *given, *more, typed=typed)
     assert set(printed) == {"check-world", "play", "train", "train resumed", "evaluate", "show"}
     assert "keeps the contract" in printed["check-world"]
     assert "A number from 1 to 8 is hidden." in printed["play"]
@@ -69,11 +65,11 @@ def test_the_commands_of_the_page_work_from_another_folder(folder: Path) -> None
     assert "Guess." in printed["show"]
 
 
-def test_a_run_knows_its_world_when_the_file_is_gone(folder: Path, tmp_path: Path) -> None:
-    mage(folder, "train", "number.toml", *LESS["train"], "--run", str(tmp_path / "run"))
+def test_a_run_knows_its_world_when_the_file_is_gone(mage: Mage, folder: Path, tmp_path: Path) -> None:
+    run_mage(mage, folder, "train", "number.toml", *LESS["train"], "--run", str(tmp_path / "run"))
     (folder / "number.py").rename(folder / "elsewhere")
     try:
-        printed = mage(tmp_path, "evaluate", "run", "--trials", "2")
+        printed = run_mage(mage, tmp_path, "evaluate", "run", "--trials", "2")
     finally:
         (folder / "elsewhere").rename(folder / "number.py")
     assert "7/8" in printed

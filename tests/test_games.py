@@ -95,9 +95,10 @@ def test_games_with_words_keep_the_contract(spec: str) -> None:
     check_world(spec, range(8))
 
 
+@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 4), marks=pytest.mark.slow)], ids=["one", "more"])
 @pytest.mark.parametrize("spec", WITHOUT_WORDS)
-def test_games_without_words_keep_the_contract(spec: str) -> None:
-    check_world(spec, range(3), max_turns=60)
+def test_games_without_words_keep_the_contract(spec: str, seeds: range) -> None:
+    check_world(spec, seeds, max_turns=60)
 
 
 @pytest.mark.parametrize("name", sorted(VAGUE))

@@ -49,6 +49,7 @@ def test_an_unknown_set_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"unknown set chess; known: {known}" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_set_is_trained_and_compared_and_then_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SETS, "kuhn", Set(arms=with_methods("kuhn-base", "mage", "grpo"), minutes=3.0))
     given = ["kuhn", *TINY, "--seeds", "1", "--out", str(tmp_path)]

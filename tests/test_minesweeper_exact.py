@@ -65,7 +65,7 @@ def test_decisions_in_another_order_are_one_decision() -> None:
     assert len(keys) == 1
 
 
-@pytest.mark.parametrize("spec", [STOP, "minesweeper(2,3,1)"])
+@pytest.mark.parametrize("spec", [STOP, pytest.param("minesweeper(2,3,1)", marks=pytest.mark.slow)])
 def test_merged_decisions_have_the_values_of_all_orders(spec: str) -> None:
     found = []
     for merges in (True, False):

@@ -44,6 +44,8 @@ def test_nothing_is_chosen_where_nothing_rises(tmp_path: Path) -> None:
 def test_the_opponent_is_told_in_words() -> None:
     trial = guest_trial(make_task("rps", (_ROCKS,)))
     assert "Begins with rock; then always rock." in as_text(short_trial(trial, "A trial"))
+    trial = guest_trial(make_task("rps", ("always(scissors)",)))
+    assert "The opponent: Always scissors." in as_text(short_trial(trial, "A trial"))
 
 
 def test_a_run_ends_with_the_chosen_trial_and_how_to_look_at_it(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from signal import SIGINT, SIGKILL
 
@@ -151,28 +150,21 @@ def test_runs_that_have_no_score_are_named_in_the_table() -> None:
     assert "seed 1 is open" in text
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mage]:
-    made = Mage(tmp_path_factory.mktemp("mage"))
-    yield made
-    made.close()
-
-
 def test_interrupted_and_killed_a_sweep_goes_on_to_the_same_end(
-    server: Mage, swept: Sweep, recipes: dict[str, str], tmp_path: Path
+    mage: Mage, swept: Sweep, recipes: dict[str, str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "sweep"
     begun = when(lambda: count_lines(folder / "one-seed5" / "timings.jsonl") >= 1, SIGINT)
-    ended = server("sweep", *recipes.values(), "--seeds", "2", "--run", folder, meanwhile=begun)
+    ended = mage("sweep", *recipes.values(), "--seeds", "2", "--run", folder, meanwhile=begun)
     assert ended.code == 0, ended.said
     assert "interrupt again to stop at once" in ended.said
     assert ended.said.endswith(f"\ngo on with  mage sweep --resume {folder}\n")
     assert [run.state for run in summarise(folder).runs] == [RunState.FINISHED, *[RunState.OPEN] * 5]
-    ended = server("sweep", "--resume", folder, meanwhile=when((folder / "three-seed0" / "run.json").exists, SIGKILL))
+    ended = mage("sweep", "--resume", folder, meanwhile=when((folder / "three-seed0" / "run.json").exists, SIGKILL))
     assert ended.code == -SIGKILL
     (folder / "three-seed1").mkdir()  # as if the kill had come while it was made
     (folder / "three-seed1" / "trials.jsonl").touch()
-    ended = server("sweep", "--resume", folder)
+    ended = mage("sweep", "--resume", folder)
     assert ended.code == 0, ended.said
     assert ended.said.startswith("run 5 of 6: three-seed0\n"), "what is done is not done again"
     for name, run in swept.runs.items():

@@ -51,6 +51,7 @@ def test_a_run_takes_all_cores_and_records_their_number(tmp_path: Path) -> None:
     assert read_info(path).config["threads"] == num_cores() > 0
 
 
+@pytest.mark.slow
 def test_jobs_of_a_sweep_share_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mage.training.sweep_jobs.num_cores", lambda: 6)
     folder = begin_sweep([("rps", tiny(steps=1))], 2, tmp_path / "sweep", None)

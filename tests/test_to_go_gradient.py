@@ -41,7 +41,7 @@ def test_the_games_are_enumerated_completely_and_their_lengths_vary_where_they_s
     assert {len(whole.trial.episodes) for whole in played("early stop")} == {1, 2, 3}
 
 
-@pytest.mark.parametrize("turn", [1.0, 0.9, 0.5])
+@pytest.mark.parametrize("turn", [1.0, pytest.param(0.9, marks=pytest.mark.slow), 0.5])
 @pytest.mark.parametrize("objective", list(Objective))
 @pytest.mark.parametrize("game", GAMES)
 def test_with_returns_to_go_and_without_the_expected_gradient_is_that_of_the_objective(

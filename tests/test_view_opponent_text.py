@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mage.opponents.registry import describe_opponents
-from mage.view.read.opponent_text import describe_opponent, worded_game
+from mage.view.read.opponent_text import describe_opponent, name_and_words, worded_game
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,20 @@ from mage.view.read.opponent_text import describe_opponent, worded_game
             "cooperate, after cooperate and defect defect, after defect and cooperate defect, after defect and defect "
             "cooperate.",
         ),
+        ("always(scissors)", "rps(rounds=3)", "Always scissors."),
+        ("always(action=1)", "pd", "Always defect."),
+        (
+            "always(bet)",
+            "kuhn_poker",
+            "One action wherever it is legal; every legal action with the same probability elsewhere.",
+        ),
+        (
+            "cycle(step=2)",
+            "rps",
+            "Rock, scissors, paper in turn, from a move that is drawn once per trial.",
+        ),
+        ("cycle(1,paper)", "rps", "Paper, scissors, rock in turn, from paper."),
+        ("cycle(step=3)", "rps", ""),
         (
             "minimax",
             "tic_tac_toe",
@@ -48,6 +62,23 @@ from mage.view.read.opponent_text import describe_opponent, worded_game
 )
 def test_a_name_is_told_in_words(name: str, game: str, words: str) -> None:
     assert describe_opponent(name, game) == words
+
+
+@pytest.mark.parametrize(
+    ("name", "game", "line"),
+    [
+        ("always(scissors)", "rps", "Always scissors."),
+        ("memory-one(first=rock,map=[1,1,1])", "rps", "Begins with rock; then always paper."),
+        (
+            "always(bet)",
+            "kuhn_poker",
+            "always(bet). One action wherever it is legal; every legal action with the same probability elsewhere.",
+        ),
+        ("smollm2", "rps", "smollm2"),
+    ],
+)
+def test_a_line_has_the_parameters_of_an_opponent_once(name: str, game: str, line: str) -> None:
+    assert name_and_words(name, game) == line
 
 
 def test_everybody_who_is_listed_has_words() -> None:

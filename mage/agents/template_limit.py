@@ -1,4 +1,4 @@
-"""Limits the work of a chat template: it is code that came with a model, and may loop."""
+"""Limits the work of a chat template: it is code that came with a model, and may loop or make a huge text."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ _COMPILED = "<template>"
 
 @contextmanager
 def limited_template() -> Iterator[None]:
-    """Raise a TimeoutError in a template of jinja2 that runs more than `MAX_LINES` lines.
+    """Raise a TimeoutError in a chat template that runs more than `MAX_LINES` lines, an OverflowError in a huge one.
 
-    Lines are counted by tracing this thread, so the limit does not depend on how busy the machine is. One operation
-    that takes long, such as a text times a billion, is not cut off.
+    Lines are counted by tracing this thread, so the limit does not depend on how busy the machine is.
     """
+    from transformers.utils import chat_template_utils
+
+    from mage.agents.template_sandbox import LimitedEnvironment, check_locals
+
     num_lines = 0
 
     def count(frame: FrameType, event: str, arg: Any) -> Any:
@@ -28,12 +31,14 @@ def limited_template() -> Iterator[None]:
         num_lines += event == "line"
         if num_lines > MAX_LINES:
             raise TimeoutError(f"it loops; it was stopped after {MAX_LINES:,} lines")
+        check_locals(frame.f_locals.values())
         return count
 
     def enter(frame: FrameType, event: str, arg: Any) -> Any:
         return count if frame.f_code.co_filename == _COMPILED else None
 
     before = sys.gettrace()
+    vars(chat_template_utils)["ImmutableSandboxedEnvironment"] = LimitedEnvironment  # of all templates from now on
     sys.settrace(enter)
     try:
         yield

@@ -23,8 +23,8 @@ from mage.runs.drawings import shown
 from mage.runs.store import RunReader, read_info
 from mage.training.rise import read_chosen
 from mage.training.start import check_config, check_new_run
-from mage.types import Task, Trial
-from mage.view.read.opponent_text import describe_opponent
+from mage.types import Trial
+from mage.view.read.opponent_text import name_and_words
 from mage.worlds.openspiel.words.base import signed
 
 _FINAL = Path("evaluations") / "final.json"
@@ -111,7 +111,10 @@ def short_trial(trial: Trial, title: str) -> Group:
     """A trial in a few lines: the moves of each episode, and the score."""
     task = trial.task
     level = f", level {task.level}" if task.level else ""
-    about = "".join(f"\nThe opponent: {_in_words(spec, task)}" for spec in dict.fromkeys(task.opponents)) or level
+    about = (
+        "".join(f"\nThe opponent: {name_and_words(spec, task.world)}" for spec in dict.fromkeys(task.opponents))
+        or level
+    )
     table = Table(header_style="dim", box=None)
     others = ["the opponents"] if task.opponents else []
     has_notes = ["its note"] if trial.reflections else []
@@ -127,8 +130,3 @@ def short_trial(trial: Trial, title: str) -> Group:
         moves = [shown(mine), *([shown(theirs)] if others else [])]
         table.add_row(str(index + 1), *moves, score, *(shown(notes.get(index, "")) for _ in has_notes))
     return Group(shown(f"{title}{about}", "italic"), table)
-
-
-def _in_words(opponent: str, task: Task) -> str:
-    """What an opponent does, as the viewer says it; its spec where that is not known."""
-    return describe_opponent(opponent, task.world) or opponent

@@ -29,7 +29,7 @@ from mage.aio import run_sync
 from mage.config.load import replaced
 from mage.config.schema import Config
 from mage.engines.remote import CONCURRENCY, RemoteEngine, RetryPolicy
-from mage.errors import ConfigError
+from mage.errors import ConfigError, named_errors
 from mage.evaluation.exact import BayesAgentFactory, MemorylessAgentFactory, PlanObjective
 from mage.evaluation.splits import Split, load_split
 from mage.extras import require
@@ -228,7 +228,8 @@ def _from_run(folder: Path, checkpoint: Path | None, given: Mapping[str, object]
     from mage.training.checkpoint import checkpoint_path
     from mage.training.run import load_run
 
-    config, parts, step = load_run(folder, checkpoint, given)
+    with named_errors(folder):
+        config, parts, step = load_run(folder, checkpoint, given)
 
     async def publish() -> None:
         await parts.publish(step)

@@ -16,7 +16,15 @@ from torch.utils.checkpoint import checkpoint
 
 from mage.errors import ConfigError
 from mage.learners.batch import MicroBatch
-from mage.learners.losses import Regulariser, TokenStats, read_all, read_allowed, read_logits, scatter_rows
+from mage.learners.losses import (
+    Regulariser,
+    TokenStats,
+    read_all,
+    read_allowed,
+    read_logits,
+    read_targets,
+    scatter_rows,
+)
 
 _CHUNK_BYTES = 2**29
 """Most memory of a chunk's logits in float32; the peak is two to four times as much."""
@@ -37,6 +45,7 @@ class Head:
         self._has_rows = self._is_plain and _has_rows(model)
         self._is_small = model.config.vocab_size <= SMALL_VOCABULARY
         self._read_all: TokenReader = torch.compile(read_all, dynamic=True) if compiled else read_all
+        self._read_targets: TokenReader = self._read_all if compiled else read_targets
 
     def read(self, hidden_ND: Tensor, batch: MicroBatch, regularisers: Sequence[Regulariser] = ()) -> TokenStats:
         """Log-probabilities of the targets, entropies and regularisers, all over the allowed ids."""
@@ -62,7 +71,7 @@ class Head:
         if not self._is_plain:
             raise ConfigError("learner.prediction_weight: this model changes logits after its head; set it to 0")
         ids_P0 = targets_P.new_zeros(len(targets_P), 0)
-        return self._in_chunks(self._read_all, self._all_logits, hidden_PD, targets_P, ids_P0)[0]
+        return self._in_chunks(self._read_targets, self._all_logits, hidden_PD, targets_P, ids_P0)[0]
 
     def _read_chosen(
         self,

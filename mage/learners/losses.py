@@ -50,6 +50,11 @@ def read_all(logits_MV: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> TokenS
     return logprobs_MV.gather(1, targets_M[:, None]).squeeze(1), entropy_M
 
 
+def read_targets(logits_MV: Tensor, targets_M: Tensor, allowed_MK: Tensor) -> TokenStats:
+    """`read_all` without the entropies."""
+    return (logits_MV.log_softmax(dim=1).gather(1, targets_M[:, None]).squeeze(1),)
+
+
 def read_allowed(
     logits_MV: Tensor, targets_M: Tensor, allowed_MK: Tensor, regularisers: Sequence[Regulariser] = ()
 ) -> TokenStats:

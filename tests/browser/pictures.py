@@ -42,25 +42,25 @@ SHOWN = (
     Picture("runs", "#/runs?compare={llm/rps-llm-seed0}+{llm/rps-llm-seed2}+{demo}&over=recipes", 980),
     Picture("run", "#/runs/{llm/rps-llm-seed0}", 860),
     Picture("demo", "#/runs/{demo}", 860),
-    Picture("trials", "#/runs/{llm/rps-llm-seed0}/trials", 620),
+    Picture("trials", "#/runs/{demo}/trials", 620),
     Picture("trial", "#/runs/{demo}/trials/8?at=1.5", 780),
-    Picture("episodes", "#/runs/{llm/rps-llm-seed0}/trials/14?layout=columns&at=3.end&seen=all", 760),
+    Picture("episodes", "#/runs/{demo}/trials/9?layout=columns&at=3.end&seen=all", 760),
     Picture("kuhn", "#/runs/{llm/kuhn}/trials/25?layout=columns&at=3.end", 760),
     Picture("tictactoe", "#/runs/{llm/ttt}/trials/20?at=2.5", 780),
     Picture("memory", "#/runs/{noted}/trials/4?at=1.notes", 780),
-    Picture("pairs", "#/runs/{llm/rps-llm-seed0}/pairs", 820, ("]", "ArrowRight", "ArrowRight")),
-    Picture("evaluation", "#/runs/{llm/rps-llm-seed0}/evaluations", 1400),
+    Picture("pairs", "#/runs/{demo}/pairs", 820, ("]", "ArrowRight", "ArrowRight")),
+    Picture("evaluation", "#/runs/{demo}/evaluations", 1400),
     Picture("kuhn-evaluation", "#/runs/{llm/kuhn}/evaluations", 1000, theme="dark"),
     Picture("league", "#/runs/{league}/league", 1500),
     Picture("matrix", "#/runs/{meet}/evaluations", 720),
-    Picture("dark", "#/runs/{llm/rps-llm-seed0}/trials/8?at=2.1", 780, theme="dark"),
-    Picture("narrow", "#/runs/{llm/kuhn}/trials/25?at=1.2", 1100, width=400),
+    Picture("dark", "#/runs/{demo}/trials/9?at=2.1", 780, theme="dark"),
+    Picture("narrow", "#/runs/{demo}/trials/9?at=1.2", 1100, width=400),
     Picture("help", "#/help/method", 760),
 )
 
 
 def take(root: Path, names: Sequence[str] = ()) -> None:
-    """Take the pictures of these names, or all, and two of a game that is played for them."""
+    """Take the pictures of these names, or all; `play` and `over` are of one game that is played for them."""
     from playwright.sync_api import sync_playwright
 
     with Server(root) as server, sync_playwright() as driver:
@@ -74,7 +74,7 @@ def take(root: Path, names: Sequence[str] = ()) -> None:
             opened.press(*picture.keys)
             _save(opened, picture)
             opened.close()
-        if names:
+        if names and "play" not in names:
             return
         opened = Opened(browser, server.link, width=_WIDTH)
         _play(opened, "112 31")

@@ -13,7 +13,6 @@ import pytest
 
 from benchmarks.view_speed import Server
 from tests.browser.opened import Opened
-from tests.browser.test_phone import sit_down
 from tests.viewed import some_trials, write_run
 
 if TYPE_CHECKING:
@@ -77,8 +76,14 @@ def test_a_player_that_loads_for_long_is_shown_and_can_be_cancelled(opened: Open
 
 
 def test_a_search_without_end_can_be_left(opened: Opened) -> None:
-    sit_down(opened, "tic_tac_toe", "mcts", "mcts:99999999")
-    opened.press("5")
+    opened.go("/#/play")
+    opened.page.select_option("label:has-text('World') select", "tic_tac_toe")
+    opened.page.select_option("label:has-text('Opponent') select", "mcts")
+    opened.find("input[aria-label='world in full']").fill("connect_four")  # tic-tac-toe is solved in seconds
+    opened.find("input[aria-label='opponent in full']").fill("mcts:99999999")
+    opened.find("button:text-is('Start')").click()
+    opened.wait(".table[data-phase=move]")
+    opened.press("4")
     opened.wait(".table[data-phase=thinking] .spinner")
     opened.find("button:has-text('Leave')").click()
     opened.wait(".table[data-phase=over]")

@@ -29,6 +29,8 @@ from tests.engine_made import LLAMA, MISTRAL, QWEN2, QWEN3, Ids
 from tests.worlds import AnyWorld
 
 DEVICES = ["cuda" if torch.cuda.is_available() else "cpu"]
+SLOW_ON_CPU = () if torch.cuda.is_available() else (pytest.mark.slow,)
+WAYS = [(Memory.HISTORY, ReplyMode.CHOICE), pytest.param(Memory.BOTH, ReplyMode.TEXT, marks=SLOW_ON_CPU)]
 """The card where there is one: the same tests have passed on a CPU before they come there."""
 SIZES = {
     "hidden_size": 96,
@@ -147,7 +149,7 @@ def play(engine: LocalEngine, model: LoadedModel, memory: Memory, reply: ReplyMo
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(("memory", "reply"), [(Memory.HISTORY, ReplyMode.CHOICE), (Memory.BOTH, ReplyMode.TEXT)])
+@pytest.mark.parametrize(("memory", "reply"), WAYS)
 def test_few_slots_give_the_tokens_of_many(memory: Memory, reply: ReplyMode, device: str) -> None:
     model = loaded("qwen3", device)
     few, many = flat_engine(model, slots=4), flat_engine(model, slots=64)
@@ -179,7 +181,7 @@ def in_halves(engine: LocalEngine) -> LocalEngine:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(("memory", "reply"), [(Memory.HISTORY, ReplyMode.CHOICE), (Memory.BOTH, ReplyMode.TEXT)])
+@pytest.mark.parametrize(("memory", "reply"), WAYS)
 def test_halves_give_the_tokens_of_the_whole(
     memory: Memory, reply: ReplyMode, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

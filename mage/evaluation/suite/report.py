@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -124,8 +125,10 @@ def machine_name() -> str:
 def installed_versions() -> dict[str, str]:
     """Versions of mage, python and the packages in use that are installed, and the commit in a checkout."""
     found = {"mage": __version__, **_commit(), "python": platform.python_version()}
-    installed = {dist.name.lower().replace("-", "_") for dist in metadata.distributions()}
-    return found | {name: metadata.version(name) for name in _PACKAGES if name in installed}
+    for name in _PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 @cache

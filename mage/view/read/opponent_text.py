@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 from mage.errors import ConfigError
 from mage.opponents.parameters import move
 from mage.opponents.registry import MODEL_OPPONENTS, OPPONENTS, describe_opponents
-from mage.spec import Spec, parse_spec
+from mage.spec import Spec, parse_spec, whole
 from mage.worlds.openspiel.game import WORDED, Game, load_game
 from mage.worlds.openspiel.words.matrix import MatrixWords
-
-_MEMORY_ONE = "memory-one"
 
 
 def worded_game(spec: str) -> Game | None:
@@ -34,11 +32,19 @@ def describe_opponent(name: str, game: str) -> str:
         spec = parse_spec(name)
         if spec.name not in OPPONENTS or spec.name in MODEL_OPPONENTS:
             return ""
-        spelled = _describe_memory_one(spec, worded_game(game)) if spec.name == _MEMORY_ONE else ""
+        spelled = _spelled_out(spec, game)
     except ConfigError:
         return ""
     about = next(entry.about for entry in describe_opponents() if entry.name == spec.name)
     return spelled or about.replace("`", "")
+
+
+def name_and_words(name: str, game: str) -> str:
+    """An opponent on one line: its spec and what it does, or one of them where the other would add nothing."""
+    words = describe_opponent(name, game)
+    if not words:
+        return name
+    return words if _spelled_out(parse_spec(name), game) else f"{name}. {words}"
 
 
 def describe_opponents_of(report: Any) -> dict[str, str]:
@@ -62,12 +68,35 @@ def _opponents_of(report: Any) -> Iterator[tuple[str, str]]:
                 yield name, each["world"]
 
 
-def _describe_memory_one(spec: Spec, game: Game | None) -> str:
+def _spelled_out(spec: Spec, world: str) -> str:
+    """An opponent of a repeated matrix game with its parameters in words; empty for other kinds and games."""
+    describe = {"always": _describe_always, "cycle": _describe_cycle, "memory-one": _describe_memory_one}.get(spec.name)
+    game = worded_game(world) if describe else None
+    if describe is None or game is None or not isinstance(game.words, MatrixWords):
+        return ""
+    return describe(spec, game, game.words.moves)
+
+
+def _describe_always(spec: Spec, game: Game, moves: Sequence[str]) -> str:
+    given = [*spec.args, *spec.named.values()]
+    return f"Always {moves[move('the action', given[0], game, 0)]}." if len(given) == 1 else ""
+
+
+def _describe_cycle(spec: Spec, game: Game, moves: Sequence[str]) -> str:
+    """The moves in their order; a phase that is not given is drawn."""
+    given = {**dict(zip(("step", "phase"), spec.args, strict=False)), **spec.named}
+    step, phase = whole("step", given.get("step", 1), 1, len(moves) - 1), given.get("phase")
+    start = 0 if phase is None else move("phase", phase, game, 0)
+    order = [moves[(start + step * turn) % len(moves)] for turn in range(len(moves))]
+    where = "from a move that is drawn once per trial" if phase is None else f"from {order[0]}"
+    return f"{', '.join([order[0].capitalize(), *order[1:]])} in turn, {where}."
+
+
+def _describe_memory_one(spec: Spec, game: Game, moves: Sequence[str]) -> str:
     """A memory-one opponent move by move; a constant map is one move."""
     table = spec.named.get("map")
-    if game is None or not isinstance(game.words, MatrixWords) or not isinstance(table, tuple):
+    if not isinstance(table, tuple):
         return ""
-    moves = game.words.moves
     replies = [moves[move("map", each, game, 0)] for each in table]
     first = spec.named.get("first")
     opening = "Begins at random" if first is None else f"Begins with {moves[move('first', first, game, 0)]}"

@@ -98,7 +98,7 @@ export async function runsPage({ root, query }) {
         h("div", { class: "quiet" }, about(run)),
       ),
       h("td", {}, statusChip(run.status, run.why), run.status === "alarmed" ? null : [" ", alarmChip(run.alarms)], why),
-      h("td", {}, run.steps ? [h("span", { class: "number" }, `${run.step ?? 0} of ${run.steps}`), done] : "–"),
+      h("td", {}, run.steps ? [h("span", { class: "number" }, `${run.step ?? 0} of ${run.steps}`), " ", done] : "–"),
       h("td", {}, run.spark?.length ? scored(run) : "–"),
       h("td", { class: "number" }, run.trials ? h("a", { href: toHash(["runs", run.id, "trials"]) }, run.trials) : "0"),
       h("td", { class: "quiet" }, ago(run.updated)),
