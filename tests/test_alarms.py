@@ -30,6 +30,7 @@ def test_a_healthy_run_is_quiet() -> None:
     [
         ("entropy/play", 0.05, "entropy/play is under 0.1 for 2 steps (0.05)"),
         ("play/invalid_share", 0.75, "play/invalid_share is over 0.5 for 2 steps (0.75)"),
+        ("groups/distinct_texts", 0.0, "groups/distinct_texts is under 0.1 for 2 steps (0)"),
         ("groups/dead_share", 1.0, "groups/dead_share is over 0.9 for 2 steps (1)"),
         ("play/seat_gap", 3.0, "play/seat_gap is over 2.0 for 2 steps (3)"),
         ("gap/mean_difference", 0.06, "gap/mean_difference is over 0.05 for 2 steps (0.06)"),

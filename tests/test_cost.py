@@ -99,6 +99,15 @@ def test_groups_that_replaced_dead_ones_cost_tokens_too() -> None:
     assert metrics["play/tokens_sampled"] == 2 * step_metrics(groups[:1], groups[:1])["play/tokens_sampled"]
 
 
+@pytest.mark.parametrize(("temperature", "expected"), [("0.001", 0.0), ("1.0", 1.0)])
+def test_siblings_whose_first_texts_are_the_same_have_no_variety(temperature: str, expected: float) -> None:
+    text = ("agent.reply=text", "agent.max_tokens=8", f"agent.temperature={temperature}")
+    groups = play(tiny_parts(*text))
+    assert step_metrics(groups, groups)["groups/distinct_texts"] == expected
+    chosen = play(tiny_parts())
+    assert "groups/distinct_texts" not in step_metrics(chosen, chosen), "choices are no texts"
+
+
 def test_levels() -> None:
     assert levels(0.25, 1.0) == {Level.MEMORYLESS: 0.25, Level.MOST: pytest.approx(0.85)}
     assert levels(0.25, None) == {Level.MEMORYLESS: 0.25}

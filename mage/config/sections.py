@@ -255,6 +255,8 @@ class AlarmConfig(FrozenModel):
     """Alarm when more than this share of replies is invalid."""
     dead: Share = 0.9
     """Alarm when more than this share of groups is dead."""
+    distinct: Share = 0.1
+    """Alarm when the first texts of siblings differ less than this: 0 is all the same, 1 is no two."""
     asymmetry: Annotated[float, Field(gt=0)] = 10.0
     """Alarm when the mean scores of two seats differ by more than this."""
     drop: Annotated[float, Field(gt=0)] = 10.0

@@ -33,6 +33,7 @@ def watch_step(config: AlarmConfig, watch: AlarmState, metrics: Mapping[str, flo
         ("entropy/play", "under", config.entropy),
         ("play/invalid_share", "over", config.invalid),
         ("groups/dead_share", "over", config.dead),
+        ("groups/distinct_texts", "under", config.distinct),
         ("play/seat_gap", "over", config.asymmetry),
         ("gap/mean_difference", "over", config.gap),
         ("gap/outside_0.8_1.25", "over", config.ratios),

@@ -23,7 +23,8 @@ def step_metrics(drawn: Sequence[Group], groups: Sequence[Group], num_replayed: 
         metrics["groups/replayed"] = float(num_replayed)
     if not trials:
         return metrics
-    return {**metrics, **_scores(trials), **_health(trials), **_cost(groups), **_shares(drawn, groups)}
+    parts = (_scores(trials), _health(trials), _variety(drawn), _cost(groups), _shares(drawn, groups))
+    return {**metrics, **{name: value for part in parts for name, value in part.items()}}
 
 
 def as_teacher_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -68,6 +69,19 @@ def _health(trials: Sequence[Trial]) -> dict[str, float]:
         "play/forfeit_share": sum(e.result.ending is Ending.FORFEITED for e in episodes) / max(1, len(episodes)),
         "play/overflows": float(sum(len(t.overflows) for t in trials)),
     }
+
+
+def _variety(groups: Sequence[Group]) -> dict[str, float]:
+    """How much the first texts of siblings differ: 0 where all of a group are the same, 1 where no two are."""
+    found = [[text for trial in group.trials if (text := _first_text(trial)) is not None] for group in groups]
+    shares = [(len(set(texts)) - 1) / (len(texts) - 1) for texts in found if len(texts) > 1]
+    return {"groups/distinct_texts": sum(shares) / len(shares)} if shares else {}
+
+
+def _first_text(trial: Trial) -> tuple[int, ...] | None:
+    """The tokens of the first reply or reflection that was not held to choices."""
+    calls = (call.completion for turn in agent_turns(trial) for call in turn.calls)
+    return next((made.tokens for made in calls if made.allowed is None), None)
 
 
 def _cost(groups: Sequence[Group]) -> dict[str, float]:
