@@ -99,7 +99,7 @@ def test_groups_that_replaced_dead_ones_cost_tokens_too() -> None:
     assert metrics["play/tokens_sampled"] == 2 * step_metrics(groups[:1], groups[:1])["play/tokens_sampled"]
 
 
-@pytest.mark.parametrize(("temperature", "expected"), [("0.001", 0.0), ("1.0", 1.0)])
+@pytest.mark.parametrize(("temperature", "expected"), [("0.000001", 0.0), ("1.0", 1.0)])
 def test_siblings_whose_first_texts_are_the_same_have_no_variety(temperature: str, expected: float) -> None:
     text = ("agent.reply=text", "agent.max_tokens=8", f"agent.temperature={temperature}")
     groups = play(tiny_parts(*text))
