@@ -127,6 +127,7 @@ def _train(
             raise DivergedError(f"{error}; {way_out(folder, config)}") from None
         finally:
             recorder.close()
+            setup.match_play.close()
     finally:
         display.close()
     return recorder
