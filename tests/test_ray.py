@@ -16,14 +16,16 @@ import pytest
 
 from mage.config.sections import RolloutConfig
 from mage.errors import ConfigError, EngineError
-from mage.league.matches import PlayedMatch
+from mage.league.matches import Outcome, PlayedMatch
 from mage.training.setup import Setup
-from mage.training.workers import pool
+from mage.training.workers import order, pool
 from mage.training.workers.pool import WorkerPlay
 from mage.training.workers.ray_cluster import RayCluster
+from tests.documented import documented
 from tests.processes import is_alive
 from tests.ray_made import Trained, assert_same_trials, assert_same_weights, need_ray, trained
 
+HEALTH = "timings.jsonl with workers"
 CHUNKS = ("rollout.chunk=3", "batch.dead=resample")
 
 
@@ -55,17 +57,29 @@ def workers_of(setup: Setup) -> WorkerPlay:
     return setup.match_play
 
 
-def played(setup: Setup, num: int, *, killed: int = 0, after_s: float = 0.0) -> list[PlayedMatch]:
-    """A step's matches; the process of worker number `killed` gets SIGKILL after a while."""
+def played(setup: Setup) -> list[PlayedMatch]:
+    """The matches of a step: 96 trials in 32 chunks."""
 
     async def play() -> list[PlayedMatch]:
         await setup.match_play.publish(7)
-        if killed:
-            pid = workers_of(setup).pids[killed]
-            asyncio.get_running_loop().call_later(after_s, os.kill, pid, signal.SIGKILL)
-        return await setup.match_play.play(setup.source.draw(7, {"main": num}), 7)
+        return await setup.match_play.play(setup.source.draw(7, {"main": 24}), 7)
 
     return asyncio.run(play())
+
+
+@pytest.fixture
+def kill_in_the_middle(two: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second worker gets SIGKILL when eight chunks are back."""
+    pid, read, num = workers_of(two.setup).pids[2], order.read_outcomes, 0
+
+    def killing(outcomes: bytes) -> list[Outcome]:
+        nonlocal num
+        num += 1
+        if num == 8:
+            os.kill(pid, signal.SIGKILL)
+        return read(outcomes)
+
+    monkeypatch.setattr(pool, "read_outcomes", killing)
 
 
 def test_two_workers_play_and_train_as_one_process(local: Trained, two: Trained) -> None:
@@ -82,32 +96,33 @@ def test_one_worker_gives_the_bits_of_two(two: Trained, tmp_path: Path) -> None:
     assert all(one.weights[name].equal(tensor) for name, tensor in two.weights.items())
 
 
-def test_a_worker_that_is_killed_is_built_again_and_its_trials_are_the_same(two: Trained) -> None:
+def test_a_worker_that_is_killed_is_built_again_and_its_trials_are_the_same(
+    two: Trained, request: pytest.FixtureRequest
+) -> None:
     setup = two.setup
-    begun = time.perf_counter()
-    wanted = played(setup, 24)
-    seconds = time.perf_counter() - begun
-    before = dict(workers_of(setup).pids)
-    setup.match_play.take_warnings()
-    setup.parts.resources.take()
-    found = played(setup, 24, killed=2, after_s=seconds / 3)
-    assert found == wanted
+    wanted, before = played(setup), dict(workers_of(setup).pids)
+    assert setup.match_play.take_warnings() == []
+    request.getfixturevalue("kill_in_the_middle")
+    assert played(setup) == wanted
     (warning,) = setup.match_play.take_warnings()
     assert warning.startswith("worker 2 died and was built again; its trials are replayed (")
     assert "\n" not in warning
     assert workers_of(setup).pids[1] == before[1]
     assert workers_of(setup).pids[2] != before[2]
     timings = setup.parts.resources.take()
-    assert (timings["workers_alive"], timings["workers_rebuilt"]) == (2, 1)
-    assert timings["trials_per_s"] > 0
+    health = {key: value for key, value in timings.items() if key not in documented("timings.jsonl")}
+    assert sorted(health) == sorted(documented(HEALTH))
+    assert (health["workers_alive"], health["workers_rebuilt"]) == (2, 1)
+    assert health["trials_per_s"] > 0
 
 
+@pytest.mark.usefixtures("kill_in_the_middle")
 def test_when_trials_were_lost_too_often_the_run_ends_in_one_line(
     two: Trained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, "MAX_LOSSES", 1)
     with pytest.raises(EngineError) as caught:
-        played(two.setup, 24, killed=1)
+        played(two.setup)
     assert str(caught.value).startswith("1 workers died in step 8 with the same trials (")
     assert "go on from the last checkpoint with: mage train --resume " in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -116,7 +116,7 @@ def test_a_worker_of_another_version_refuses() -> None:
     ("overrides", "said"),
     [
         (["league.learners=2"], "rollout.workers = 2 with league.learners = 2: workers serve one policy"),
-        (['population.members=["remote(url=\"http://localhost:1/v1\",model=m)"]'], "is asked by one process"),
+        (["population.members=['remote(url=\"http://localhost:1/v1\",model=m)']"], "is asked by one process"),
     ],
 )
 def test_what_cannot_be_combined_is_refused(overrides: list[str], said: str) -> None:

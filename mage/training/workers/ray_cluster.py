@@ -95,6 +95,8 @@ def _join(ray: Any, settings: RolloutConfig) -> None:
         if settings.address:
             ray.init(address=settings.address, **quiet)
         else:
+            # Where this process is killed, Ray's helpers wait so long for the rest of Ray before they end too.
+            os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "5")
             num_cpus = settings.workers * settings.cpus
             ray.init(address="local", num_cpus=num_cpus, include_dashboard=False, **quiet)
     except (ConnectionError, OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
@@ -110,16 +112,15 @@ async def _answer(reference: Any) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Why an actor died, in a line: Ray explains at length, and the exit detail says most."""
-    text = str(error)
+    """Why an actor died: Ray explains at length; the exit detail says most, or else the end of a traceback."""
+    text = str(error).strip()
     _, found, detail = text.partition("Worker exit detail: ")
-    return _line(detail if found else text)
+    return _line(detail if found else text.splitlines()[-1] if text else type(error).__name__)
 
 
 def _line(text: str) -> str:
     """The first sentence of a text."""
-    first = (text.strip() or "no reason given").splitlines()[0]
-    return first.partition(". ")[0].rstrip(".")
+    return text.strip().partition("\n")[0].partition(". ")[0].rstrip(".")
 
 
 @contextmanager
