@@ -95,8 +95,6 @@ def _join(ray: Any, settings: RolloutConfig) -> None:
         if settings.address:
             ray.init(address=settings.address, **quiet)
         else:
-            # Where this process is killed, Ray's helpers wait so long for the rest of Ray before they end too.
-            os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "5")
             num_cpus = settings.workers * settings.cpus
             ray.init(address="local", num_cpus=num_cpus, include_dashboard=False, **quiet)
     except (ConnectionError, OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
