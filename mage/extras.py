@@ -14,6 +14,7 @@ EXTRAS = {
     "train": ("torch", "transformers"),
     "lora": ("peft",),
     "plot": ("matplotlib",),
+    "ray": ("ray",),
     "remote": ("httpx",),
     "webshop": ("bm25s", "rapidfuzz"),
 }

@@ -45,6 +45,14 @@ class Plugin(msgspec.Struct, frozen=True, omit_defaults=True):
         return Path(self.name).name if self.sha256 else self.name
 
 
+class PluginSource(msgspec.Struct, frozen=True):
+    """A plugin with what is needed to import it in another process, which may be on another machine."""
+
+    plugin: Plugin
+    content: bytes
+    """Of a file; empty for a module, which must be installed there."""
+
+
 class _Known(NamedTuple):
     plugin: Plugin
     content: bytes
@@ -121,6 +129,22 @@ def import_recorded(run: Path, plugins: Sequence[Plugin], say: Callable[[str], N
 def named_plugins() -> list[str]:
     """The names of the plugins that the user named or a script registered, for a process that is to have them too."""
     return [known.plugin.name for known in _known.values() if known.run is None]
+
+
+def plugin_sources() -> tuple[PluginSource, ...]:
+    """All plugins of this process, for `import_sources` in another one."""
+    return tuple(PluginSource(known.plugin, known.content) for known in _known.values())
+
+
+def import_sources(sources: Iterable[PluginSource]) -> None:
+    """Import the plugins of another process that this one does not have."""
+    for plugin, content in ((source.plugin, source.content) for source in sources):
+        if plugin.key in _known:
+            continue
+        if plugin.sha256:
+            _execute(plugin, content, Path(plugin.name), None)
+        else:
+            _import_module(plugin.name, None)
 
 
 def unknown_plugins(plugins: Iterable[Plugin]) -> list[str]:

@@ -17,6 +17,7 @@ from mage.learners.local import LocalLearner
 from mage.protocols import Learner
 from mage.training import loop
 from mage.training.loop import metrics_of, to_batch
+from mage.training.match_play import LocalPlay
 from mage.training.parts import LEARNER, Parts, build_parts
 from mage.training.run_learners import OneLearner
 from mage.training.setup import Setup
@@ -93,7 +94,8 @@ def collect(
     if parts.config.batch.replay:
         source = ReplayedTasks(parts.config, source)
     source.restore(SourceState({LEARNER: tuple(known)}))
-    collected = asyncio.run(loop.collect(Setup(parts, OneLearner(parts), source, None), step, stats))
+    learners = OneLearner(parts)
+    collected = asyncio.run(loop.collect(Setup(parts, learners, source, None, LocalPlay(parts, learners)), step, stats))
     return collected.groups, metrics_of(parts, collected.played)
 
 

@@ -21,6 +21,7 @@ from mage.config.sections import (
     LearnerConfig,
     PopulationConfig,
     Positive,
+    RolloutConfig,
     TrialConfig,
 )
 from mage.plugins import resolved_entry
@@ -67,6 +68,7 @@ class Config(FrozenModel):
     population: PopulationConfig = PopulationConfig()
     league: LeagueConfig = LeagueConfig()
     agent: AgentConfig = AgentConfig()
+    rollout: RolloutConfig = RolloutConfig()
     batch: BatchConfig = BatchConfig()
     credit: CreditConfig = CreditConfig()
     learner: LearnerConfig = LearnerConfig()

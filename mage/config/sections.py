@@ -126,6 +126,24 @@ class AgentConfig(FrozenModel):
     share of the free GPU memory, or into 1 GiB on a CPU, at most 1,024. Changes results by rounding only."""
 
 
+class RolloutConfig(FrozenModel):
+    """Where the trials of training are played; docs/scaling.md."""
+
+    workers: Count = 0
+    """Processes with a world and an engine each, run by Ray, that play the trials of training. 0: they are played in
+    this process."""
+    address: str = ""
+    """The Ray cluster that runs the workers, as `ray.init` takes it: host:port, or `auto` on one of its machines.
+    Empty: a Ray on this machine, which the run starts and stops."""
+    cpus: Positive = 1
+    """CPUs of each worker, and the threads of its engine."""
+    gpus: Annotated[float, Field(ge=0)] = 0.0
+    """GPUs of each worker; below 1 where workers share one."""
+    chunk: Positive = 64
+    """Trials that are given to a worker at once. A chunk is played alone, from an empty prefix cache, so that a trial
+    is the same with any number of workers; a larger one fills a large engine better."""
+
+
 class BatchConfig(FrozenModel):
     """The trials of one training step."""
 

@@ -46,6 +46,10 @@ class Match(NamedTuple):
     """The number of the first sibling; above 0 where the task was played before."""
 
 
+MatchJob = tuple[Match, int]
+"""A match and the number of the sibling that plays it."""
+
+
 class PlayedMatch(NamedTuple):
     """Sibling trials of one learner."""
 
@@ -113,12 +117,24 @@ async def play_matches(
     matches: Sequence[Match], size: int, agent_factories: Mapping[str, AgentFactory], concurrency: int
 ) -> list[PlayedMatch]:
     """Play `size` siblings of every match in parallel; returns the groups of each match, its learner's own first."""
-    jobs = (
-        ((match.task, sibling), _play_sibling(match, sibling, agent_factories))
-        for match in matches
-        for sibling in range(match.first_sibling, match.first_sibling + size)
-    )
-    outcomes = [outcome async for outcome in outcomes_of(jobs, concurrency)]
+    return groups_of(matches, size, await play_jobs(jobs_of(matches, size), agent_factories, concurrency))
+
+
+def jobs_of(matches: Sequence[Match], size: int) -> list[MatchJob]:
+    """`size` siblings of every match."""
+    return [(match, sibling) for match in matches for sibling in range(match.first_sibling, match.first_sibling + size)]
+
+
+async def play_jobs(
+    jobs: Sequence[MatchJob], agent_factories: Mapping[str, AgentFactory], concurrency: int
+) -> list[Outcome]:
+    """Play jobs in parallel; returns their outcomes in the order of the jobs."""
+    plays = (((match.task, sibling), _play_sibling(match, sibling, agent_factories)) for match, sibling in jobs)
+    return [outcome async for outcome in outcomes_of(plays, concurrency)]
+
+
+def groups_of(matches: Sequence[Match], size: int, outcomes: Sequence[Outcome]) -> list[PlayedMatch]:
+    """The groups of each match, its learner's own first, from the outcomes of `jobs_of`."""
     return [
         played
         for number, match in enumerate(matches)

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from mage.config.schema import Config
 from mage.errors import ConfigError
+from mage.evaluation.config_splits import members_of
 from mage.league.pbt import BOUNDS
 from mage.league.samplers import Sampler, make_sampler
-from mage.types import Divergence
+from mage.opponents.remote import NAME as REMOTE
+from mage.types import Device, Divergence
 from mage.worlds.openspiel.world import OpenSpielWorld
 from mage.worlds.registry import load_world
 
@@ -41,6 +43,8 @@ def check_combinations(config: Config) -> None:
         _check_teacher(config)
     if config.league.learners:
         _check_league(config)
+    if config.rollout.workers:
+        _check_workers(config)
 
 
 def check_divergence(config: Config) -> None:
@@ -77,6 +81,31 @@ def _check_league(config: Config) -> None:
     for key in config.league.explore:
         if key not in BOUNDS:
             raise ConfigError(f"league.explore: {key!r} cannot be explored; {', '.join(BOUNDS)} can")
+
+
+def _check_workers(config: Config) -> None:
+    """Refuse what only one process can play with."""
+    if config.league.learners:
+        raise ConfigError(
+            f"{_workers_key(config)} with {_league_key(config)}: workers serve one policy; set one of them to 0"
+        )
+    remote = [member for member in members_of(config) if member.startswith(f"{REMOTE}(")]
+    if remote:
+        raise ConfigError(
+            f"{_workers_key(config)}: {remote[0]} is asked by one process, which counts what it may be asked; set "
+            "rollout.workers = 0"
+        )
+
+
+def check_worker_gpus(config: Config, device: str) -> None:
+    """Refuse workers that would not play on the kind of device that the learner is on."""
+    if config.rollout.workers and (device == Device.CUDA) != (config.rollout.gpus > 0):
+        needed = "give each worker a GPU or a share of one" if device == Device.CUDA else "set it to 0"
+        raise ConfigError(f"rollout.gpus = {config.rollout.gpus:g}: the model runs on {device}; {needed}")
+
+
+def _workers_key(config: Config) -> str:
+    return f"rollout.workers = {config.rollout.workers}"
 
 
 def _league_key(config: Config) -> str:

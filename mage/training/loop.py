@@ -17,7 +17,7 @@ from mage.credit.running_stats import Stats
 from mage.credit.steps import CreditGroup, agent_turns, trained_advantages
 from mage.evaluation.splits import Split
 from mage.evaluation.suite.evaluate import Play, SplitReport, evaluate_split, evaluation_tasks, play_all
-from mage.league.matches import Match, PlayedMatch, TaskOrigin, play_matches
+from mage.league.matches import Match, PlayedMatch, TaskOrigin
 from mage.learners.load_weights import DivergedError
 from mage.learners.samples import to_samples
 from mage.protocols import AgentFactory, World
@@ -44,6 +44,8 @@ async def train(setup: Setup, recorder: RunRecorder) -> None:
         recorder.record_trial(await showcase(setup, 0))
     while not (recorder.is_finished or recorder.is_stopped):
         collected = await collect(setup, recorder.step, recorder.stats)
+        for warning in setup.match_play.take_warnings():
+            recorder.warn(warning)
         metrics = {name: learn(setup, recorder, name, collected) for name in learners.names}
         setup.source.update(recorder.step, collected.played)
         for name, measured in (await learners.measure(recorder.step)).items():
@@ -91,7 +93,7 @@ class Collected:
 async def collect(setup: Setup, step: int, stats: Stats) -> Collected:
     """Publish the current weights, play a step's groups, then resample dead groups where the config says so."""
     batch, names = setup.parts.config.batch, setup.learners.names
-    await setup.learners.publish(step)
+    await setup.match_play.publish(step)
     num = dict.fromkeys(names, batch.groups // len(names))
     collected = estimate(setup, await play(setup, setup.source.draw(step, num), step), stats)
     if batch.dead is not DeadGroups.RESAMPLE:
@@ -113,8 +115,7 @@ async def play(setup: Setup, matches: Sequence[Match], step: int) -> list[Played
     """Play all siblings of all matches concurrently."""
     parts = setup.parts
     with parts.resources.playing():
-        factories = setup.learners.agent_factories(step)
-        played = await play_matches(matches, parts.config.batch.size, factories, CONCURRENCY)
+        played = await setup.match_play.play(matches, step)
     parts.raise_if_all_failed([one.group for one in played])
     return played
 

@@ -26,7 +26,7 @@ from mage.learners.settings import LearnerSettings
 from mage.models.device import configure_torch, num_cores, resolve_placement, share_threads
 from mage.models.load import LoadedModel, check_words
 from mage.opponents.registry import family
-from mage.protocols import AgentFactory, Engine, Learner, PolicyServer, World
+from mage.protocols import AgentFactory, ChatFormat, Engine, Learner, PolicyServer, World
 from mage.rollout.group import play_groups
 from mage.training.build import agent_settings, check, check_splits, draw_tasks, language_agent_factory, worlds_of
 from mage.training.model_cache import ModelCache, model_and_server
@@ -193,7 +193,7 @@ def build_parts(
     learning = learning or learner_settings(config)
     configure_torch(resolve_placement(config.device, config.dtype))
     estimator = make_estimator(config.credit.estimator, config.credit.options)
-    teacher = teacher_of(config, estimator.teacher, estimator.noise) if isinstance(estimator, Cloning) else None
+    teacher = teacher_for(config, estimator)
     splits = evaluated_splits(config)
     loaded, server = (model_cache.get if model_cache is not None else model_and_server)(config, tokenizer)
     for spec in worlds_of(config):
@@ -210,9 +210,6 @@ def build_parts(
     policy = evaluated_policy(config)
     engine = server.policy(policy)
     how = agent_settings(config.agent)
-    agent_factory = partial(language_agent_factory, world, engine, loaded.chat_format, how)
-    tutor = Tutor(config.agent.tutor, config.agent.tutor_steps, config.agent.tutor_fade)
-    taught = None if teacher is None else partial(taught_agent_factory, world, loaded.chat_format, how, teacher, tutor)
     gc.collect()
     gc.freeze()  # these objects live as long as the run: leave them out of garbage collections
     return Parts(
@@ -223,13 +220,33 @@ def build_parts(
         policy=policy,
         learner=learner,
         estimator=estimator,
-        make_agent=agent_factory(),
-        training_agent_factory=taught or (lambda step: agent_factory(tutor.rewrite(step))),
-        tutor=tutor,
+        make_agent=language_agent_factory(world, engine, loaded.chat_format, how),
+        training_agent_factory=training_agents(config, engine, loaded.chat_format, teacher),
+        tutor=tutor_of(config),
         has_teacher=teacher is not None,
         splits=splits,
         resources=StepResources(server),
     )
+
+
+def tutor_of(config: Config) -> Tutor:
+    """The tutor of a config, which may have no steps."""
+    return Tutor(config.agent.tutor, config.agent.tutor_steps, config.agent.tutor_fade)
+
+
+def teacher_for(config: Config, estimator: Estimator) -> AgentFactory | None:
+    """The teacher that plays in training, where the estimator names one."""
+    return teacher_of(config, estimator.teacher, estimator.noise) if isinstance(estimator, Cloning) else None
+
+
+def training_agents(
+    config: Config, engine: Engine, chat_format: ChatFormat, teacher: AgentFactory | None
+) -> Callable[[int], AgentFactory]:
+    """The agent factory for training at a step; with a teacher or tutor where the config has one."""
+    world, how, tutor = load_world(config.world), agent_settings(config.agent), tutor_of(config)
+    if teacher is not None:
+        return partial(taught_agent_factory, world, chat_format, how, teacher, tutor)
+    return lambda step: language_agent_factory(world, engine, chat_format, how, tutor.rewrite(step))
 
 
 def learner_settings(config: Config) -> LearnerSettings:

@@ -34,6 +34,7 @@ MAY_CHANGE = (
     "learner.divergence_weight",
     "tokens",
     "agent.slots",
+    "rollout.*",
     "schedule.*",
 )
 """Settings that may change: past steps do not depend on them, or they are commonly adjusted during a run."""

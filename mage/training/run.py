@@ -34,7 +34,7 @@ from mage.training.parts import Parts, build_parts, learner_settings
 from mage.training.recorder import RunRecorder
 from mage.training.resume_changes import changed_config, config_of, keep_splits, record_changes
 from mage.training.run_tokenizer import keep_tokenizer, stored_tokenizer
-from mage.training.setup import set_up
+from mage.training.setup import Setup, set_up
 from mage.training.start import check_new_run, check_start
 from mage.types import Thoughts
 
@@ -121,7 +121,7 @@ def _train(
             if recorder.step == 0 and config.agent.thoughts is Thoughts.STRIP:
                 recorder.warn(_STRIP_WARNING)
             with interruptible(recorder.interrupt):
-                run_sync(train(setup, recorder))
+                run_sync(_train_and_close(setup, recorder))
         except DivergedError as error:
             recorder.record_divergence(str(error))
             raise DivergedError(f"{error}; {way_out(folder, config)}") from None
@@ -130,6 +130,14 @@ def _train(
     finally:
         display.close()
     return recorder
+
+
+async def _train_and_close(setup: Setup, recorder: RunRecorder) -> None:
+    """Train, and end the workers in the thread that started them: Ray's processes end with their thread."""
+    try:
+        await train(setup, recorder)
+    finally:
+        setup.match_play.close()
 
 
 def way_out(folder: Path, config: Config) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mage.training.combinations import uses_payoffs
 from mage.training.league_members import LeagueMembers
+from mage.training.match_play import LocalPlay, MatchPlay
 from mage.training.parts import LEARNER, Parts
 from mage.training.run_learners import OneLearner, RunLearners
 from mage.training.task_sources import (
@@ -17,6 +18,7 @@ from mage.training.task_sources import (
     ScheduledTasks,
     TaskSource,
 )
+from mage.training.workers.pool import WorkerPlay
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Setup:
     source: TaskSource
     members: LeagueMembers | None
     """The learners again where they are those of a league; else None."""
+    match_play: MatchPlay
 
 
 def set_up(parts: Parts, folder: Path) -> Setup:
@@ -44,4 +47,5 @@ def set_up(parts: Parts, folder: Path) -> Setup:
         source = ReplayedTasks(config, source)
     if config.schedule:
         source = ScheduledTasks(config, source, learners)
-    return Setup(parts, learners, source, members)
+    match_play = WorkerPlay(parts, folder) if config.rollout.workers else LocalPlay(parts, learners)
+    return Setup(parts, learners, source, members, match_play)

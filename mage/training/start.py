@@ -10,7 +10,7 @@ from mage.models.device import resolve_placement
 from mage.runs.new_directory import check_empty
 from mage.runs.tracker import check_trackers
 from mage.training.build import check, check_splits
-from mage.training.combinations import check_combinations
+from mage.training.combinations import check_combinations, check_worker_gpus
 
 
 def check_config(config: Config) -> None:
@@ -24,7 +24,9 @@ def check_start(config: Config) -> None:
     """Raise a ConfigError for anything that would fail later on this machine, except for loading the model."""
     check_config(config)
     check_trackers(config.trackers)
-    resolve_placement(config.device, config.dtype)
+    if config.rollout.workers:
+        require("ray", f"rollout.workers = {config.rollout.workers} needs")
+    check_worker_gpus(config, resolve_placement(config.device, config.dtype).device)
 
 
 def check_new_run(folder: Path | None, *configs: Config) -> None:

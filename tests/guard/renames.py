@@ -113,6 +113,7 @@ ADDED: tuple[Left, ...] = (
     Left("*run.json", "checksum", "the checksum of the file itself"),
     Left("*checksums.json", "", "checksums of the tensors beside it, which are compared"),
     Left("*saved.json", "", "the step of the newest checkpoint"),
+    Left("*", "rollout.*", "settings of workers"),
 )
 """In the present tree alone. Files and keys by their new names."""
 

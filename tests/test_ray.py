@@ -1,0 +1,145 @@
+"""Workers run by Ray: their trials and weights are those of one process, also where a worker is killed.
+
+Skipped where Ray is not installed; MAGE_RAY_TESTS=required makes that a failure. One Ray serves all tests of this file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mage.config.sections import RolloutConfig
+from mage.errors import ConfigError, EngineError
+from mage.league.matches import Outcome, PlayedMatch
+from mage.training.setup import Setup
+from mage.training.workers import order, pool
+from mage.training.workers.pool import WorkerPlay
+from mage.training.workers.ray_cluster import RayCluster
+from tests.documented import documented
+from tests.processes import is_alive
+from tests.ray_made import Trained, assert_same_trials, assert_same_weights, need_ray, trained
+
+HEALTH = "timings.jsonl with workers"
+CHUNKS = ("rollout.chunk=3", "batch.dead=resample")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ray_of_this_file() -> Iterator[None]:
+    """A Ray that all tests of this file join."""
+    need_ray()
+    first = RayCluster(RolloutConfig(workers=4))
+    yield
+    first.stop()
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """A run without workers."""
+    return trained(tmp_path_factory.mktemp("local"), *CHUNKS)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
+    """The same with two workers, which stay for the tests after it."""
+    found = trained(tmp_path_factory.mktemp("two"), *CHUNKS, "rollout.workers=2")
+    yield found
+    found.setup.match_play.close()
+
+
+def workers_of(setup: Setup) -> WorkerPlay:
+    assert isinstance(setup.match_play, WorkerPlay)
+    return setup.match_play
+
+
+def played(setup: Setup) -> list[PlayedMatch]:
+    """The matches of a step: 96 trials in 32 chunks."""
+
+    async def play() -> list[PlayedMatch]:
+        await setup.match_play.publish(7)
+        return await setup.match_play.play(setup.source.draw(7, {"main": 24}), 7)
+
+    return asyncio.run(play())
+
+
+@pytest.fixture
+def kill_in_the_middle(two: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second worker gets SIGKILL when eight chunks are back."""
+    pid, read, num = workers_of(two.setup).pids[2], order.read_outcomes, 0
+
+    def killing(outcomes: bytes) -> list[Outcome]:
+        nonlocal num
+        num += 1
+        if num == 8:
+            os.kill(pid, signal.SIGKILL)
+        return read(outcomes)
+
+    monkeypatch.setattr(pool, "read_outcomes", killing)
+
+
+def test_two_workers_play_and_train_as_one_process(local: Trained, two: Trained) -> None:
+    assert len(workers_of(two.setup).pids) == 2
+    assert os.getpid() not in workers_of(two.setup).pids.values()
+    assert_same_trials(two.groups, local.groups)
+    assert_same_weights(two.weights, local.weights)
+
+
+def test_one_worker_gives_the_bits_of_two(two: Trained, tmp_path: Path) -> None:
+    one = trained(tmp_path / "one", *CHUNKS, "rollout.workers=1")
+    one.setup.match_play.close()
+    assert one.groups == two.groups
+    assert all(one.weights[name].equal(tensor) for name, tensor in two.weights.items())
+
+
+def test_a_worker_that_is_killed_is_built_again_and_its_trials_are_the_same(
+    two: Trained, request: pytest.FixtureRequest
+) -> None:
+    setup = two.setup
+    wanted, before = played(setup), dict(workers_of(setup).pids)
+    assert setup.match_play.take_warnings() == []
+    request.getfixturevalue("kill_in_the_middle")
+    assert played(setup) == wanted
+    (warning,) = setup.match_play.take_warnings()
+    assert warning.startswith("worker 2 died and was built again; its trials are replayed (")
+    assert "\n" not in warning
+    assert workers_of(setup).pids[1] == before[1]
+    assert workers_of(setup).pids[2] != before[2]
+    timings = setup.parts.resources.take()
+    health = {key: value for key, value in timings.items() if key not in documented("timings.jsonl")}
+    assert sorted(health) == sorted(documented(HEALTH))
+    assert (health["workers_alive"], health["workers_rebuilt"]) == (2, 1)
+    assert health["trials_per_s"] > 0
+
+
+@pytest.mark.usefixtures("kill_in_the_middle")
+def test_when_trials_were_lost_too_often_the_run_ends_in_one_line(
+    two: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "MAX_LOSSES", 1)
+    with pytest.raises(EngineError) as caught:
+        played(two.setup)
+    assert str(caught.value).startswith("1 workers died in step 8 with the same trials (")
+    assert "go on from the last checkpoint with: mage train --resume " in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_closed_it_leaves_no_process(two: Trained) -> None:
+    pids = list(workers_of(two.setup).pids.values())
+    assert pids
+    two.setup.match_play.close()
+    deadline = time.monotonic() + 20
+    while any(map(is_alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(is_alive, pids))
+
+
+def test_more_than_the_cluster_has_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"rollout.cpus = 3: 6 CPUs are needed, and the cluster has 4$"):
+        RayCluster(RolloutConfig(workers=2, cpus=3))
+    with pytest.raises(ConfigError, match=r"rollout.gpus = 0.5: 1 GPUs are needed, and the cluster has 0$"):
+        RayCluster(RolloutConfig(workers=2, gpus=0.5))
