@@ -65,6 +65,6 @@ class MetricSums:
     def of(cls, totals: Mapping[str, float], sums: Mapping[str, tuple[float, int]]) -> MetricSums:
         """The sums that `numbers` returned."""
         made = cls()
-        made._totals.update(totals)  # type: ignore[arg-type]
+        made._totals.update(totals)
         made._sums = [(name, total, count) for name, (total, count) in sums.items()]
         return made

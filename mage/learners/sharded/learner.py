@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from mage.learners.load_weights import DivergedError, LearnError
+from mage.learners.load_weights import DivergedError, LearnError, RankError
 from mage.learners.settings import LearnerSettings
 from mage.learners.sharded.commands import (
     END,
@@ -26,7 +26,7 @@ from mage.learners.sharded.commands import (
     encode,
 )
 from mage.learners.sharded.rank_learner import BASE, PARAMETER, WEIGHTS, RankLearner, without_threads
-from mage.learners.sharded.ranks import RankError, Ranks, spawn
+from mage.learners.sharded.ranks import Ranks, spawn
 from mage.learners.sharded.shards import share_tensors
 from mage.types import Sample
 from mage.weights import LearnerState, PolicyWeights

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mage.learners.batch import MicroBatch, iter_micro_batches, partition
 from mage.learners.forward import PolicyModel
-from mage.learners.load_weights import LearnError
+from mage.learners.load_weights import RankError
 from mage.learners.local import LocalLearner
 from mage.learners.lora import Adapter
 from mage.learners.metric_sums import MetricSums
@@ -88,9 +88,9 @@ class RankLearner(LocalLearner):
                 loss.backward()
                 total += loss.detach()
         except torch.OutOfMemoryError:
-            raise LearnError(
-                f"out of memory with learner.token_budget = {self._budget} and learner.ranks = {self._ranks.size}; "
-                "lower the budget, or set learner.gradient_checkpointing = true"
+            raise RankError(
+                f"out of memory with learner.token_budget = {self._budget}; lower it, as with "
+                f"learner.token_budget={max(1, self._budget // 2)}"
             ) from None
         dist.all_reduce(total)
         for content in self._ranks.gather(msgspec.msgpack.encode(metrics.numbers())):

@@ -20,10 +20,11 @@ from types import TracebackType
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from mage.errors import ConfigError
-from mage.learners.load_weights import LearnError
+from mage.learners.load_weights import RankError
+from mage.learners.sharded.cards import check_ranks, is_torchrun
 
 ROOT = 0
 _HOST = "127.0.0.1"
@@ -34,15 +35,11 @@ _FAILED = "failed"
 """The key of the store under which a rank says why it ends."""
 
 
-class RankError(LearnError):
-    """A rank has ended, so that the others cannot go on."""
-
-
 class Ranks:
     """One process's place among the ranks."""
 
     def __init__(
-        self, store: dist.Store, rank: int, size: int, device: str, workers: Sequence[subprocess.Popen[bytes]] = ()
+        self, store: Store, rank: int, size: int, device: str, workers: Sequence[subprocess.Popen[bytes]] = ()
     ) -> None:
         self.rank, self.size = rank, size
         self.device = torch.device(device, _card(rank)) if device == "cuda" else torch.device(device)
@@ -51,7 +48,7 @@ class Ranks:
         self._store = store
         self._workers = workers
         backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
-        dist.init_process_group(backend, store=dist.PrefixStore("group", store), rank=rank, world_size=size)
+        dist.init_process_group(backend, store=PrefixStore("group", store), rank=rank, world_size=size)
         self._control = dist.new_group(backend="gloo", timeout=_IDLE)
         self.mesh: DeviceMesh = init_device_mesh(device, (size,))
 
@@ -110,11 +107,10 @@ class Ranks:
 
 def spawn(size: int, device: str) -> Ranks:
     """Start the other ranks on this machine; returns rank 0. Where `torchrun` has started them they are only met."""
+    check_ranks(size, device)
     if is_torchrun():
-        _check_torchrun(size)
         return join_torchrun(device)
-    check_cards(size, device)
-    store = dist.TCPStore(_HOST, 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=_JOIN_S))
+    store = TCPStore(_HOST, 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=_JOIN_S))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)}
     # In a session of their own, an interrupt from the keyboard goes to rank 0 alone, which ends them.
     workers = [
@@ -138,7 +134,7 @@ def spawn(size: int, device: str) -> Ranks:
 def join(port: int, rank: int, size: int, device: str) -> Ranks:
     """Meet the other ranks, as one that rank 0 has started; it ends when rank 0 does."""
     _end_with(sys.stdin.buffer.read)
-    store = dist.TCPStore(_HOST, port, is_master=False, timeout=timedelta(seconds=_JOIN_S))
+    store = TCPStore(_HOST, port, is_master=False, timeout=timedelta(seconds=_JOIN_S))
     store.set(_here(rank), "")
     return Ranks(store, rank, size, device)
 
@@ -147,20 +143,8 @@ def join_torchrun(device: str) -> Ranks:
     """Meet the other ranks, as one that `torchrun` has started."""
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    store = dist.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=_JOIN_S))
-    return Ranks(dist.PrefixStore("mage", store), rank, size, device)
-
-
-def is_torchrun() -> bool:
-    """Whether `torchrun` has started this process."""
-    return "TORCHELASTIC_RUN_ID" in os.environ
-
-
-def check_cards(size: int, device: str) -> None:
-    """Raise a ConfigError where there are fewer GPUs than ranks."""
-    num = torch.cuda.device_count() if device == "cuda" else size
-    if size > num:
-        raise ConfigError(f"learner.ranks = {size}: each rank needs a card of its own, and this machine has {num}")
+    store = TCPStore(host, port, is_master=False, timeout=timedelta(seconds=_JOIN_S))
+    return Ranks(PrefixStore("mage", store), rank, size, device)
 
 
 def end_processes(workers: Sequence[subprocess.Popen[bytes]]) -> None:
@@ -177,13 +161,7 @@ def end_processes(workers: Sequence[subprocess.Popen[bytes]]) -> None:
             worker.wait()
 
 
-def _check_torchrun(size: int) -> None:
-    started = int(os.environ["WORLD_SIZE"])
-    if started != size:
-        raise ConfigError(f"learner.ranks = {size}: torchrun has started {started}; give both the same number")
-
-
-def _await_all(store: dist.Store, workers: Sequence[subprocess.Popen[bytes]]) -> None:
+def _await_all(store: Store, workers: Sequence[subprocess.Popen[bytes]]) -> None:
     """Wait until all workers have found the store; raise where one ends instead."""
     waiting = list(enumerate(workers, 1))
     until = time.monotonic() + _JOIN_S
