@@ -153,12 +153,13 @@ def load_run(
 
     By default the newest checkpoint; `values` override settings of the run. One process is enough: nothing is learned.
     """
-    own = replaced(config_of(folder), {"learner.ranks": 1}, str(folder))
+    own = config_of(folder)
     config = replaced(own, values or {}, str(folder))
     checkpoint = checkpoint or newest_checkpoint(folder)
     if checkpoint is None:
         raise RecordError(f"{folder} has no checkpoint yet")
-    parts = build_parts(config, learning=learner_settings(own), tokenizer=stored_tokenizer(folder))
+    learning = learner_settings(replaced(own, {"learner.ranks": 1}, str(folder)))
+    parts = build_parts(config, learning=learning, tokenizer=stored_tokenizer(folder))
     return config, parts, load_checkpoint(checkpoint, parts.learner).step
 
 

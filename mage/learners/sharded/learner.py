@@ -56,6 +56,11 @@ class ShardedLearner:
         self._state: LearnerState | None = None
 
     @property
+    def workers(self) -> tuple[int, ...]:
+        """The process ids of the ranks that this process has started."""
+        return self._pool.ranks.workers
+
+    @property
     def num_tokens(self) -> int:
         """Tokens put through the model in updates so far."""
         return self._own.num_tokens

@@ -31,8 +31,9 @@ _HOST = "127.0.0.1"
 _WORKER = "mage.learners.sharded.worker"
 _JOIN_S, _IDLE, _END_S = 300.0, timedelta(days=30), 10.0
 """Time to start and find each other; time between commands; time to end."""
-_FAILED = "failed"
-"""The key of the store under which a rank says why it ends."""
+_LOAD = timedelta(hours=1)
+_FAILED, _DEVICE = "failed", "device"
+"""Keys of the store: why a rank ends; the kind of device."""
 
 
 class Ranks:
@@ -51,6 +52,11 @@ class Ranks:
         dist.init_process_group(backend, store=PrefixStore("group", store), rank=rank, world_size=size)
         self._control = dist.new_group(backend="gloo", timeout=_IDLE)
         self.mesh: DeviceMesh = init_device_mesh(device, (size,))
+
+    @property
+    def workers(self) -> tuple[int, ...]:
+        """The process ids of the ranks that this process has started."""
+        return tuple(worker.pid for worker in self._workers)
 
     def broadcast(self, content: bytes = b"") -> bytes:
         """Bytes of rank 0, on all ranks."""
@@ -81,18 +87,23 @@ class Ranks:
     ) -> None:
         if error is not None:
             why = " ".join(str(error).split()) or type(error).__name__
-            self._store.set(_FAILED, f"rank {self.rank} of {self.size}: {why}")
+            # The first to fail is the cause: the others cannot reach it any more.
+            self._store.compare_set(_FAILED, "", f"rank {self.rank} of {self.size}: {why}")
             os._exit(1)
 
     def failure(self, wait_s: float = 0.0) -> str | None:
         """Why a rank has ended, in one line; None where all run."""
         until = time.monotonic() + wait_s
         while True:
-            if self._store.check([_FAILED]):
-                return self._store.get(_FAILED).decode()
-            for rank, worker in enumerate(self._workers, 1):
-                if worker.poll() is not None:
-                    return f"rank {rank} of {self.size} {_how_it_ended(worker.returncode)}"
+            ended = {
+                rank: worker.returncode for rank, worker in enumerate(self._workers, 1) if worker.poll() is not None
+            }
+            # One that is killed says nothing, and others then say that they cannot reach it.
+            killed = [rank for rank, code in ended.items() if code < 0]
+            if not killed and self._store.check([_FAILED]):
+                return str(self._store.get(_FAILED).decode())
+            for rank in killed or ended:
+                return f"rank {rank} of {self.size} {_how_it_ended(ended[rank])}"
             if time.monotonic() >= until:
                 return None
             time.sleep(0.05)
@@ -139,12 +150,16 @@ def join(port: int, rank: int, size: int, device: str) -> Ranks:
     return Ranks(store, rank, size, device)
 
 
-def join_torchrun(device: str) -> Ranks:
-    """Meet the other ranks, as one that `torchrun` has started."""
+def join_torchrun(device: str | None = None) -> Ranks:
+    """Meet the other ranks, as one that `torchrun` has started; rank 0 names the device, as its config says."""
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    store = TCPStore(host, port, is_master=False, timeout=timedelta(seconds=_JOIN_S))
-    return Ranks(PrefixStore("mage", store), rank, size, device)
+    store = PrefixStore("mage", TCPStore(host, port, is_master=False, timeout=timedelta(seconds=_JOIN_S)))
+    if device is not None:
+        store.set(_DEVICE, device)
+        return Ranks(store, rank, size, device)
+    store.set_timeout(_LOAD)  # rank 0 loads the model first
+    return Ranks(store, rank, size, store.get(_DEVICE).decode())
 
 
 def end_processes(workers: Sequence[subprocess.Popen[bytes]]) -> None:

@@ -6,6 +6,7 @@ python -m mage.learners.sharded.worker PORT RANK SIZE DEVICE
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from contextlib import suppress
 
@@ -47,7 +48,10 @@ def serve(ranks: Ranks) -> None:
 
 def serve_torchrun() -> None:
     """Be a rank that `torchrun` has started."""
-    serve(join_torchrun("cuda" if torch.cuda.is_available() else "cpu"))
+    ranks = join_torchrun()
+    for signum in (signal.SIGINT, signal.SIGTERM):  # torchrun sends them to all; rank 0 finishes its step and saves
+        signal.signal(signum, signal.SIG_IGN)
+    serve(ranks)
 
 
 def _built(ranks: Ranks, command: Build) -> RankLearner:
