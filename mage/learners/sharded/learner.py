@@ -102,11 +102,11 @@ class ShardedLearner:
     def state(self) -> LearnerState:
         """What an exact continuation needs, whole, in memory of the host."""
         if self._state is None:
-            weights = {name: tensor.cpu() for name, tensor in self._fetch(WEIGHTS).items()}
+            weights = self._fetch(WEIGHTS, to_host=True)
             others = [name for name in self._own.tensors() if not name.startswith((WEIGHTS, BASE))]
-            tensors = {name: tensor.cpu() for name, tensor in self._gathered(others).items()}
-            weights = weights if self._own.adapter else self._with_tied(weights)
-            self._state = LearnerState(weights, tensors, self._own.numbers())
+            tensors = self._gathered(others, to_host=True)
+            whole = weights if self._own.adapter else self._with_tied(weights)
+            self._state = LearnerState(whole, tensors, self._own.numbers())
         return self._state
 
     def restore(self, state: LearnerState) -> None:
@@ -134,15 +134,15 @@ class ShardedLearner:
             raise LearnError(f"the weights do not fit the model: unknown {unknown[:3]}, missing {missing[:3]}")
         return {name: by_first[first] for name, first in self._own.tied.items()}
 
-    def _fetch(self, prefix: str) -> dict[str, Tensor]:
+    def _fetch(self, prefix: str, *, to_host: bool = False) -> dict[str, Tensor]:
         """The tensors of a prefix, gathered; tied ones once."""
         names = [name for name in self._own.tensors() if name.startswith(prefix)]
         if prefix == WEIGHTS and self._own.adapter is None:
             names = [name for name in names if self._own.tied[name.removeprefix(WEIGHTS)] == name.removeprefix(WEIGHTS)]
-        return {name.removeprefix(prefix): tensor for name, tensor in self._gathered(names).items()}
+        return {name.removeprefix(prefix): tensor for name, tensor in self._gathered(names, to_host=to_host).items()}
 
-    def _gathered(self, names: list[str]) -> dict[str, Tensor]:
-        return self._together(Fetch(names), lambda: self._own.fetch(names))
+    def _gathered(self, names: list[str], *, to_host: bool) -> dict[str, Tensor]:
+        return self._together(Fetch(names), lambda: self._own.fetch(names, to_host=to_host))
 
     def _to_send(self, state: LearnerState) -> dict[str, Tensor]:
         """The tensors of a state as parameters and moments of the optimizer, checked."""

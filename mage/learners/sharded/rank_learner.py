@@ -133,15 +133,16 @@ class RankLearner(LocalLearner):
         return found | self._master_weights.state()
 
     @torch.no_grad()
-    def fetch(self, names: Sequence[str]) -> dict[str, Tensor]:
-        """Some of the tensors, gathered; empty but on rank 0."""
+    def fetch(self, names: Sequence[str], *, to_host: bool = False) -> dict[str, Tensor]:
+        """Some of the tensors, gathered one after the other; empty but on rank 0, which may move them to its host."""
         tensors = self.tensors()
         found: dict[str, Tensor] = {}
         for name in names:
             gathered = whole(tensors[name])
             if self._ranks.rank == ROOT:
                 is_model = name.startswith((WEIGHTS, BASE))
-                found[name] = gathered.to(self._dtype) if is_model else gathered
+                gathered = gathered.to(self._dtype) if is_model else gathered
+                found[name] = gathered.cpu() if to_host else gathered
         return found
 
     @torch.no_grad()
