@@ -1,7 +1,7 @@
 """Updates on several ranks beside those of one process, on the same samples: python benchmarks/ranks.py --ranks 2 4
 
-Prints the largest differences of weights and of metrics after four updates on the first trials of `rps`, and the seconds of
-an update, for whole models, LoRA and a value head.
+Prints the largest differences of weights and of metrics after four updates on the first trials of `rps`, and the
+seconds of an update, for whole models, LoRA and a value head.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.where import commit, machine
+from where import commit, machine
+
 from mage.config.load import load_config
 from mage.credit.dead_groups import split_dead, trained_groups
 from mage.credit.running_stats import EMPTY

@@ -87,7 +87,8 @@ def check_same(kind: str, ranks: int) -> None:
     for one_read, read in zip(one.evaluate_tokens(samples), several.evaluate_tokens(samples), strict=True):
         assert torch.allclose(torch.tensor(one_read), torch.tensor(read), atol=1e-5)
     if kind == "values":
-        assert torch.allclose(*(torch.tensor(each.values(samples[:1])) for each in (one, several)), atol=1e-5)
+        expected_values, values = (torch.tensor(each.values(samples[:1])) for each in (one, several))
+        assert torch.allclose(expected_values, values, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -142,11 +143,11 @@ def test_a_step_that_is_not_finite_is_skipped_on_all_ranks_until_it_repeats() ->
     assert several.update(samples)["learner/grad_norm"] > 0, "the ranks are still in step"
 
 
-class Fragile(LlamaForCausalLM):
+class Fragile(LlamaForCausalLM):  # type: ignore[no-untyped-call]
     """Runs out of memory while it trains on a sequence that begins with id 1, as a GPU does; 2 is another error."""
 
     def __init__(self, config: Any) -> None:
-        super().__init__(config)
+        super().__init__(config)  # type: ignore[no-untyped-call]
         self.model.register_forward_pre_hook(_break, with_kwargs=True)
 
 

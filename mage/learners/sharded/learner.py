@@ -188,17 +188,19 @@ class RankPool:
         """Tell the other ranks what to do, and do rank 0's part of it."""
         if not self.is_usable:
             raise RankError("the ranks of this learner have ended")
+        self.is_usable = False  # until all have done it
         try:
             self._raise_ended(0.0)
             self.ranks.broadcast(encode(message))
-            return own()
+            done = own()
         except DivergedError:
-            raise  # on all ranks alike: they are still in step
-        except BaseException as error:
-            self.is_usable = False
-            if isinstance(error, RuntimeError):
-                self._raise_ended(_FAILURE_S)
+            self.is_usable = True  # on all ranks alike: they are still in step
             raise
+        except RuntimeError:
+            self._raise_ended(_FAILURE_S)
+            raise
+        self.is_usable = True
+        return done
 
     def _raise_ended(self, wait_s: float) -> None:
         ended = self.ranks.failure(wait_s)

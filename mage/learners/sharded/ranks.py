@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -134,12 +135,12 @@ def spawn(size: int, device: str) -> Ranks:
         )
         for rank in range(1, size)
     ]
-    try:
+    with ExitStack() as undo:
+        undo.callback(end_processes, workers)
         _await_all(store, workers)
-        return Ranks(store, ROOT, size, device, workers)
-    except BaseException:
-        end_processes(workers)
-        raise
+        made = Ranks(store, ROOT, size, device, workers)
+        undo.pop_all()
+    return made
 
 
 def join(port: int, rank: int, size: int, device: str) -> Ranks:
