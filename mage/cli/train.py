@@ -18,6 +18,7 @@ from mage.errors import ConfigError
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.report import read_report
 from mage.evaluation.suite.report_tables import summary_table
+from mage.learners.sharded.cards import is_torchrun_worker
 from mage.runs.console import plain_console, say
 from mage.runs.drawings import shown
 from mage.runs.store import RunReader, read_info
@@ -40,6 +41,11 @@ def command(
     dry_run: DryRun = False,
 ) -> None:
     """Train an agent by a recipe, or go on with a run. Some settings may be changed on the way."""
+    if is_torchrun_worker():
+        from mage.learners.sharded.worker import serve_torchrun
+
+        serve_torchrun()
+        return
     given = overrides or []
     if resume is not None and recipe is not None and "=" in recipe:
         given, recipe = [recipe, *given], None

@@ -191,6 +191,9 @@ class LearnerConfig(FrozenModel):
 
     kind: str = "local"
     """What updates the weights: `local`, in this process, or a name that a plugin registered; docs/models.md."""
+    ranks: Positive = 1
+    """Processes that share the work and the memory of learning, each with a GPU of its own where there are; see
+    docs/scaling.md."""
     lr: Annotated[float, Field(gt=0)] = 1e-3
     """Learning rate of AdamW."""
     warmup: Count = 0

@@ -18,6 +18,10 @@ class DivergedError(LearnError):
     """Training has diverged: the loss, its gradient or the weights are of no use any more."""
 
 
+class RankError(LearnError):
+    """A rank of a sharded learner has ended, so that the others cannot go on."""
+
+
 def with_tied(model: Any, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Weights under every name that the model has for them; checkpoints store tied weights under one name."""
     own: Mapping[str, Tensor] = model.state_dict()

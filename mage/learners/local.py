@@ -69,6 +69,7 @@ class LocalLearner:
         self._loss = MicroLoss(
             self._policy, self._value_head, adapter=self._adapter, reference=reference, imitates=imitates
         )
+        self._place(reference)
         self._master_weights = MasterWeights(self._named_parameters(), lr=config.lr, weight_decay=config.weight_decay)
         parameters = [parameter for _, parameter in self._named_parameters()]
         # In bfloat16 gradients are added in float32 one by one, and an adapter is switched off for its reference.
@@ -80,6 +81,9 @@ class LocalLearner:
         self._factor = 1.0
         self._skips = 0
         self._budget = config.token_budget
+
+    def _place(self, reference: PolicyModel | None) -> None:
+        """Called once, when all modules are built and before the optimizer is; a learner of several ranks shards."""
 
     @property
     def has_values(self) -> bool:
@@ -290,6 +294,10 @@ class LocalLearner:
         weights = self.model.state_dict() if self._adapter is None else self._adapter.state()
         tensors = {f"value_head.{n}": t for n, t in (self._value_head.state_dict() if self._value_head else {}).items()}
         tensors |= self._master_weights.state()
+        return LearnerState(weights, tensors, self.numbers())
+
+    def numbers(self) -> dict[str, float]:
+        """The counters of the state."""
         numbers = {
             "num_updates": self.num_updates,
             "num_tokens": self.num_tokens,
@@ -298,7 +306,7 @@ class LocalLearner:
         }
         if self._budget != self._config.token_budget:
             numbers["token_budget"] = self._budget
-        return LearnerState(weights, tensors, numbers)
+        return numbers
 
     def restore(self, state: LearnerState) -> None:
         """Continue from a state, in memory or read from files."""
@@ -310,6 +318,10 @@ class LocalLearner:
         if self._value_head is not None:
             self._value_head.load_state_dict({n: tensors[f"value_head.{n}"] for n in self._value_head.state_dict()})
         self._master_weights.restore(tensors, weights)
+        self.restore_numbers(numbers)
+
+    def restore_numbers(self, numbers: Mapping[str, float]) -> None:
+        """Continue with the counters of a state."""
         self.num_updates = int(numbers["num_updates"])
         self.num_tokens = int(numbers.get("num_tokens", 0))  # earlier versions did not count them
         self._factor = numbers["entropy_factor"]

@@ -57,14 +57,14 @@ class Adapter:
             for layer in self._layers.values():
                 layer.enable_adapters(True)
 
-    def _factors(self, tensors: Mapping[str, Tensor]) -> dict[str, LowRank]:
+    def factors(self, tensors: Mapping[str, Tensor]) -> dict[str, LowRank]:
         """The matrices of a `state` by the names of their modules."""
         return {
             name: LowRank(tensors[_file_name(name, "A")], tensors[_file_name(name, "B")], float(layer.scaling[_NAME]))
             for name, layer in self._layers.items()
         }
 
-    def _base(self) -> dict[str, Tensor]:
+    def base(self) -> dict[str, Tensor]:
         """All weights of the model by their own names, without the adapter."""
         return {
             name.replace(".base_layer.", "."): tensor
@@ -74,7 +74,7 @@ class Adapter:
 
     def weights(self, tensors: Mapping[str, Tensor] | None = None) -> PolicyWeights:
         """The base and the adapter, or that of `tensors`, another `state`."""
-        return PolicyWeights(self._base(), self._factors(self.state() if tensors is None else tensors))
+        return PolicyWeights(self.base(), self.factors(self.state() if tensors is None else tensors))
 
     def state(self) -> dict[str, Tensor]:
         """The adapter's tensors by the names of PEFT's files."""
@@ -99,9 +99,10 @@ class Adapter:
             for name, tensor in tensors.items()
         }
 
-    def save(self, folder: Path, base: str) -> None:
-        """Write the adapter as PEFT does, with the name of the model it belongs to."""
-        save_file({name: tensor.contiguous() for name, tensor in self.state().items()}, folder / ADAPTER_FILE)
+    def save(self, folder: Path, base: str, tensors: Mapping[str, Tensor] | None = None) -> None:
+        """Write the adapter, or that of `tensors`, as PEFT does, with the name of the model it belongs to."""
+        written = self.state() if tensors is None else tensors
+        save_file({name: tensor.contiguous() for name, tensor in written.items()}, folder / ADAPTER_FILE)
         self._config.base_model_name_or_path = base
         self._config.save_pretrained(folder)
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from torch.nn import Parameter
 
 _MASTER = "master"
@@ -61,12 +62,12 @@ class MasterWeights:
     def clip(self, limit: float) -> Tensor:
         """Scale the gradient down to a norm of at most `limit`; return the norm it had."""
         gathered = [pair.master for pair in self._pairs if pair.master.grad is not None]
-        return torch.nn.utils.clip_grad_norm_(gathered, limit)
+        return _whole(torch.nn.utils.clip_grad_norm_(gathered, limit))
 
     @torch.no_grad()
     def norm(self) -> Tensor:
         """The norm of all trained parameters together; it stays on their device."""
-        return torch.nn.utils.get_total_norm([pair.master for pair in self._pairs])
+        return _whole(torch.nn.utils.get_total_norm([pair.master for pair in self._pairs]))
 
     @torch.no_grad()
     def step(self, lr: float) -> None:
@@ -108,6 +109,11 @@ class MasterWeights:
         """A copy on the device where AdamW expects it: its step counter is on the GPU only where it is fused."""
         is_there = key != "step" or self._is_fused
         return tensor.clone().to(pair.master.device if is_there else "cpu")
+
+
+def _whole(norm: Tensor) -> Tensor:
+    """A norm as it is on one device; that of sharded tensors is computed by all ranks together."""
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 
 def _master(parameter: Parameter) -> Parameter:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -46,11 +47,24 @@ class MetricSums:
 
     def report(self) -> dict[str, float]:
         """All metrics, sorted by name."""
+        totals, sums = self.numbers()
+        means = {name: total / count for name, (total, count) in sums.items()}
+        return dict(sorted({**means, **totals}.items()))
+
+    def numbers(self) -> tuple[dict[str, float], dict[str, tuple[float, int]]]:
+        """Totals by name, and of each mean the sum and the count; waits for the device."""
         sums: dict[str, tuple[float, int]] = {}
         waiting = [total for _, total, _ in self._sums if isinstance(total, Tensor)]
         arrived = iter(torch.stack(waiting).tolist() if waiting else [])
         for name, total, count in self._sums:
             before, num = sums.get(name, (0.0, 0))
             sums[name] = (before + (next(arrived) if isinstance(total, Tensor) else total), num + count)
-        means = {name: total / count for name, (total, count) in sums.items()}
-        return dict(sorted({**means, **self._totals}.items()))
+        return dict(self._totals), sums
+
+    @classmethod
+    def of(cls, totals: Mapping[str, float], sums: Mapping[str, tuple[float, int]]) -> MetricSums:
+        """The sums that `numbers` returned."""
+        made = cls()
+        made._totals.update(totals)
+        made._sums = [(name, total, count) for name, (total, count) in sums.items()]
+        return made

@@ -20,7 +20,11 @@ _METHODS = ("update", "evaluate_tokens", "values", "weights", "state", "restore"
 
 
 def _local(model: Any, settings: LearnerSettings, with_values: bool, imitates: bool) -> Learner:
-    from mage.learners.local import LocalLearner  # loads torch
+    if settings.config.ranks > 1:
+        from mage.learners.sharded.learner import ShardedLearner  # loads torch
+
+        return ShardedLearner(model, settings, with_values=with_values, imitates=imitates)
+    from mage.learners.local import LocalLearner
 
     return LocalLearner(model, settings, with_values=with_values, imitates=imitates)
 

@@ -39,6 +39,8 @@ def check_combinations(config: Config) -> None:
     if config.population.sampler == ANCHORED and not config.league.learners:
         raise ConfigError(f"{_sampler_key(config)}: without a league all members are anchors; uniform draws them alike")
     check_divergence(config)
+    if config.learner.ranks > 1:
+        _check_sharded(config)
     if config.credit.estimator == "cloning":
         _check_teacher(config)
     if config.league.learners:
@@ -55,6 +57,17 @@ def check_divergence(config: Config) -> None:
             f"learner.divergence = k1 with learner.divergence_weight = {weight}: the mean gradient of k1 is zero, so "
             "it holds nothing back; take k2 or k3, or set the weight to 0 to measure only"
         )
+
+
+def _check_sharded(config: Config) -> None:
+    """Refuse what several ranks cannot do."""
+    key = f"learner.ranks = {config.learner.ranks}"
+    if config.league.learners:
+        raise ConfigError(f"{key}: the learners of a league take turns in one process; leave {_league_key(config)} out")
+    if config.learner.kind != "local":
+        raise ConfigError(f"{key}: learner.kind = {config.learner.kind} cannot be sharded; local can")
+    if config.learner.compile is True:
+        raise ConfigError(f"{key}: sharded layers are not compiled; set learner.compile = auto or false")
 
 
 def _check_teacher(config: Config) -> None:

@@ -198,7 +198,8 @@ def build_parts(
     loaded, server = (model_cache.get if model_cache is not None else model_and_server)(config, tokenizer)
     for spec in worlds_of(config):
         check_words(loaded, spec)
-    learning = replace(learning, workers=share_threads(loaded.model, config.threads or num_cores()))
+    threads = max(1, (config.threads or num_cores()) // learning.config.ranks)
+    learning = replace(learning, workers=share_threads(loaded.model, threads))
     needs_values = getattr(estimator, "needs_values", False)
     learner = make_learner(
         config.learner.kind, loaded.model, learning, with_values=needs_values, imitates=teacher is not None

@@ -30,6 +30,8 @@ MAY_CHANGE = (
     "checkpoint.*",
     "evaluation.*",
     "learner.lr",
+    "learner.ranks",
+    "learner.token_budget",
     "learner.entropy_*",
     "learner.divergence_weight",
     "tokens",

@@ -17,7 +17,7 @@ from mage.aio import run_sync
 from mage.config.load import replaced
 from mage.config.schema import Config
 from mage.errors import RecordError
-from mage.learners.load_weights import DivergedError
+from mage.learners.load_weights import DivergedError, RankError
 from mage.models.device import num_cores
 from mage.models.hosts import named_by
 from mage.runs.new_directory import new_run_path
@@ -99,9 +99,13 @@ def train_run(
         check_start(config)
         refuse_explored(config, [change.key for change in changes])
     with ShortagesAsErrors(lambda: f"what was saved stays; go on with: mage train --resume {quote(str(folder))}"):
-        if parts is None:
-            parts = build_parts(config, tokenizer=stored_tokenizer(folder))
-        return _train(folder, console, max_minutes, replace(parts, config=config), changes)
+        try:
+            if parts is None:
+                parts = build_parts(config, tokenizer=stored_tokenizer(folder))
+            return _train(folder, console, max_minutes, replace(parts, config=config), changes)
+        except RankError as error:
+            goes_on = f"what was saved stays; go on with: mage train --resume {quote(str(folder))}"
+            raise RankError(f"{error}; {goes_on}") from None
 
 
 def _train(
@@ -155,14 +159,15 @@ def load_run(
 ) -> tuple[Config, Parts, int]:
     """A run's config, its parts with the weights of a checkpoint, and the checkpoint's step.
 
-    By default the newest checkpoint; `values` override settings of the run.
+    By default the newest checkpoint; `values` override settings of the run. One process is enough: nothing is learned.
     """
     own = config_of(folder)
     config = replaced(own, values or {}, str(folder))
     checkpoint = checkpoint or newest_checkpoint(folder)
     if checkpoint is None:
         raise RecordError(f"{folder} has no checkpoint yet")
-    parts = build_parts(config, learning=learner_settings(own), tokenizer=stored_tokenizer(folder))
+    learning = learner_settings(replaced(own, {"learner.ranks": 1}, str(folder)))
+    parts = build_parts(config, learning=learning, tokenizer=stored_tokenizer(folder))
     return config, parts, load_checkpoint(checkpoint, parts.learner).step
 
 

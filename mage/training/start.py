@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mage.config.schema import Config
 from mage.extras import require
+from mage.learners.sharded.cards import check_ranks
 from mage.models.device import resolve_placement
 from mage.runs.new_directory import check_empty
 from mage.runs.tracker import check_trackers
@@ -24,9 +25,11 @@ def check_start(config: Config) -> None:
     """Raise a ConfigError for anything that would fail later on this machine, except for loading the model."""
     check_config(config)
     check_trackers(config.trackers)
+    device = resolve_placement(config.device, config.dtype).device
+    check_ranks(config.learner.ranks, device)
     if config.rollout.workers:
         require("ray", f"rollout.workers = {config.rollout.workers} needs")
-    check_worker_gpus(config, resolve_placement(config.device, config.dtype).device)
+    check_worker_gpus(config, device)
 
 
 def check_new_run(folder: Path | None, *configs: Config) -> None:

@@ -112,6 +112,7 @@ ADDED: tuple[Left, ...] = (
     Left("*chosen_trial.json", "", "the trial that a finished run ends on"),
     Left("*run.json", "checksum", "the checksum of the file itself"),
     Left("*checksums.json", "", "checksums of the tensors beside it, which are compared"),
+    Left("*", "learner.ranks", "how many processes share the learner"),
     Left("*saved.json", "", "the step of the newest checkpoint"),
     Left("*", "rollout.*", "settings of workers"),
 )

@@ -1,0 +1,174 @@
+"""One rank's part of a sharded learner. All ranks call the same methods with the same samples, in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from mage.learners.batch import MicroBatch, iter_micro_batches, partition
+from mage.learners.forward import PolicyModel
+from mage.learners.load_weights import RankError
+from mage.learners.local import LocalLearner
+from mage.learners.lora import Adapter
+from mage.learners.metric_sums import MetricSums
+from mage.learners.settings import LearnerSettings
+from mage.learners.sharded.commands import Restore
+from mage.learners.sharded.ranks import ROOT, Ranks
+from mage.learners.sharded.shards import ShardedRoot, received, tied_names, whole
+from mage.types import Sample
+
+WEIGHTS, BASE, PARAMETER = "weights/", "base/", "parameter/"
+"""Prefixes of tensors of the state: trained weights, those below an adapter, and parameters that are received."""
+_MASTER = "master/"
+
+
+class RankLearner(LocalLearner):
+    """The local learner on a shard of the weights, gradients and optimizer, and on a share of each batch.
+
+    Where the model computes in bfloat16, the shards are float32 and gradients are added up in float32.
+    """
+
+    def __init__(
+        self, model: Any, settings: LearnerSettings, ranks: Ranks, *, with_values: bool = False, imitates: bool = False
+    ) -> None:
+        self._ranks = ranks
+        self._dtype: torch.dtype = model.dtype
+        super().__init__(model, without_threads(settings), with_values=with_values, imitates=imitates)
+
+    def _place(self, reference: PolicyModel | None) -> None:
+        self.tied = tied_names(self.model)
+        modules = [self.model, self._value_head, None if reference is None else reference.model]
+        self._root = ShardedRoot([m for m in modules if m is not None], self._ranks.mesh, self._dtype)
+
+    @property
+    def adapter(self) -> Adapter | None:
+        """The adapter that is trained; None where the whole model is."""
+        return self._adapter
+
+    def _dealt(self, samples: Sequence[Sample], rank: int) -> list[list[int]]:
+        """The micro-batches of a rank: samples are dealt by length, so that all ranks have about as much to do."""
+        order = sorted(range(len(samples)), key=lambda i: -len(samples[i].tokens))
+        own = order[rank :: self._ranks.size]
+        found = partition([samples[i] for i in own], self._budget, self._multiple)
+        return [[own[place] for place in chosen] for chosen in found]
+
+    def _own_batches(self, samples: Sequence[Sample], *, with_text: bool = False) -> list[tuple[list[int], bool]]:
+        """The micro-batches of this rank, and which count: short ones fill up to the number of the busiest rank.
+
+        Each forward pass gathers weights from all ranks, so all must make the same number of them.
+        """
+        num = max(len(self._dealt(samples, rank)) for rank in range(self._ranks.size))
+        own = self._dealt(samples, self._ranks.rank)
+        shortest = min(range(len(samples)), key=lambda i: len(samples[i].tokens))
+        return [*((chosen, True) for chosen in own), *(([shortest], False) for _ in range(num - len(own)))]
+
+    def _backward(self, samples: Sequence[Sample], sums: MetricSums, *, is_first: bool) -> list[Tensor]:
+        """Accumulate the gradient of all ranks; return the loss of all.
+
+        Where memory runs out the run ends, because the other ranks wait inside of the same pass.
+        """
+        self._master_weights.zero_grad()
+        config, bonus = self._config, self._entropy_bonus()
+        own = self._own_batches(samples)
+        partitions, is_read = [chosen for chosen, _ in own], config.prediction_weight > 0
+        metrics, unused = MetricSums(), MetricSums()
+        total = torch.zeros((), device=self._device)
+        batches = iter_micro_batches(samples, config.weight, partitions, self._multiple, with_text=is_read)
+        try:
+            for batch, (_, counts) in zip(batches, own, strict=True):
+                given = (batch if counts else _weightless(batch)).to(self._device)
+                kept = metrics if counts else unused
+                loss = self._root(self._loss, given, config, bonus, kept, is_first=is_first)
+                loss.backward()
+                total += loss.detach()
+        except torch.OutOfMemoryError:
+            raise RankError(
+                f"out of memory with learner.token_budget = {self._budget}; lower it, as with "
+                f"learner.token_budget={max(1, self._budget // 2)}"
+            ) from None
+        dist.all_reduce(total)
+        for content in self._ranks.gather(msgspec.msgpack.encode(metrics.numbers())):
+            sums.merge(MetricSums.of(*msgspec.msgpack.decode(content)))
+        return [total]
+
+    def _per_token(self, samples: Sequence[Sample], compute: Callable[[MicroBatch], Tensor]) -> list[list[Any]]:
+        self.model.eval()
+        if not samples:
+            return []
+        own = self._own_batches(samples)
+        rows_N: list[Any] = []
+        batches = iter_micro_batches(samples, self._config.weight, [chosen for chosen, _ in own], self._multiple)
+        for batch, (_, counts) in zip(batches, own, strict=True):
+            found_N = self._root(compute, batch.to(self._device))
+            rows_N += found_N.tolist() if counts else []
+        self._root.reshard()  # type: ignore[operator]
+        by_sample: dict[int, list[Any]] = {}
+        for rank, content in enumerate(self._ranks.gather(msgspec.msgpack.encode(rows_N))):
+            left = iter(msgspec.msgpack.decode(content))
+            for index in (index for chosen in self._dealt(samples, rank) for index in chosen):
+                by_sample[index] = [next(left) for _ in samples[index].positions]
+        return [by_sample[index] for index in range(len(samples))]
+
+    def trained(self) -> dict[str, Tensor]:
+        """The trained parameters by name; they are sharded."""
+        return dict(self._named_parameters())
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors of the state, and those below an adapter, by name; they are sharded."""
+        if self._adapter is None:
+            found = {WEIGHTS + name: tensor for name, tensor in self.model.state_dict().items()}
+        else:
+            found = {BASE + name: tensor for name, tensor in self._adapter.base().items()}
+            found |= {WEIGHTS + name: tensor for name, tensor in self._adapter.state().items()}
+        if self._dtype is not torch.float32:
+            found |= {_MASTER + n: p.detach() for n, p in self.model.named_parameters() if p.requires_grad}
+        if self._value_head is not None:
+            found |= {f"value_head.{name}": tensor for name, tensor in self._value_head.state_dict().items()}
+        return found | self._master_weights.state()
+
+    @torch.no_grad()
+    def fetch(self, names: Sequence[str], *, to_host: bool = False) -> dict[str, Tensor]:
+        """Some of the tensors, gathered one after the other; empty but on rank 0, which may move them to its host."""
+        tensors = self.tensors()
+        found: dict[str, Tensor] = {}
+        for name in names:
+            gathered = whole(tensors[name])
+            if self._ranks.rank == ROOT:
+                is_model = name.startswith((WEIGHTS, BASE))
+                gathered = gathered.to(self._dtype) if is_model else gathered
+                found[name] = gathered.cpu() if to_host else gathered
+        return found
+
+    @torch.no_grad()
+    def receive(self, command: Restore, given: dict[str, Tensor]) -> None:
+        """Continue from a state that rank 0 gives."""
+        weights: dict[str, Tensor] = {}
+        moments: dict[str, Tensor] = {}
+        parameters = self.trained()
+        for name, shape, dtype in command.tensors:
+            room = torch.empty(shape, dtype=getattr(torch, dtype), device=self._device)
+            if name in given:
+                room.copy_(given[name])
+            kind, _, parameter = name.partition("/")
+            (weights if f"{kind}/" == PARAMETER else moments)[parameter if f"{kind}/" == PARAMETER else name] = (
+                received(room, parameters.get(parameter))
+            )
+        self._master_weights.restore(moments, weights)
+        self.restore_numbers(command.numbers)
+
+
+def without_threads(settings: LearnerSettings) -> LearnerSettings:
+    """Settings for one rank: one micro-batch at a time, and nothing compiled."""
+    config = settings.config.model_copy(update={"compile": False})
+    return replace(settings, config=config, workers=1)
+
+
+def _weightless(batch: MicroBatch) -> MicroBatch:
+    """A micro-batch whose loss and gradient are zero."""
+    return replace(batch, weights_N=torch.zeros_like(batch.weights_N), text_share=0.0)

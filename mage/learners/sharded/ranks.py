@@ -1,0 +1,218 @@
+"""The processes of a sharded learner: how they start, find each other, exchange bytes and end.
+
+Rank 0 is the process of the run. The others are started by it, or all by `torchrun`. They share a process group: gloo
+on CPUs, NCCL on GPUs, where gloo carries what is not on a GPU. Messages go through a group of their own, because
+between two of them a rank may wait for hours.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from mage.learners.load_weights import RankError
+from mage.learners.sharded.cards import check_ranks, is_torchrun
+
+ROOT = 0
+_HOST = "127.0.0.1"
+_WORKER = "mage.learners.sharded.worker"
+_JOIN_S, _IDLE, _END_S = 300.0, timedelta(days=30), 10.0
+"""Time to start and find each other; time between commands; time to end."""
+_LOAD = timedelta(hours=1)
+_FAILED, _DEVICE = "failed", "device"
+"""Keys of the store: why a rank ends; the kind of device."""
+
+
+class Ranks:
+    """One process's place among the ranks."""
+
+    def __init__(
+        self, store: Store, rank: int, size: int, device: str, workers: Sequence[subprocess.Popen[bytes]] = ()
+    ) -> None:
+        self.rank, self.size = rank, size
+        self.device = torch.device(device, _card(rank)) if device == "cuda" else torch.device(device)
+        if device == "cuda":
+            torch.cuda.set_device(self.device)
+        self._store = store
+        self._workers = workers
+        backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
+        dist.init_process_group(backend, store=PrefixStore("group", store), rank=rank, world_size=size)
+        self._control = dist.new_group(backend="gloo", timeout=_IDLE)
+        self.mesh: DeviceMesh = init_device_mesh(device, (size,))
+
+    @property
+    def workers(self) -> tuple[int, ...]:
+        """The process ids of the ranks that this process has started."""
+        return tuple(worker.pid for worker in self._workers)
+
+    def broadcast(self, content: bytes = b"") -> bytes:
+        """Bytes of rank 0, on all ranks."""
+        length = torch.tensor([len(content)])
+        dist.broadcast(length, ROOT, group=self._control)
+        received = torch.frombuffer(bytearray(content) or bytearray(1), dtype=torch.uint8).clone()
+        if self.rank != ROOT:
+            received = torch.empty(max(1, int(length)), dtype=torch.uint8)
+        dist.broadcast(received, ROOT, group=self._control)
+        return received.numpy().tobytes()[: int(length)]
+
+    def gather(self, content: bytes) -> list[bytes]:
+        """The bytes of every rank, on all ranks."""
+        lengths = [torch.zeros(1, dtype=torch.long) for _ in range(self.size)]
+        dist.all_gather(lengths, torch.tensor([len(content)]), group=self._control)
+        longest = max(1, *map(int, lengths))
+        own = torch.zeros(longest, dtype=torch.uint8)
+        own[: len(content)] = torch.frombuffer(bytearray(content) or bytearray(1), dtype=torch.uint8)[: len(content)]
+        found = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.size)]
+        dist.all_gather(found, own, group=self._control)
+        return [each.numpy().tobytes()[: int(length)] for each, length in zip(found, lengths, strict=True)]
+
+    def __enter__(self) -> None:
+        """A context whose errors rank 0 is told of."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            why = " ".join(str(error).split()) or type(error).__name__
+            # The first to fail is the cause: the others cannot reach it any more.
+            self._store.compare_set(_FAILED, "", f"rank {self.rank} of {self.size}: {why}")
+            os._exit(1)
+
+    def failure(self, wait_s: float = 0.0) -> str | None:
+        """Why a rank has ended, in one line; None where all run."""
+        until = time.monotonic() + wait_s
+        while True:
+            ended = {
+                rank: worker.returncode for rank, worker in enumerate(self._workers, 1) if worker.poll() is not None
+            }
+            # One that is killed says nothing, and others then say that they cannot reach it.
+            killed = [rank for rank, code in ended.items() if code < 0]
+            if not killed and self._store.check([_FAILED]):
+                return str(self._store.get(_FAILED).decode())
+            for rank in killed or ended:
+                return f"rank {rank} of {self.size} {_how_it_ended(ended[rank])}"
+            if time.monotonic() >= until:
+                return None
+            time.sleep(0.05)
+
+    def close(self, end: bytes | None) -> None:
+        """End the other ranks: by the message `end`, or None where they are not in step with rank 0 any more."""
+        if end is not None and self.failure() is None:
+            self.broadcast(end)
+        end_processes(self._workers)
+        dist.destroy_process_group()
+
+
+def spawn(size: int, device: str) -> Ranks:
+    """Start the other ranks on this machine; returns rank 0. Where `torchrun` has started them they are only met."""
+    check_ranks(size, device)
+    if is_torchrun():
+        return join_torchrun(device)
+    store = TCPStore(_HOST, 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=_JOIN_S))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)}
+    # In a session of their own, an interrupt from the keyboard goes to rank 0 alone, which ends them.
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-m", _WORKER, str(store.port), str(rank), str(size), device],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
+        )
+        for rank in range(1, size)
+    ]
+    with ExitStack() as undo:
+        undo.callback(end_processes, workers)
+        _await_all(store, workers)
+        made = Ranks(store, ROOT, size, device, workers)
+        undo.pop_all()
+    return made
+
+
+def join(port: int, rank: int, size: int, device: str) -> Ranks:
+    """Meet the other ranks, as one that rank 0 has started; it ends when rank 0 does."""
+    _end_with(sys.stdin.buffer.read)
+    store = TCPStore(_HOST, port, is_master=False, timeout=timedelta(seconds=_JOIN_S))
+    store.set(_here(rank), "")
+    return Ranks(store, rank, size, device)
+
+
+def join_torchrun(device: str | None = None) -> Ranks:
+    """Meet the other ranks, as one that `torchrun` has started; rank 0 names the device, as its config says."""
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    store = PrefixStore("mage", TCPStore(host, port, is_master=False, timeout=timedelta(seconds=_JOIN_S)))
+    if device is not None:
+        store.set(_DEVICE, device)
+        return Ranks(store, rank, size, device)
+    store.set_timeout(_LOAD)  # rank 0 loads the model first
+    return Ranks(store, rank, size, store.get(_DEVICE).decode())
+
+
+def end_processes(workers: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Close the pipes that keep the processes alive, and end those that do not end by themselves."""
+    for worker in workers:
+        if worker.stdin is not None:
+            worker.stdin.close()
+    until = time.monotonic() + _END_S
+    for worker in workers:
+        try:
+            worker.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            worker.kill()
+            worker.wait()
+
+
+def _await_all(store: Store, workers: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Wait until all workers have found the store; raise where one ends instead."""
+    waiting = list(enumerate(workers, 1))
+    until = time.monotonic() + _JOIN_S
+    while waiting:
+        rank, worker = waiting[0]
+        if worker.poll() is not None:
+            raise RankError(f"rank {rank} {_how_it_ended(worker.returncode)} before it began")
+        if time.monotonic() > until:
+            raise RankError(f"rank {rank} did not begin within {_JOIN_S:.0f} s")
+        if store.check([_here(rank)]):
+            waiting.pop(0)
+        else:
+            time.sleep(0.02)
+
+
+def _here(rank: int) -> str:
+    return f"here/{rank}"
+
+
+def _card(rank: int) -> int:
+    """The number of a rank's GPU on its machine."""
+    return int(os.environ["LOCAL_RANK"]) if is_torchrun() else rank
+
+
+def _end_with(wait: Callable[[], object]) -> None:
+    """End this process when rank 0 ends: then the pipe between them closes, whatever this process is waiting for."""
+
+    def watch() -> None:
+        wait()
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True, name="watch rank 0").start()
+
+
+def _how_it_ended(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    return f"was ended by signal {-code} ({signal.Signals(-code).name})"
