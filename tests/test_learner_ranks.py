@@ -24,7 +24,7 @@ from mage.protocols import Learner
 from mage.types import Sample
 from tests.made import made_model, made_samples, made_settings
 
-RATE = "learner.lr=0.001"
+RATE = "learner.lr=0.0002"
 LARGE = 5000
 """A vocabulary of which only some rows of the head are used."""
 SMALL_BATCHES = "learner.token_budget=80"
