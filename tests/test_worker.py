@@ -131,6 +131,21 @@ def test_gpus_of_workers_are_refused_where_the_model_is_on_a_cpu() -> None:
         check_start(tiny_config(WORKERS, "rollout.gpus=0.5"))
 
 
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("127.0.0.1:1", "rollout.address = '127.0.0.1:1': no Ray answers there: Connection refused"),
+        ("ray://127.0.0.1:1", "write host:port, or auto on a machine of the cluster"),
+        ("somewhere", "write host:port, or auto on a machine of the cluster"),
+    ],
+)
+def test_an_address_without_a_cluster_is_refused(address: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mage.extras.find_spec", lambda _: object())
+    with pytest.raises(ConfigError) as caught:
+        check_start(tiny_config(WORKERS, f"rollout.address={address}"))
+    assert said in str(caught.value)
+
+
 def test_without_ray_workers_are_refused_with_the_way_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mage.extras.find_spec", lambda name: None if name == "ray" else object())
     with pytest.raises(ConfigError, match=r"^rollout.workers = 2 needs the extra ray: pip install .*\[ray\]'$"):

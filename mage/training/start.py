@@ -12,6 +12,7 @@ from mage.runs.new_directory import check_empty
 from mage.runs.tracker import check_trackers
 from mage.training.build import check, check_splits
 from mage.training.combinations import check_combinations, check_worker_gpus
+from mage.training.workers.cluster_address import check_address
 
 
 def check_config(config: Config) -> None:
@@ -29,6 +30,7 @@ def check_start(config: Config) -> None:
     check_ranks(config.learner.ranks, device)
     if config.rollout.workers:
         require("ray", f"rollout.workers = {config.rollout.workers} needs")
+        check_address(config.rollout.address)
     check_worker_gpus(config, device)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from mage.config.sections import RolloutConfig
 from mage.errors import ConfigError, EngineError
 from mage.extras import require
+from mage.training.workers.cluster_address import check_address
 from mage.training.workers.worker import Worker
 
 Actor = Any
@@ -36,6 +37,7 @@ class RayCluster:
         self._settings = settings
         self._is_own = not ray.is_initialized()
         if self._is_own:
+            check_address(settings.address)
             with _signals_kept():
                 _join(ray, settings)
         try:
@@ -100,7 +102,7 @@ def _join(ray: Any, settings: RolloutConfig) -> None:
     except (ConnectionError, OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         if settings.address:
             raise ConfigError(
-                f"rollout.address = {settings.address!r}: no Ray cluster can be joined there: {_line(str(error))}"
+                f"rollout.address = {settings.address!r}: Ray does not join it: {_line(str(error))}"
             ) from None
         raise EngineError(f"Ray cannot be started on this machine: {_line(str(error))}") from None
 
