@@ -142,6 +142,11 @@ def test_a_teachers_moves_are_learned_beside_a_tutors_notes() -> None:
     found = sorted(a for sample in batch for a in sample.advantages)
     num_trials = sum(len(group.trials) for group in groups)
     assert found == [0.0] * num_trials + [1.0] * 2 * num_trials, "two moves, and a note that is not learned"
+    rows = zip(batch, logprobs(parts.learner, *batch), strict=True)
+    surprise = [-p for sample, row in rows for p, a in zip(row, sample.advantages, strict=True) if a]
+    assert parts.learner.update(batch)["learner/imitation_loss"] == pytest.approx(
+        sum(surprise) / len(surprise), rel=1e-4
+    )
 
 
 def test_any_player_can_teach_and_draws_anew_for_each_sibling() -> None:

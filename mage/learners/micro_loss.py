@@ -80,7 +80,7 @@ class MicroLoss:
     ) -> Tensor:
         """The policy loss of each trained token."""
         if self._imitates:
-            sums.tensor("learner/imitation_loss", -logprobs_N)
+            sums.tensor("learner/imitation_loss", -logprobs_N[batch.played_M])
             return imitation_loss(logprobs_N, batch.advantages_N)
         loss_N, clipped_N = policy_loss(
             logprobs_N,
