@@ -28,12 +28,13 @@ def step_metrics(drawn: Sequence[Group], groups: Sequence[Group], num_replayed: 
 
 
 def as_teacher_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The metrics of a step that a teacher played, with scores named as the teacher's.
+    """The metrics of a step that a teacher played, with scores named as the teacher's; a teacher writes no texts.
 
-    >>> as_teacher_metrics({"score/episode_1": 1.0, "play/overflows": 0.0})
+    >>> as_teacher_metrics({"score/episode_1": 1.0, "play/overflows": 0.0, "groups/distinct_texts": 0.0})
     {'teacher/episode_1': 1.0, 'play/overflows': 0.0}
     """
-    return {re.sub("^score/", "teacher/", name): value for name, value in metrics.items()}
+    played = {name: value for name, value in metrics.items() if name != "groups/distinct_texts"}
+    return {re.sub("^score/", "teacher/", name): value for name, value in played.items()}
 
 
 def world_metrics(world: str, parameters: Iterable[str]) -> dict[str, float]:
