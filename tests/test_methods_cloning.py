@@ -123,30 +123,33 @@ def test_any_teacher_may_draw_moves_at_random() -> None:
     assert learned[1] < learned[0] == 1.0, "the expert that remembers clears every board by the third episode"
 
 
-def test_a_teachers_moves_are_learned_beside_a_tutors_notes() -> None:
+@pytest.mark.parametrize(("objective", "learned"), [("single", 2), ("final", 3)])
+def test_a_tutors_notes_are_the_agents_own_and_learned_with_objectives_that_train_notes(
+    objective: str, learned: int
+) -> None:
     told = ("world=hidden(scout)", "population.members=[]", "evaluation.splits=[]", "trial.episodes=2")
     notes = ("agent.memory=reflections", "agent.reflection_tokens=1", r"agent.tutor='prize in (\w+)'")
-    parts = tiny_parts(*TAUGHT[:-1], *told, *notes, "agent.tutor_steps=9", "steps=9")
+    parts = tiny_parts(*TAUGHT[:-1], *told, *notes, "agent.tutor_steps=9", "steps=9", f"credit.objective={objective}")
     groups = taught(parts, step=8)
     for group in groups:
+        assert not parts.is_tutored(group.task, 8)
         for trial in group.trials:
             look, note, chest = agent_turns(trial)
-            assert (look.action, trial.scores[-1], note.text) == ("look", 1.0, "")
+            assert (look.action, trial.scores[-1], note.text) == ("look", 1.0, chest.action)
             assert parts.loaded.chat_format.decode(trial.streams[1]).split().count(str(chest.action)) == 4, (
                 "the rules, the note, the actions and the answer"
             )
-    tutored = range(len(groups))
-    credited = parts.credit(groups)
-    advantages, _ = parts.estimator.estimate(credited, EMPTY)
-    batch = to_batch(groups, credited, advantages, tutored, tutored)
-    found = sorted(a for sample in batch for a in sample.advantages)
+    batch = samples(parts, groups)
     num_trials = sum(len(group.trials) for group in groups)
-    assert found == [0.0] * num_trials + [1.0] * 2 * num_trials, "two moves, and a note that is not learned"
-    rows = zip(batch, logprobs(parts.learner, *batch), strict=True)
-    surprise = [-p for sample, row in rows for p, a in zip(row, sample.advantages, strict=True) if a]
-    assert parts.learner.update(batch)["learner/imitation_loss"] == pytest.approx(
-        sum(surprise) / len(surprise), rel=1e-4
-    )
+    assert [a for sample in batch for a in sample.advantages] == [1.0] * learned * num_trials
+    moved = [-p for sample in batch for p in _surprises(parts, sample)]
+    assert parts.learner.update(batch)["learner/imitation_loss"] == pytest.approx(sum(moved) / len(moved), rel=1e-4)
+
+
+def _surprises(parts: Parts, sample: Sample) -> list[float]:
+    """Log-probabilities of the tokens of a sample that were chosen from listed ids: its moves."""
+    (row,) = logprobs(parts.learner, sample)
+    return [p for p, allowed in zip(row, sample.allowed, strict=True) if allowed]
 
 
 def test_any_player_can_teach_and_draws_anew_for_each_sibling() -> None:

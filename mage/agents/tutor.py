@@ -45,16 +45,19 @@ class Tutor:
         """What is remembered of a reflection in training at a step."""
         return self._notes(step) if self.share(step) > 0 else as_written
 
-    def _notes(self, step: int) -> Rewrite:
-        compiled = _compiled(self.pattern)
+    def note(self, outcome: Observation) -> str | None:
+        """The tutor's note on an episode; None where the pattern finds nothing in its outcome."""
+        found = _compiled(self.pattern).findall(outcome.text)
+        return str(found[-1]) if found else None
 
-        def note(task: Task, outcome: Observation, reflection: Reply) -> Reply | None:
+    def _notes(self, step: int) -> Rewrite:
+        def rewrite(task: Task, outcome: Observation, reflection: Reply) -> Reply | None:
             if not self.is_active(task, step):
                 return reflection
-            found = compiled.findall(outcome.text)
-            return Reply(found[-1], found[-1], ()) if found else None
+            note = self.note(outcome)
+            return None if note is None else Reply(note, note, ())
 
-        return note
+        return rewrite
 
 
 def check_tutor(pattern: str, memory: Memory) -> None:

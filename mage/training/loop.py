@@ -132,7 +132,7 @@ def learn(setup: Setup, recorder: RunRecorder, learner: str, collected: Collecte
     groups = own.groups
     live, dead = split_dead(own.advantages)
     trained = trained_groups(live, dead, parts.config.batch.dead)
-    tutored = [number for number in trained if parts.tutor.is_active(groups[number].task, recorder.step)]
+    tutored = [number for number in trained if parts.is_tutored(groups[number].task, recorder.step)]
     metrics = {**metrics_of(parts, own.played), "groups/dead_share": len(dead) / len(groups)}
     active = setup.learners.activate(learner)
     if learner == recorder.transcribed_learner:

@@ -63,6 +63,10 @@ class Parts:
     splits: tuple[Split, ...]
     resources: StepResources
 
+    def is_tutored(self, task: Task, step: int) -> bool:
+        """Whether the notes of a task are the tutor's and not learned; those of a teacher's trials are."""
+        return not self.has_teacher and self.tutor.is_active(task, step)
+
     @property
     def engine(self) -> Engine:
         """The engine of the policy that is evaluated."""

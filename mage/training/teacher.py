@@ -33,16 +33,18 @@ _ESTIMATOR = "credit.estimator = cloning"
 
 
 class TeacherEngine:
-    """An engine that returns a preset choice, with the ids it could have been chosen from; nothing is sampled.
-
-    Where it is asked for a text, a reflection, the answer is empty: a tutor's note is remembered in its place.
-    """
+    """An engine that returns a preset choice, with the ids it could have been chosen from, or a preset note."""
 
     def __init__(self, version: int, end: int) -> None:
         self._version = version
         self._end = end
+        self._note: tuple[int, ...] = (end,)
         self._index = 0
         self._is_forced = False
+
+    def set_note(self, tokens: tuple[int, ...]) -> None:
+        """Set the tokens, with the end of the turn, of the next reflection."""
+        self._note = tokens
 
     def set_choice(self, index: int, *, is_forced: bool) -> None:
         """Set the index, among the choices, of the next answer. One that is forced has probability one in learning."""
@@ -53,7 +55,8 @@ class TeacherEngine:
         self, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
     ) -> Completion:
         if choices is None:
-            return Completion((self._end,), (0.0,), None, self._version, False)
+            note = self._note[: sampling.max_tokens]
+            return Completion(note, (0.0,) * len(note), None, self._version, note[-1] != self._end)
         tokens, allowed = tuple(choices[self._index]), []
         left = Trie([tokens] if self._is_forced else [tuple(choice) for choice in choices])
         for token in tokens:
@@ -86,12 +89,16 @@ class StrayingTeacher:
 
 
 class TaughtAgent:
-    """An agent whose moves a teacher chooses; both observe the outcomes of episodes."""
+    """An agent whose moves a teacher chooses and whose notes a tutor writes; both observe the outcomes of episodes."""
 
-    def __init__(self, agent: Agent, engine: TeacherEngine, teacher: Agent) -> None:
+    def __init__(
+        self, agent: Agent, engine: TeacherEngine, teacher: Agent, tutor: Tutor, chat_format: ChatFormat
+    ) -> None:
         self._agent = agent
         self._engine = engine
         self._teacher = teacher
+        self._tutor = tutor
+        self._chat_format = chat_format
         self.info = AgentInfo(teacher.info.name, agent.info.memory, agent.info.reply)
 
     async def act(self, observation: Observation) -> Reply:
@@ -103,6 +110,8 @@ class TaughtAgent:
 
     async def reflect(self, outcome: Observation) -> Reply | None:
         await self._teacher.reflect(outcome)
+        if self.info.memory is Memory.REFLECTIONS:
+            self._engine.set_note(self._chat_format.answer(self._tutor.note(outcome) or ""))
         return await self._agent.reflect(outcome)
 
     def memory(self) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
@@ -112,12 +121,12 @@ class TaughtAgent:
 def taught_agent_factory(
     world: World, chat_format: ChatFormat, how: AgentSettings, teacher: AgentFactory, tutor: Tutor, version: int
 ) -> AgentFactory:
-    """A factory of agents whose moves a teacher chooses; `version` is that of the weights in training, the step."""
+    """A factory of agents that a teacher plays for; `version` is that of the weights in training, the step."""
 
     def make_agent(task: Task, sibling: int) -> Agent:
         engine = TeacherEngine(version, chat_format.end)
-        agent = language_agent_factory(world, engine, chat_format, how, tutor.rewrite(version))(task, sibling)
-        return TaughtAgent(agent, engine, teacher(task, sibling))
+        agent = language_agent_factory(world, engine, chat_format, how)(task, sibling)
+        return TaughtAgent(agent, engine, teacher(task, sibling), tutor, chat_format)
 
     return make_agent
 
