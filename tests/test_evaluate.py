@@ -251,7 +251,7 @@ def test_splits_say_how_many_episodes_they_need_unless_told() -> None:
         (("uniform",), "name opponents to evaluate against"),
         (("uniform", "--world", "rps"), "name opponents to evaluate against"),
         (("uniform", "--opponents", "copy"), "which world is played against copy? name it with --world"),
-        (("uniform", "--opponents", "rps-sevn", "--world", "rps"), "'rps-sevn' is neither a split (dilemma-"),
+        (("uniform", "--opponents", "rps-sevn", "--world", "rps"), "'rps-sevn' is neither a split (alfworld-"),
         (("uniform", "--opponents", "rps-seven", "--world", "kuhn_poker"), "'rps-seven' is made for rps(rounds=3)"),
         (("uniform", "--opponents", "copy", "--world", "kuhn_poker"), "opponent 'copy' cannot play kuhn_poker"),
         (("uniform", "--opponents", "rps-seven", "--opponents", "rps-seven"), "name each split once"),

@@ -137,7 +137,8 @@ def test_a_method_is_memory_and_credit_wherever_it_is_put(recipe: Shipped) -> No
     for world in ("rps", "kuhn", "tictactoe", "rps-llm"):
         before, after = load_config(world), load_config(f"{world}+{recipe.name}")
         changed = {key for key, value in flat(after).items() if flat(before)[key] != value} - {"description"}
-        own = {"learner.entropy_start", "learner.entropy_end"} if recipe.name == "cloning" else set()
+        cloning = {"learner.entropy_start", "learner.entropy_end", "batch.groups", "batch.size"}
+        own = cloning if recipe.name == "cloning" else set()
         assert {key for key in changed if not key.startswith("credit.")} <= {"agent.memory"} | own
         assert after.credit.estimator == load_config(f"rps+{recipe.name}").credit.estimator
         assert after.credit.options == load_config(f"rps+{recipe.name}").credit.options

@@ -87,6 +87,7 @@ def test_plugins_and_tokenizer_reach_a_machine_that_has_neither(
 ) -> None:
     monkeypatch.setattr(plugins, "_known", {})
     monkeypatch.setattr(WORLDS, "_added", {})
+    load_world.cache_clear()  # other tests have a world of the same name
     file = tmp_path / "number.py"
     file.write_text(NUMBER.partition("mage.register_game")[0])
     import_plugins([str(file)])
