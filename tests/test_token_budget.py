@@ -11,7 +11,8 @@ import torch
 from mage.config.load import load_config
 from mage.errors import ConfigError
 from mage.learners.local import LocalLearner
-from mage.learners.token_budget import AUTO_START, BudgetTuner, TokenBudget
+from mage.learners.settings import AUTO_BUDGET
+from mage.learners.token_budget import BudgetTuner, TokenBudget
 from mage.training.combinations import check_combinations
 from tests.made import made_model, made_samples, made_settings
 
@@ -71,7 +72,7 @@ def values_over(memory: ComputedMemory, num: int, samples: int = 10**9) -> list[
 def test_the_budget_grows_until_an_update_takes_the_share_of_what_is_free() -> None:
     memory = ComputedMemory(total=80_000_000, kept=20_000_000, fixed=3_000_000, each=1000)
     found = values_over(memory, 8)
-    assert found[:3] == [AUTO_START, AUTO_START, 4 * AUTO_START], "nothing is concluded from the first update"
+    assert found[:3] == [AUTO_BUDGET, AUTO_BUDGET, 4 * AUTO_BUDGET], "nothing is concluded from the first update"
     assert found == sorted(found)
     assert found[-1] == found[-2], "it stays where it is"
     taken = 3_000_000 + 1000 * found[-1]
@@ -81,7 +82,7 @@ def test_the_budget_grows_until_an_update_takes_the_share_of_what_is_free() -> N
 def test_where_little_is_free_the_budget_falls() -> None:
     memory = ComputedMemory(total=80_000_000, kept=75_500_000, fixed=100_000, each=1000)
     found = values_over(memory, 4)
-    assert found[0] == AUTO_START
+    assert found[0] == AUTO_BUDGET
     assert 100_000 + 1000 * found[-1] <= 0.9 * 4_500_000
 
 
@@ -106,7 +107,7 @@ def test_it_follows_memory_that_others_take_and_give_back() -> None:
 
 def test_small_batches_say_nothing() -> None:
     memory = ComputedMemory(total=80_000_000, kept=20_000_000, fixed=3_000_000, each=1000)
-    assert values_over(memory, 6, samples=1500) == [AUTO_START] * 6
+    assert values_over(memory, 6, samples=1500) == [AUTO_BUDGET] * 6
 
 
 def test_after_memory_ran_out_the_budget_stays_below_what_was_tried() -> None:
@@ -127,11 +128,11 @@ def test_on_a_cpu_auto_is_4096_to_the_bit() -> None:
     assert sum(len(s.tokens) for s in samples) > 5000
     auto, fixed = (
         LocalLearner(made_model(), made_settings("learner.lr=0.01", f"learner.token_budget={budget}"))
-        for budget in ("auto", AUTO_START)
+        for budget in ("auto", AUTO_BUDGET)
     )
     for _ in range(2):
         report, expected = auto.update(samples), fixed.update(samples)
-        assert report.pop("learner/token_budget") == AUTO_START == 4096
+        assert report.pop("learner/token_budget") == AUTO_BUDGET == 4096
         assert report == expected
     for name, tensor in fixed.weights().merged().items():
         assert torch.equal(auto.weights().merged()[name], tensor), name

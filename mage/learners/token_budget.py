@@ -12,10 +12,8 @@ from typing import Literal, Protocol
 
 import torch
 
-AUTO_START = 4096
-"""What `auto` stands for on a CPU, and what it begins with on a GPU."""
-SHARE = 0.8
-"""Share of the free memory that an update may take; the rest is for fragments, longer trials and CUDA graphs."""
+from mage.learners.settings import AUTO_BUDGET, AUTO_SHARE
+
 MAX_GROWTH = 4
 """The budget grows at most by this factor from one update to the next."""
 _KEEP = (0.9, 1.25)
@@ -99,14 +97,14 @@ class BudgetTuner:
 
 
 def next_budget(budget: int, tried: int, taken: int, free: int, limit: int | None) -> int:
-    """The budget with which an update would take `SHARE` of the free bytes, where `tried` positions took `taken`.
+    """The budget with which an update would take `AUTO_SHARE` of the free bytes, where `tried` positions took `taken`.
 
     >>> [next_budget(4096, 4096, taken, 100, None) for taken in (10, 40, 70)]
     [16384, 8192, 4096]
     >>> next_budget(4096, 4096, 10, 100, 9000), next_budget(4096, 4096, 160, 100, None)
     (9000, 2048)
     """
-    filling = tried * SHARE * free / taken
+    filling = tried * AUTO_SHARE * free / taken
     least, most = _KEEP
     if least * budget <= filling <= most * budget:
         return budget
@@ -125,7 +123,7 @@ class TokenBudget:
 
     def _begin_with(self, setting: Literal["auto"] | int) -> None:
         self._setting = setting
-        self.value = AUTO_START if setting == "auto" else setting
+        self.value = AUTO_BUDGET if setting == "auto" else setting
         self._largest = 0
 
     def begin(self) -> None:
