@@ -14,6 +14,9 @@ from mage.planning.learner_memory import FLOAT32, Placement, activation_part, po
 from mage.planning.measured import GIB
 from mage.planning.shapes import Shape
 
+USABLE = 0.9
+"""Share of a card that a plan fills at most; the rest is for CUDA, graphs and fragments, which were not measured."""
+
 
 class Machine(NamedTuple):
     """What there is to run on."""
@@ -110,7 +113,7 @@ def _card(plan: Planned, contents: list[_Content]) -> Card:
         parts.append(activation_part(shape, config.learner, where, num_positions(plan, kept)))
     if first.rank is not None and config.learner.ranks > 1:
         start = where.number_bytes * shape.parameters + FLOAT32 * shape.parameters // config.learner.ranks
-    return Card(_name(contents, machine), len(contents), tuple(parts), start)
+    return Card(_name(contents, config), len(contents), tuple(parts), start)
 
 
 def _worker_parts(plan: Planned, num: int) -> list[MemoryPart]:
@@ -128,7 +131,7 @@ def num_positions(plan: Planned, kept: int) -> int:
     """Positions of the largest micro-batch on a card that holds `kept` bytes besides."""
     budget = plan.config.learner.token_budget
     if budget == "auto" and plan.where.is_cuda:
-        free = AUTO_SHARE * max(0, plan.machine.card_bytes - kept)
+        free = AUTO_SHARE * max(0.0, USABLE * plan.machine.card_bytes - kept)
         budget = int(free / position_bytes(plan.shape, plan.config.learner, plan.where))
     elif budget == "auto":
         budget = AUTO_BUDGET
@@ -136,11 +139,11 @@ def num_positions(plan: Planned, kept: int) -> int:
     return max(budget, plan.config.agent.context)
 
 
-def _name(contents: list[_Content], machine: Machine) -> str:
+def _name(contents: list[_Content], config: Config) -> str:
     first, last = contents[0], contents[-1]
     names = []
     if first.rank == 0:
-        names.append("rank 0" if last.rank == 0 and machine.gpus > 1 else "learner and engine")
+        names.append("rank 0" if config.learner.ranks > 1 else "learner and engine")
     elif first.rank is not None:
         names.append(f"rank {first.rank}" if first.rank == last.rank else f"ranks {first.rank} to {last.rank}")
     if first.num_workers:

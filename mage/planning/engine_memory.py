@@ -29,7 +29,8 @@ def num_slots(shape: Shape, config: Config, where: Placement, card_bytes: int, *
     per_slot = token_bytes(shape, where) * (engine_length(shape, config) + 1)
     if not where.is_cuda:
         return slots_within(CPU_CACHE_BYTES, per_slot)
-    reserve = LEARNER_BYTES * shape.parameters if is_trained and not config.learner.lora_rank else 0
+    is_whole = is_trained and not config.learner.lora_rank
+    reserve = LEARNER_BYTES * shape.parameters // config.learner.ranks if is_whole else 0
     free = card_bytes - where.number_bytes * shape.parameters
     return slots_within(int(CUDA_CACHE_SHARE * max(0, free - reserve)), per_slot)
 
@@ -64,7 +65,7 @@ def engine_parts(shape: Shape, config: Config, where: Placement, slots: int) -> 
             "KV cache",
             cache_bytes(shape, config, where, slots),
             Basis.COMPUTED,
-            f"{slots:,} slots of {length:,} tokens, {each:,} bytes a token",
+            f"{slots:,} slot{'s' * (slots > 1)} of {length:,} tokens, {each:,} bytes a token",
         ),
     ]
     rank = config.learner.lora_rank

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 from mage.config.load import replaced
 from mage.errors import ConfigError
-from mage.planning.cards import Machine, Planned, cards_of, check_machine, num_positions
-from mage.planning.engine_memory import num_slots
+from mage.planning.cards import USABLE, Machine, Planned, cards_of, check_machine
 from mage.planning.figures import Card
 from mage.planning.measured import GIB
+from mage.training.combinations import check_combinations
 
-USABLE = 0.9
-"""Share of a card that a plan fills at most; the rest is for CUDA, graphs and fragments, which were not measured."""
-_LEAST_BUDGET, _LEAST_SLOTS = 1024, 16
+LEAST_BUDGET, LEAST_SLOTS = 1024, 16
+"""The smallest numbers that are advised."""
 _RANK = 16
 """The rank of an adapter that is advised."""
 
@@ -39,59 +38,78 @@ def verdict(plan: Planned, cards: list[Card]) -> str:
         return f"{needs}; it fits with {' or with '.join(found)}"
     whole = plan.where.number_bytes * plan.shape.parameters / GIB
     return (
-        f"{needs}; no setting makes it fit: the whole weights ({whole:.1f} GiB) must fit on one card beside the "
-        "engine's cache; take cards with more memory or a smaller model"
+        f"{needs}; neither learner.ranks, token_budget, gradient_checkpointing and lora_rank nor agent.slots make it "
+        f"fit: rank 0 and every worker hold the whole weights, {whole:.1f} GiB, twice; take larger cards or a smaller "
+        "model"
     )
 
 
 def advice(plan: Planned) -> list[str]:
-    """Settings with which a plan fits: single ones, or else the fewest of a list, one after the other."""
-    singles = [" ".join(_written(values)) for values in _steps(plan) if _fits(plan, values)]
+    """Settings with which a plan fits: every single one that is enough, or else a few together."""
+    singles = [values for values in _changes(plan) if _fits(plan, values)]
     if singles:
-        return singles
+        return [_written(_raised(plan, values)) for values in singles]
     together: dict[str, object] = {}
-    for values in _steps(plan):
+    for values in _changes(plan):
         together |= values
         if _fits(plan, together):
-            return [" ".join(_written(together))]
+            return [_written(_raised(plan, _needed(plan, together)))]
     return []
 
 
-def _steps(plan: Planned) -> Iterator[dict[str, object]]:
-    """Changes that save memory, those that cost least first. Numbers are the largest that fit, or the least tried."""
-    learner, agent, machine = plan.config.learner, plan.config.agent, plan.machine
-    if learner.token_budget != "auto":
-        yield _largest(plan, "learner.token_budget", num_positions(plan, 0), _LEAST_BUDGET)
-    slots = agent.slots or num_slots(plan.shape, plan.config, plan.where, machine.card_bytes, is_trained=True)
-    yield _largest(plan, "agent.slots", slots, _LEAST_SLOTS)
+def _changes(plan: Planned) -> Iterator[dict[str, object]]:
+    """Changes that save memory, those that cost least first; numbers are the least that are tried."""
+    learner, machine = plan.config.learner, plan.machine
+    ranks = min(machine.gpus, machine.per_node)
+    if learner.ranks < ranks and learner.token_budget != "auto":
+        yield {"learner.ranks": ranks}
+    if learner.token_budget != "auto" and learner.token_budget > LEAST_BUDGET:
+        yield {"learner.token_budget": LEAST_BUDGET}
+    if not 0 < plan.config.agent.slots <= LEAST_SLOTS:
+        yield {"agent.slots": LEAST_SLOTS}
     if not learner.gradient_checkpointing:
         yield {"learner.gradient_checkpointing": True}
-    ranks = min(machine.gpus, machine.per_node)
-    if learner.ranks < ranks and learner.token_budget != "auto" and not plan.config.league.learners:
-        yield {"learner.ranks": ranks}
     if not learner.lora_rank:
         yield {"learner.lora_rank": _RANK}
 
 
-def _largest(plan: Planned, key: str, now: int, least: int) -> dict[str, object]:
-    """The largest half, quarter, … of a number with which a plan fits; the least one where none does."""
-    number = now
-    while number // 2 >= least:
-        number //= 2
-        if _fits(plan, {key: number}):
-            break
-    return {key: number}
+def _needed(plan: Planned, values: dict[str, object]) -> dict[str, object]:
+    """The changes without those that it fits without."""
+    for key in list(values):
+        fewer = {name: value for name, value in values.items() if name != key}
+        if _fits(plan, fewer):
+            values = fewer
+    return values
+
+
+def _raised(plan: Planned, values: dict[str, object]) -> dict[str, object]:
+    """The changes with the largest numbers that fit, doubled step by step; the same for all where there are two."""
+    learner, agent, batch = plan.config.learner, plan.config.agent, plan.config.batch
+    budget = LEAST_BUDGET if learner.token_budget == "auto" else learner.token_budget
+    most = {"learner.token_budget": budget, "agent.slots": agent.slots or batch.groups * batch.size}
+    numbers = [key for key in most if key in values]
+    is_raised = True
+    while is_raised:
+        is_raised = False
+        for key in numbers:
+            value = values[key]
+            assert isinstance(value, int)
+            more = {**values, key: min(most[key], 2 * value)}
+            if more != values and _fits(plan, more):
+                values, is_raised = more, True
+    return values
 
 
 def _fits(plan: Planned, values: dict[str, object]) -> bool:
     config = replaced(plan.config, values, "the plan")
     try:
         check_machine(config, plan.machine)
+        check_combinations(config)
     except ConfigError:
         return False
     return not too_large(cards_of(plan._replace(config=config)), plan.machine)
 
 
-def _written(values: dict[str, object]) -> list[str]:
+def _written(values: dict[str, object]) -> str:
     """Settings as overrides on the command line."""
-    return [f"{key}={str(value).lower()}" for key, value in values.items()]
+    return " ".join(f"{key}={str(value).lower()}" for key, value in values.items())

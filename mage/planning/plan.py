@@ -9,6 +9,7 @@ import msgspec
 from mage.config.load import load_config
 from mage.config.schema import Config
 from mage.errors import ConfigError
+from mage.models.load import is_ours
 from mage.planning.cards import Machine, Planned, cards_of, check_machine
 from mage.planning.figures import Basis, Card, Rate
 from mage.planning.fit import too_large, verdict
@@ -19,6 +20,7 @@ from mage.planning.shapes import Shape, shape_of
 from mage.planning.speed import step_rates
 from mage.planning.trial_tokens import TrialTokens, count_trial_tokens
 from mage.runs.console import as_text
+from mage.spec import parse_spec
 from mage.training.build import check, worlds_of
 from mage.training.combinations import check_combinations
 from mage.types import Device, Dtype
@@ -103,7 +105,7 @@ def _placement(config: Config, gpus: int) -> Placement:
 
 def _tokens(config: Config, model: str, given: int | None) -> tuple[TrialTokens, Rate]:
     """The tokens of a trial, counted or given, and how they are known."""
-    is_nano = model.startswith("nano")
+    is_nano = is_ours(model) and parse_spec(model).name == "nano"
     found = count_trial_tokens(config, measured().bytes_per_token(is_nano=is_nano))
     if given is None:
         source = "trials played at random, bytes by those of a token of rps; free text at its full length"

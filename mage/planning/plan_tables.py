@@ -25,7 +25,7 @@ def plan_table(plan: Plan) -> RenderableType:
         f"{plan.dtype}, {where if plan.gpus else 'on a CPU'}"
     )
     parts: list[RenderableType] = [shown(head, "bold"), shown(f"sizes from {plan.shape.source}", "dim"), Text()]
-    for card in plan.cards:
+    for card in (card for card in plan.cards if card.parts):
         parts += [shown(_title(card, plan.gpus > 0), "bold"), _memory(card), Text()]
     parts += [Text("speed", "bold"), _speed(plan.rates), Text(), shown(plan.verdict, "bold")]
     return Group(*parts, *([Text(), *(shown(note, "dim") for note in plan.notes)] if plan.notes else []))

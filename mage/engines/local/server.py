@@ -43,7 +43,7 @@ class LocalPolicyServer:
             slots=settings.slots or None,
             length=settings.length,
             adapters=self._capacity,
-            reserve=LEARNER_BYTES * num_trained,
+            reserve=LEARNER_BYTES * num_trained // settings.ranks,
         )
         self._engines: dict[str, LocalEngine] = {}
         """Engines by policy; all are the first one where policies are adapters."""
