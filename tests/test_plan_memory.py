@@ -111,8 +111,8 @@ def test_smollm2_is_the_shape_of_its_name() -> None:
         ('{"model_type": "gpt2"}', "cannot be used"),
         ("{", "cannot be used"),
         (
-            '{"model_type": "mamba", "vocab_size": 9, "hidden_size": 4, "intermediate_size": 4, "num_hidden_layers": 1, '
-            '"num_attention_heads": 1}',
+            '{"model_type": "mamba", "vocab_size": 9, "hidden_size": 4, "intermediate_size": 4, '
+            '"num_hidden_layers": 1, "num_attention_heads": 1}',
             "its type is mamba; known: llama, mistral, qwen2, qwen3",
         ),
     ],
@@ -235,7 +235,7 @@ class Kept:
 
 @pytest.mark.parametrize("name", ["made", "nano"])
 def test_activations_are_about_as_large_as_planned(name: str, tmp_path: Path) -> None:
-    """Eager layers in float32 here, constants of bfloat16 on a GPU there: within a factor of two."""
+    """Eager layers in float32 here, constants of bfloat16 on a GPU there: planned was a fifth too much."""
     sizes = {"hidden_size": 64, "intermediate_size": 160, "vocab_size": 500, "num_hidden_layers": 4}
     model = made_model(**sizes) if name == "made" else load_model("nano", worlds=("rps(rounds=3)",)).model
     shape = saved_shape(model, tmp_path)
@@ -246,7 +246,7 @@ def test_activations_are_about_as_large_as_planned(name: str, tmp_path: Path) ->
         learner.update(samples)
     positions = len(samples) * max(len(s.tokens) for s in samples)
     planned = positions * position_bytes(shape, LearnerConfig(compile=False), CPU)
-    assert 0.5 < planned / sum(kept.bytes_by_storage.values()) < 2
+    assert 0.9 < planned / sum(kept.bytes_by_storage.values()) < 1.4
 
 
 # The engine
@@ -292,12 +292,12 @@ def test_cache_and_adapter_of_the_gpu_engine_are_as_large_as_planned(name: str, 
 
 
 def test_slots_that_are_not_given_are_those_of_the_engine(tmp_path: Path) -> None:
-    loaded = family("llama")
+    loaded = load_model("nano", worlds=("rps",))
     shape = saved_shape(loaded.model, tmp_path)
-    for context in (100, 500):
+    for context, slots in ((100, 1024), (1024, 1022)):
         engine = LocalEngine(loaded, length=context)
         planned = num_slots(shape, engine_config(0, context), CPU, 0, is_trained=True)
-        assert planned == engine._executor.num_slots
+        assert planned == engine._executor.num_slots == slots
 
 
 # Measured on a GPU

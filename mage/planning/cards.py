@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 from typing import NamedTuple
 
+import msgspec
+
 from mage.config.schema import Config
 from mage.errors import ConfigError
 from mage.learners.settings import AUTO_BUDGET, AUTO_SHARE
@@ -94,26 +96,38 @@ def _contents(config: Config, machine: Machine) -> list[_Content]:
 
 def _card(plan: Planned, contents: list[_Content]) -> Card:
     shape, config, where, machine = plan
-    first = contents[0]
-    parts: list[MemoryPart] = []
+    first, ranks = contents[0], plan.config.learner.ranks
+    state = state_parts(shape, config.learner, where) if first.rank is not None else []
+    engine: list[MemoryPart] = []
+    if first.rank == 0:
+        engine = engine_parts(
+            shape, config, where, num_slots(shape, config, where, machine.card_bytes, is_trained=True)
+        )
+    parts = [*state, *engine, *(_worker_parts(plan, first.num_workers) if first.num_workers else [])]
     start = 0
     if first.rank is not None:
-        parts += state_parts(shape, config.learner, where)
-    if first.rank == 0:
-        slots = num_slots(shape, config, where, machine.card_bytes, is_trained=True)
-        parts += engine_parts(shape, config, where, slots)
-        if config.learner.ranks > 1:
-            whole = where.number_bytes * shape.parameters
-            how = "the whole weights once more, at the start and when they are published"
-            parts.append(MemoryPart("whole weights", whole, Basis.COMPUTED, how))
-    if first.num_workers:
-        parts += _worker_parts(plan, first.num_workers)
-    if first.rank is not None:
-        kept = sum(part.num_bytes for part in parts)
-        parts.append(activation_part(shape, config.learner, where, num_positions(plan, kept)))
-    if first.rank is not None and config.learner.ranks > 1:
-        start = where.number_bytes * shape.parameters + FLOAT32 * shape.parameters // config.learner.ranks
+        parts.append(_passing_part(plan, sum(part.num_bytes for part in parts), is_root=first.rank == 0))
+        if ranks > 1:
+            whole = where.number_bytes * shape.parameters + FLOAT32 * shape.parameters // ranks
+            start = whole + sum(part.num_bytes for part in engine)
     return Card(_name(contents, config), len(contents), tuple(parts), start)
+
+
+def _passing_part(plan: Planned, kept: int, *, is_root: bool) -> MemoryPart:
+    """The larger of what comes and goes in a step: activations, and on rank 0 the whole weights when it publishes them.
+
+    `kept` are the bytes that a card holds besides.
+    """
+    shape, config, where, _ = plan
+    activations = activation_part(shape, config.learner, where, num_positions(plan, kept))
+    if config.learner.ranks == 1 or not is_root:
+        return activations
+    whole = where.number_bytes * shape.parameters
+    if whole > activations.num_bytes:
+        how = f"gathered when they are published; activations ({activations.num_bytes / GIB:.2f} GiB) are gone then"
+        return MemoryPart("whole weights", whole, Basis.COMPUTED, how)
+    more = f"; the whole weights ({whole / GIB:.2f} GiB) take their place when they are published"
+    return msgspec.structs.replace(activations, source=activations.source + more)
 
 
 def _worker_parts(plan: Planned, num: int) -> list[MemoryPart]:
