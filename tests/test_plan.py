@@ -213,7 +213,7 @@ def test_the_nearest_measurement_has_the_same_way_of_training_first() -> None:
         ({"lora_rank": 8}, "qwen3-4b-choice-lora-eager"),
         ({"ranks": 2}, "qwen3-4b-choice-full-eager"),
     ):
-        assert nearest(shape, LearnerConfig(**values), card)[0].case == case  # type: ignore[arg-type]
+        assert nearest(shape, LearnerConfig(**values), card)[0].case == case
 
 
 def test_an_automatic_budget_fills_what_is_left() -> None:

@@ -236,7 +236,7 @@ class Kept:
 @pytest.mark.parametrize("name", ["made", "nano"])
 def test_activations_are_about_as_large_as_planned(name: str, tmp_path: Path) -> None:
     """Eager layers in float32 here, constants of bfloat16 on a GPU there: planned was a fifth too much."""
-    sizes = {"hidden_size": 64, "intermediate_size": 160, "vocab_size": 500, "num_hidden_layers": 4}
+    sizes: dict[str, Any] = {"hidden_size": 64, "intermediate_size": 160, "vocab_size": 500, "num_hidden_layers": 4}
     model = made_model(**sizes) if name == "made" else load_model("nano", worlds=("rps(rounds=3)",)).model
     shape = saved_shape(model, tmp_path)
     learner = LocalLearner(model, made_settings("learner.lr=0.001"))
@@ -282,13 +282,14 @@ def test_cache_and_adapter_of_the_gpu_engine_are_as_large_as_planned(name: str, 
     loaded = family(name)
     shape = saved_shape(loaded.model, tmp_path)
     engine = LocalEngine(loaded, slots=6, length=90, executor="graph", adapters=AdapterCapacity(1, 8))
-    decoder: Any = engine._executor._decoder  # type: ignore[union-attr]
+    executor: Any = engine._executor
+    decoder = executor._decoder
     on_card = Placement(True, FLOAT32)
     assert cache_bytes(shape, engine_config(6, 90), on_card, 6) == decoder.cache.nbytes
     low = [m for place in decoder.adapters._places.values() for m in place.low]
     assert adapter_bytes(shape, 8, on_card) == size(low)
     weights = named(engine_parts(shape, engine_config(6, 90), on_card, 6))["engine's weights"]
-    assert weights == size(engine._executor.model.parameters())
+    assert weights == size(executor.model.parameters())
 
 
 def test_slots_that_are_not_given_are_those_of_the_engine(tmp_path: Path) -> None:

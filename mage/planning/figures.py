@@ -6,6 +6,8 @@ from enum import StrEnum
 
 import msgspec
 
+from mage.planning.shapes import Shape
+
 
 class Basis(StrEnum):
     """How a figure is known."""
@@ -50,3 +52,20 @@ class Rate(msgspec.Struct, frozen=True):
     unit: str
     basis: Basis
     source: str
+
+
+class PlanReport(msgspec.Struct, frozen=True):
+    """The memory of every card and the speed of a step."""
+
+    recipe: str
+    shape: Shape
+    parameters: int
+    trained_parameters: int
+    dtype: str
+    gpus: int
+    gib: float
+    cards: tuple[Card, ...]
+    rates: tuple[Rate, ...]
+    fits: bool
+    verdict: str
+    notes: tuple[str, ...]

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from mage.config.load import load_config
 from mage.config.schema import Config
 from mage.errors import ConfigError
 from mage.models.load import is_ours
 from mage.planning.cards import Machine, Planned, cards_of, check_machine
-from mage.planning.figures import Basis, Card, Rate
+from mage.planning.figures import Basis, Card, PlanReport, Rate
 from mage.planning.fit import too_large, verdict
 from mage.planning.learner_memory import BFLOAT16, FLOAT32, Placement, trained_parameters
 from mage.planning.measured import measured
 from mage.planning.plan_tables import plan_table
-from mage.planning.shapes import Shape, shape_of
+from mage.planning.shapes import shape_of
 from mage.planning.speed import step_rates
 from mage.planning.trial_tokens import TrialTokens, count_trial_tokens
 from mage.runs.console import as_text
@@ -29,21 +27,8 @@ CARD_GIB = 80.0
 PER_NODE = 8
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """The memory of every card and the speed of a step. It prints as tables."""
-
-    recipe: str
-    shape: Shape
-    parameters: int
-    trained_parameters: int
-    dtype: str
-    gpus: int
-    gib: float
-    cards: tuple[Card, ...]
-    rates: tuple[Rate, ...]
-    fits: bool
-    verdict: str
-    notes: tuple[str, ...]
+class Plan(PlanReport, frozen=True):
+    """A plan that prints as tables."""
 
     def __str__(self) -> str:
         return as_text(plan_table(self))

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from mage.planning.figures import Card, Rate
+from mage.planning.figures import Card, PlanReport, Rate
 from mage.planning.measured import GIB
 from mage.runs.console import metrics_table
 from mage.runs.drawings import shown
 
-if TYPE_CHECKING:
-    from mage.planning.plan import Plan
 
-
-def plan_table(plan: Plan) -> RenderableType:
+def plan_table(plan: PlanReport) -> RenderableType:
     """All tables of a plan, and the verdict."""
     where = f"{plan.gpus} cards of {plan.gib:g} GiB" if plan.gpus > 1 else f"one card of {plan.gib:g} GiB"
     head = (
