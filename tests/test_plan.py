@@ -80,7 +80,7 @@ def test_seven_billion_on_eight_cards_needs_other_settings_and_then_fits() -> No
     (advised,) = re.findall(r"it fits with (.*)$", found.verdict)
     changed = plan("rps-llm", advised.split(), model="7b", gpus=8)
     assert changed.fits
-    assert "learner.ranks=8" in advised
+    assert advised == "learner.ranks=8 learner.token_budget=2048"
     assert [(card.name, card.count) for card in changed.cards] == [("rank 0", 1), ("ranks 1 to 7", 7)]
     assert part(changed, "optimizer") == pytest.approx(part(found, "optimizer") / 8)
     assert changed.cards[0].num_bytes > changed.cards[1].num_bytes
@@ -97,6 +97,12 @@ def test_at_the_start_every_rank_holds_the_whole_weights_and_rank_0_its_engine_b
     assert other.start_bytes == weights + 2 * weights // 8
     engine = sum(p.num_bytes for p in root.parts if p.name.startswith(("engine", "KV")))
     assert root.start_bytes == other.start_bytes + engine
+
+
+def test_a_tenth_of_a_card_is_left_free() -> None:
+    needed = plan("rps+qwen3-4b").cards[0].num_bytes / GIB
+    assert plan("rps+qwen3-4b", gib=needed / 0.89).fits
+    assert not plan("rps+qwen3-4b", gib=needed / 0.91).fits
 
 
 @pytest.mark.parametrize("gib", [80.0, 139.0])
