@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         write_split,
     )
     from mage.checks.worlds import check_world
+    from mage.planning.plan import plan
     from mage.worlds.solo import SoloWorld
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "nashconv",
     "open_run",
     "open_sweep",
+    "plan",
     "register_engine",
     "register_estimator",
     "register_game",
@@ -65,7 +67,7 @@ __all__ = [
 ]
 
 
-_ELSEWHERE = {"SoloWorld": "mage.worlds.solo", "check_world": "mage.checks.worlds"}
+_ELSEWHERE = {"SoloWorld": "mage.worlds.solo", "check_world": "mage.checks.worlds", "plan": "mage.planning.plan"}
 """Names that are not in `mage.api`, and their modules."""
 
 if not TYPE_CHECKING:  # so that type checkers know all names and refuse others

@@ -265,6 +265,7 @@ _RESOLVE: Mapping[str, Callable[[Parsed], None]] = {
     "train": _recipes,
     "sweep": _recipes,
     "trials": _recipes,
+    "plan": _recipes,
     "play": _play,
     "duel": _duel,
     "evaluate": _evaluate,

@@ -36,6 +36,7 @@ LAYERS = (
     "checks",
     "league",
     "training",
+    "planning",
     "api",
     "view",
     "cli",

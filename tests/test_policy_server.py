@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 import torch
 
+import mage.engines.local.server as server_module
 from mage.checks.servers import check_policy_server, check_publish
 from mage.engines.local.adapters import AdapterCapacity
+from mage.engines.local.engine import LocalEngine
 from mage.engines.local.server import LocalPolicyServer
 from mage.engines.registry import ENGINES, make_server
 from mage.engines.settings import EngineSettings
@@ -127,6 +129,21 @@ def test_further_engines_have_the_slots_that_are_asked_for_or_256() -> None:
         for name in ("main", "other"):
             asyncio.run(server.publish(name, PolicyWeights(original("tied").model.state_dict()), 0))
         assert server._engines["other"]._executor.num_slots == expected
+
+
+def test_the_memory_that_is_left_to_a_learner_is_that_of_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[int] = []
+
+    class Counted(LocalEngine):
+        def __init__(self, loaded: LoadedModel, *, reserve: int = 0, **options: Any) -> None:
+            found.append(reserve)
+            super().__init__(loaded, reserve=reserve, **options)
+
+    monkeypatch.setattr(server_module, "LocalEngine", Counted)
+    for ranks in (1, 4):
+        LocalPolicyServer(loaded("tied"), EngineSettings(64, slots=2, ranks=ranks))
+    num = sum(weight.numel() for weight in original("tied").model.parameters())
+    assert found == [16 * num, 4 * num]
 
 
 def test_unknown_policies_are_refused_by_name() -> None:

@@ -33,6 +33,7 @@ COMMANDS = {
     "cross-play": "Let agents meet each other in both seats.",
     "nashconv": "Find what best replies to an agent would gain.",
     "compare": "Put methods side by side, in tables and plots.",
+    "plan": "Say what a recipe needs of each card, and how fast it goes.",
     "value": "Say whether a task needs memory or exploration.",
     "split": "Write a split of your own: opponents or levels to evaluate on.",
     "check-world": "Check that a world keeps its contract.",

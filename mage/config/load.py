@@ -141,12 +141,19 @@ def _entries(text: str) -> list[str]:
 
 
 def _first_problem(error: ValidationError) -> str:
-    problem = error.errors(include_url=False)[0]
+    problems = error.errors(include_url=False)
+    problem = problems[0]
     path = [str(part) for part in problem["loc"]]
     where = ".".join(path)
     if problem["type"] == "extra_forbidden":
         return f"unknown key {where!r}; {_meant(path)}known: {listing(_keys(path[:-1]))}"
-    return f"{where} = {problem['input']!r}: {problem['msg'][0].lower()}{problem['msg'][1:]}"
+    if problem["type"] == "literal_error" and len(path) == 3:  # one of several kinds of values: it may be none of them
+        where = ".".join(path[:2])
+        problems = [other for other in problems if other["loc"][:2] == problem["loc"][:2]]
+    else:
+        problems = [problem]
+    said = " or ".join(dict.fromkeys(f"{other['msg'][0].lower()}{other['msg'][1:]}" for other in problems))
+    return f"{where} = {problem['input']!r}: {said}"
 
 
 def _meant(path: Sequence[str]) -> str:

@@ -208,8 +208,9 @@ class LearnerConfig(FrozenModel):
     """Passes over each batch."""
     minibatches: Positive = 1
     """Optimizer steps per pass."""
-    token_budget: Positive = 16384
-    """Positions per micro-batch, padding included; changes memory use, not results. Halved when memory runs out."""
+    token_budget: Literal["auto"] | Positive = 16384
+    """Positions per micro-batch, padding included; changes memory use, not results. Halved when memory runs out. auto:
+    on a GPU it follows the memory that is free, on a CPU it is 4096."""
     gradient_checkpointing: bool = False
     """Keep only each layer's input and recompute the rest for the gradient: a third more compute, far less memory."""
     compile: Literal["auto"] | bool = "auto"

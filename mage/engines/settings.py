@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+CPU_CACHE_BYTES = 2**30
+"""Bytes for keys and values on a CPU, where the number of slots is not given."""
+CUDA_CACHE_SHARE = 0.4
+"""The same on a GPU, as a share of the memory free when the engine is made; the learner needs the rest."""
+LEARNER_BYTES = 16
+"""Bytes of a learner per trained parameter, left free for it: master weight, gradient, two moments, in float32."""
+MAX_SLOTS = 1024
+
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
@@ -19,3 +27,14 @@ class EngineSettings:
     """Policies are adapters (LoRA) of this rank on one base; 0: whole models."""
     is_trained: bool = True
     """A learner trains the model in the same process, so there must be memory left for it."""
+    ranks: int = 1
+    """Ranks that share the memory of this learner."""
+
+
+def slots_within(num_bytes: int, bytes_per_slot: int) -> int:
+    """The slots of an engine that has so many bytes for keys and values; one more is for padding.
+
+    >>> slots_within(2**30, 2**20), slots_within(0, 2**20), slots_within(2**40, 2**20)
+    (1023, 1, 1024)
+    """
+    return max(1, min(MAX_SLOTS, num_bytes // bytes_per_slot - 1))

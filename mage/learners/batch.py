@@ -110,6 +110,11 @@ def partition(samples: Sequence[Sample], budget: int, multiple: int = 1) -> list
     return partitions
 
 
+def largest_of(samples: Sequence[Sample], partitions: Sequence[Sequence[int]], multiple: int) -> int:
+    """Positions of the largest micro-batch, padding included."""
+    return max(len(chosen) * padded(len(samples[chosen[0]].tokens), multiple) for chosen in partitions)
+
+
 def split_by_sample(
     samples: Sequence[Sample], partitions: Sequence[Sequence[int]], found: Sequence[T]
 ) -> list[list[T]]:

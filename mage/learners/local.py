@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mage.config.sections import LearnerConfig
-from mage.learners.batch import MicroBatch, iter_micro_batches, padded, partition, split_by_sample
+from mage.learners.batch import MicroBatch, iter_micro_batches, largest_of, partition, split_by_sample
 from mage.learners.forward import PolicyModel, checkpoint_layers, is_compiled
 from mage.learners.load_weights import DivergedError, LearnError, load_weights, with_tied
 from mage.learners.lora import ADAPTER_FILE, Adapter
@@ -22,6 +21,7 @@ from mage.learners.master_weights import MasterWeights
 from mage.learners.metric_sums import MetricSums
 from mage.learners.micro_loss import MicroLoss, frozen_copy
 from mage.learners.settings import LearnerSettings
+from mage.learners.token_budget import TokenBudget
 from mage.learners.workers import GradientWorkers
 from mage.seeds import stream
 from mage.types import Divergence, Sample
@@ -80,7 +80,7 @@ class LocalLearner:
         """Tokens put through the model in updates so far."""
         self._factor = 1.0
         self._skips = 0
-        self._budget = config.token_budget
+        self._budget = TokenBudget(config.token_budget, self._device)
 
     def _place(self, reference: PolicyModel | None) -> None:
         """Called once, when all modules are built and before the optimizer is; a learner of several ranks shards."""
@@ -126,6 +126,7 @@ class LocalLearner:
         rate, bonus = self._learning_rate(), self._entropy_bonus()
         order = list(range(len(samples)))
         norms = [self._master_weights.norm()]
+        self._budget.begin()
         for epoch in range(config.epochs):
             if config.minibatches > 1:
                 stream(self._settings.seed, "minibatches", self.num_updates, epoch).shuffle(order)
@@ -140,8 +141,8 @@ class LocalLearner:
         self._factor = floor_factor(self._factor, entropy, config.entropy_floor)
         self.num_updates += 1
         self.num_tokens += int(report["learner/tokens"])
-        if self._budget != config.token_budget:
-            report["learner/token_budget"] = self._budget
+        report |= self._budget.metrics()
+        self._budget.end()
         return {**report, "learner/lr": rate, "learner/entropy_bonus": bonus}
 
     @torch.no_grad()
@@ -167,7 +168,7 @@ class LocalLearner:
     def _per_token(self, samples: Sequence[Sample], compute: Callable[[MicroBatch], Tensor]) -> list[list[Any]]:
         """Rows of `compute` for each trained token of each sample."""
         self.model.eval()
-        partitions = partition(samples, self._budget, self._multiple)
+        partitions = partition(samples, self._budget.value, self._multiple)
         batches = iter_micro_batches(samples, self._config.weight, partitions, self._multiple)
         rows_N = [compute(batch.to(self._device)) for batch in batches]
         return split_by_sample(samples, partitions, torch.cat(rows_N).tolist() if rows_N else [])
@@ -181,7 +182,7 @@ class LocalLearner:
             losses = self._backward(samples, sums, is_first=is_first)
         if losses is None:
             raise LearnError(
-                f"out of memory again with learner.token_budget = {self._budget}, half of what was tried before; "
+                f"out of memory again with learner.token_budget = {self._budget.value}, half of what was tried before; "
                 "lower it, shorten trials, or set learner.gradient_checkpointing = true"
             )
         norm_and_losses = [self._master_weights.clip(self._config.grad_clip), *losses]
@@ -210,7 +211,8 @@ class LocalLearner:
         self._master_weights.zero_grad()
         metrics = MetricSums()
         losses: list[Tensor] = []
-        partitions = partition(samples, self._budget, self._multiple)
+        partitions = partition(samples, self._budget.value, self._multiple)
+        self._budget.note(largest_of(samples, partitions, self._multiple))
         try:
             is_read = self._config.prediction_weight > 0
             batches = iter_micro_batches(samples, self._config.weight, partitions, self._multiple, with_text=is_read)
@@ -238,13 +240,8 @@ class LocalLearner:
         self._master_weights.zero_grad()
         if self._is_cuda:
             torch.cuda.empty_cache()
-        partitions = partition(samples, self._budget, self._multiple)
-        largest = max(len(c) * padded(len(samples[c[0]].tokens), self._multiple) for c in partitions)
-        before, self._budget = self._budget, max(1, min(self._budget, largest) // 2)
-        warnings.warn(
-            f"out of memory with learner.token_budget = {before}; the step begins again with {self._budget}",
-            stacklevel=2,
-        )
+        partitions = partition(samples, self._budget.value, self._multiple)
+        self._budget.halve(largest_of(samples, partitions, self._multiple))
 
     def _count_skip(self) -> None:
         self._skips += 1
@@ -298,15 +295,13 @@ class LocalLearner:
 
     def numbers(self) -> dict[str, float]:
         """The counters of the state."""
-        numbers = {
+        return {
             "num_updates": self.num_updates,
             "num_tokens": self.num_tokens,
             "entropy_factor": self._factor,
             "skips": self._skips,
+            **self._budget.numbers(),
         }
-        if self._budget != self._config.token_budget:
-            numbers["token_budget"] = self._budget
-        return numbers
 
     def restore(self, state: LearnerState) -> None:
         """Continue from a state, in memory or read from files."""
@@ -326,7 +321,7 @@ class LocalLearner:
         self.num_tokens = int(numbers.get("num_tokens", 0))  # earlier versions did not count them
         self._factor = numbers["entropy_factor"]
         self._skips = int(numbers["skips"])
-        self._budget = int(numbers.get("token_budget", self._config.token_budget))
+        self._budget.restore(numbers, self._config.token_budget)
 
 
 def _adapter(model: Any, config: LearnerConfig, seed: int) -> Adapter | None:

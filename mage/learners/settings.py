@@ -8,6 +8,11 @@ from mage.config.schedule import share_done
 from mage.config.sections import LearnerConfig
 from mage.errors import ConfigError
 
+AUTO_BUDGET = 4096
+"""What `learner.token_budget = "auto"` stands for on a CPU, and what it begins with on a GPU."""
+AUTO_SHARE = 0.8
+"""Share of the free memory that an update may then take; the rest is for fragments, longer trials and CUDA graphs."""
+
 
 @dataclass(frozen=True, slots=True)
 class LearnerSettings:

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from mage.agents.chat_format import TemplateFormat
 from mage.errors import ConfigError, listing
-from mage.models.gguf_weights import value
+from mage.models.gguf_fields import value
 
 _CONTROL, _USER_DEFINED = 3, 4
 """GGUF's types of tokens that are not made by merging."""

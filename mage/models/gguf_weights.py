@@ -9,6 +9,7 @@ import torch
 from transformers import LlamaConfig, PreTrainedConfig, Qwen2Config, Qwen3Config
 
 from mage.errors import ConfigError, listing
+from mage.models.gguf_fields import sizes, value
 
 _CONFIGS: dict[str, Any] = {"llama": LlamaConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config}
 """By `general.architecture`; Mistral's files say llama."""
@@ -35,51 +36,26 @@ _LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_positi
 """What all models of Llama 3.1 to 3.3 have; the file has the factors that follow from it."""
 
 
-def value(reader: Any, key: str, default: Any = None) -> Any:
-    """A metadata value of a GGUF file; a ConfigError where there is none and no default."""
-    field = reader.fields.get(key)
-    found = default if field is None else field.contents()
-    if found is None:
-        raise ConfigError(f"it has no {key}")
-    return found
-
-
 def model_config(reader: Any, end: int) -> PreTrainedConfig:
     """The config of the model in transformers; `end` is the token that ends a turn."""
     kind = str(value(reader, "general.architecture"))
     if kind not in _CONFIGS:
         raise ConfigError(f"its architecture is {kind}; known: {listing(_CONFIGS)} (Mistral's files say llama)")
-    hidden, heads = int(value(reader, f"{kind}.embedding_length")), int(value(reader, f"{kind}.attention.head_count"))
-    head_dim = int(value(reader, f"{kind}.attention.key_length", hidden // heads))
+    found = sizes(reader)
+    head_dim = found["head_dim"]
     if (turned := int(value(reader, f"{kind}.rope.dimension_count", head_dim))) != head_dim:
         raise ConfigError(f"it turns {turned} of {head_dim} dimensions of a head; all of them can be used, or none")
-    names = {tensor.name for tensor in reader.tensors}
     made: PreTrainedConfig = _CONFIGS[kind](
         architectures=[f"{_CONFIGS[kind].__name__.removesuffix('Config')}ForCausalLM"],
         dtype="float32",
-        vocab_size=_num_rows(reader),
-        hidden_size=hidden,
-        intermediate_size=int(value(reader, f"{kind}.feed_forward_length")),
-        num_hidden_layers=int(value(reader, f"{kind}.block_count")),
-        num_attention_heads=heads,
-        num_key_value_heads=int(value(reader, f"{kind}.attention.head_count_kv", heads)),
-        head_dim=head_dim,
-        max_position_embeddings=int(value(reader, f"{kind}.context_length")),
+        **{name: size for name, size in found.items() if name != "model_type"},
         rms_norm_eps=float(f"{value(reader, f'{kind}.attention.layer_norm_rms_epsilon'):.6g}"),
         rope_parameters=_rope(reader, kind, head_dim),
-        tie_word_embeddings="output.weight" not in names,
         bos_token_id=int(value(reader, "tokenizer.ggml.bos_token_id", end)),
         eos_token_id=end,
         pad_token_id=None,  # it would be the end token, whose embedding would then not be trained
     )
     return made
-
-
-def _num_rows(reader: Any) -> int:
-    for tensor in reader.tensors:
-        if tensor.name == "token_embd.weight":
-            return int(tensor.shape[1])
-    raise ConfigError("it has no weights token_embd.weight")
 
 
 def _rope(reader: Any, kind: str, head_dim: int) -> dict[str, Any]:

@@ -62,6 +62,20 @@ class ModelRequest(NamedTuple):
     """The directory of a tokenizer to use in place of a new one: that of a run that goes on."""
 
 
+def nano_sizes(
+    hidden: int, layers: int, heads: int, feedforward: int | None, context: int, rope: int
+) -> dict[str, int]:
+    """The sizes of a `nano`, or a ConfigError for one that cannot be."""
+    return {
+        "hidden": whole("hidden", hidden, 2, 4096),
+        "layers": whole("layers", layers, 1, 64),
+        "heads": whole("heads", heads, 1, 64),
+        "feedforward": whole("feedforward", 2 * hidden if feedforward is None else feedforward, 1, 16384),
+        "context": whole("context", context, 16, 65536),
+        "rope": whole("rope", rope, 2, 1_000_000),
+    }
+
+
 def nano(
     request: ModelRequest,
     hidden: int = 64,
@@ -77,14 +91,7 @@ def nano(
 
     if not isinstance(words, tuple):
         raise ConfigError(f"words of nano must be a list, such as [hawk,dove], not {words}")
-    sizes = {
-        "hidden": whole("hidden", hidden, 2, 4096),
-        "layers": whole("layers", layers, 1, 64),
-        "heads": whole("heads", heads, 1, 64),
-        "feedforward": whole("feedforward", 2 * hidden if feedforward is None else feedforward, 1, 16384),
-        "context": whole("context", context, 16, 65536),
-        "rope": whole("rope", rope, 2, 1_000_000),
-    }
+    sizes = nano_sizes(hidden, layers, heads, feedforward, context, rope)
     stored = request.tokenizer
     tokenizer = build_tokenizer(request.worlds, tuple(map(str, words))) if stored is None else read_tokenizer(stored)
     return build_model(tokenizer, seed=request.seed, **sizes), tokenizer

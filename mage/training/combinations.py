@@ -68,6 +68,8 @@ def _check_sharded(config: Config) -> None:
         raise ConfigError(f"{key}: learner.kind = {config.learner.kind} cannot be sharded; local can")
     if config.learner.compile is True:
         raise ConfigError(f"{key}: sharded layers are not compiled; set learner.compile = auto or false")
+    if config.learner.token_budget == "auto":
+        raise ConfigError(f"{key}: learner.token_budget = auto is for one process, ranks need a number; give one")
 
 
 def _check_teacher(config: Config) -> None:

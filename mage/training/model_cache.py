@@ -96,7 +96,8 @@ def engine_settings(config: Config) -> EngineSettings:
     """
     league = config.league
     num = 1 + 2 * league.learners + max(league.snapshots, league.learners) if league.learners else 1
-    return EngineSettings(config.agent.context, config.agent.slots, num, config.learner.lora_rank)
+    learner = config.learner
+    return EngineSettings(config.agent.context, config.agent.slots, num, learner.lora_rank, ranks=learner.ranks)
 
 
 def _load(config: Config, placement: Placement, tokenizer: Path | None) -> LoadedModel:

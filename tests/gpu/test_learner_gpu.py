@@ -185,6 +185,34 @@ def test_when_memory_runs_out_the_step_begins_again_with_half() -> None:
     assert torch.cosine_similarity(moved(learner, start), moved(halved, start), dim=0) > 0.9
 
 
+@pytest.mark.parametrize("left_gib", [2.0, 6.0])
+def test_an_automatic_budget_fills_what_is_left_and_learns_the_same(left_gib: float) -> None:
+    samples = samples_of(512, 500)  # about 400,000 positions: more than fits
+    torch.cuda.empty_cache()
+    auto, fixed = learner_of("learner.token_budget=auto"), learner_of("learner.token_budget=4096")
+    start = master_weights(auto)
+    for learner in (auto, fixed):
+        learner.update(samples)  # makes the optimizer's moments
+    torch.cuda.empty_cache()
+    ballast = torch.empty(torch.cuda.mem_get_info()[0] - int(left_gib * 2**30), dtype=torch.uint8, device=DEVICE)
+    try:
+        reports = [auto.update(samples) for _ in range(7)]
+        free = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        taken = peak(auto, samples)
+        for _ in range(8):
+            fixed.update(samples)
+    finally:
+        del ballast
+        torch.cuda.empty_cache()
+    budgets = [report["learner/token_budget"] for report in reports]
+    print(f"{left_gib} GiB left: budgets {budgets}, {taken / 2**30:.2f} of {free / 2**30:.2f} GiB taken")
+    assert not any("learner/out_of_memory" in report for report in reports)
+    assert budgets[0] == 4096 < budgets[-1]
+    assert budgets[-1] == budgets[-2], "it stays where it is"
+    assert 0.5 * free < taken < 0.95 * free
+    assert torch.cosine_similarity(moved(auto, start), moved(fixed, start), dim=0) > 0.9
+
+
 def test_memory_stays_flat() -> None:
     learner = learner_of("learner.token_budget=4096", with_values=True)
     allocated, reserved = [], []

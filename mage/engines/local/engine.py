@@ -23,6 +23,7 @@ from mage.engines.local.jobs import GenerateJob, Job, ScoreJob, check_request
 from mage.engines.local.passes import Passes
 from mage.engines.local.prefix_cache import PrefixCache
 from mage.engines.local.scheduler import ScheduledJob, Scheduler
+from mage.engines.settings import CPU_CACHE_BYTES, CUDA_CACHE_SHARE, slots_within
 from mage.engines.trie import Trie, action_logprobs
 from mage.errors import ConfigError, EngineError, MageError, ShortageError, listing
 from mage.models.load import LoadedModel
@@ -33,10 +34,6 @@ from mage.weights import LowRank
 
 _QUIET_TICKS = 4
 """Turns of the event loop without a new call before a batch is formed: a trial's successor starts within three."""
-_CPU_BYTES = 2**30
-_CUDA_SHARE = 0.4
-"""Share of the memory free at construction; the learner needs the rest."""
-_MAX_SLOTS = 1024
 _MAX_LENGTH = 4096
 _MIN_LENGTH = 16
 _BASE = -1
@@ -76,7 +73,7 @@ class LocalEngine:
         if slots is None:
             weight = next(loaded.model.parameters())
             per_slot = bytes_per_token(config, weight.element_size()) * (self.length + 1)
-            slots = max(1, min(_MAX_SLOTS, _budget(weight.device, reserve) // per_slot - 1))
+            slots = slots_within(_budget(weight.device, reserve), per_slot)
         if slots < 1:
             raise ConfigError(f"the engine needs one slot at least, not {slots}")
         self._executor: Executor = make_executor(loaded.model, slots, self.length, executor, adapters)
@@ -331,8 +328,8 @@ class AdapterEngine:
 def _budget(device: torch.device, reserve: int) -> int:
     """Bytes for keys and values."""
     if device.type == "cuda":
-        return int(_CUDA_SHARE * max(0, torch.cuda.mem_get_info(device)[0] - reserve))
-    return _CPU_BYTES
+        return int(CUDA_CACHE_SHARE * max(0, torch.cuda.mem_get_info(device)[0] - reserve))
+    return CPU_CACHE_BYTES
 
 
 def _failure(error: BaseException | None) -> MageError:

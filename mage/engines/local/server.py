@@ -15,7 +15,7 @@ import torch
 from mage.engines.local.adapters import AdapterCapacity
 from mage.engines.local.engine import LocalEngine
 from mage.engines.local.executor import graph_unsupported_reason
-from mage.engines.settings import EngineSettings
+from mage.engines.settings import LEARNER_BYTES, EngineSettings
 from mage.errors import ConfigError, EngineError, listing
 from mage.models.load import LoadedModel
 from mage.protocols import Sampling, ScoringEngine, ServerLimits
@@ -24,8 +24,6 @@ from mage.weights import PolicyWeights
 
 _SLOTS = 256
 """Slots of each further engine of a whole model: there are many, and each serves a part of the trials."""
-_LEARNER_BYTES = 16
-"""Bytes of a learner per trained parameter: master weight, gradient and two moments, in float32."""
 
 
 class LocalPolicyServer:
@@ -45,7 +43,7 @@ class LocalPolicyServer:
             slots=settings.slots or None,
             length=settings.length,
             adapters=self._capacity,
-            reserve=_LEARNER_BYTES * num_trained,
+            reserve=LEARNER_BYTES * num_trained // settings.ranks,
         )
         self._engines: dict[str, LocalEngine] = {}
         """Engines by policy; all are the first one where policies are adapters."""

@@ -55,7 +55,7 @@ class RankLearner(LocalLearner):
         """The micro-batches of a rank: samples are dealt by length, so that all ranks have about as much to do."""
         order = sorted(range(len(samples)), key=lambda i: -len(samples[i].tokens))
         own = order[rank :: self._ranks.size]
-        found = partition([samples[i] for i in own], self._budget, self._multiple)
+        found = partition([samples[i] for i in own], self._budget.value, self._multiple)
         return [[own[place] for place in chosen] for chosen in found]
 
     def _own_batches(self, samples: Sequence[Sample], *, with_text: bool = False) -> list[tuple[list[int], bool]]:
@@ -89,8 +89,8 @@ class RankLearner(LocalLearner):
                 total += loss.detach()
         except torch.OutOfMemoryError:
             raise RankError(
-                f"out of memory with learner.token_budget = {self._budget}; lower it, as with "
-                f"learner.token_budget={max(1, self._budget // 2)}"
+                f"out of memory with learner.token_budget = {self._budget.value}; lower it, as with "
+                f"learner.token_budget={max(1, self._budget.value // 2)}"
             ) from None
         dist.all_reduce(total)
         for content in self._ranks.gather(msgspec.msgpack.encode(metrics.numbers())):

@@ -1,0 +1,165 @@
+"""What each card holds: ranks of the learner, the engine of rank 0, and workers. On a CPU, what each process holds."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import NamedTuple
+
+import msgspec
+
+from mage.config.schema import Config
+from mage.errors import ConfigError
+from mage.learners.settings import AUTO_BUDGET, AUTO_SHARE
+from mage.planning.engine_memory import engine_parts, num_slots
+from mage.planning.figures import Basis, Card, MemoryPart
+from mage.planning.learner_memory import FLOAT32, Placement, activation_part, position_bytes, state_parts
+from mage.planning.measured import GIB
+from mage.planning.shapes import Shape
+
+USABLE = 0.9
+"""Share of a card that a plan fills at most; the rest is for CUDA, graphs and fragments, which were not measured."""
+
+
+class Machine(NamedTuple):
+    """What there is to run on."""
+
+    gpus: int
+    """0: a CPU."""
+    gib: float
+    """Memory of a card; 0 on a CPU, whose memory is not asked for."""
+    per_node: int
+    """Cards of one machine; the ranks of a learner share one."""
+
+    @property
+    def card_bytes(self) -> int:
+        """Bytes of a card."""
+        return int(self.gib * GIB)
+
+
+class Planned(NamedTuple):
+    """A model, a config and a machine."""
+
+    shape: Shape
+    config: Config
+    where: Placement
+    machine: Machine
+
+
+class _Content(NamedTuple):
+    """What is on one card."""
+
+    rank: int | None
+    num_workers: int
+
+
+def check_machine(config: Config, machine: Machine) -> None:
+    """Raise a ConfigError where the processes of a config do not get a card."""
+    ranks, rollout, gpus = config.learner.ranks, config.rollout, machine.gpus
+    if not gpus:
+        return
+    if ranks > gpus:
+        raise ConfigError(f"learner.ranks = {ranks}: each rank needs a GPU of its own, and --gpus is {gpus}")
+    if ranks > machine.per_node:
+        raise ConfigError(
+            f"learner.ranks = {ranks}: all ranks are on one machine, and one has {machine.per_node} GPUs (--per-node)"
+        )
+    if rollout.workers and not rollout.gpus:
+        raise ConfigError("rollout.gpus = 0: the model runs on cuda; give each worker a GPU or a share of one")
+    if rollout.workers * rollout.gpus > gpus:
+        needed = f"{rollout.workers * rollout.gpus:g} GPUs are needed, and --gpus is {gpus}"
+        raise ConfigError(f"rollout.workers = {rollout.workers} with rollout.gpus = {rollout.gpus:g}: {needed}")
+
+
+def cards_of(plan: Planned) -> list[Card]:
+    """The cards in order, equal neighbours as one."""
+    contents = _contents(plan.config, plan.machine)
+    # All ranks but the first are alike.
+    kinds = [(None if one.rank is None else min(1, one.rank), one.num_workers) for one in contents]
+    cards: list[Card] = []
+    at = 0
+    for _, same in groupby(kinds):
+        count = len(list(same))
+        cards.append(_card(plan, contents[at : at + count]))
+        at += count
+    return cards
+
+
+def _contents(config: Config, machine: Machine) -> list[_Content]:
+    ranks, rollout = config.learner.ranks, config.rollout
+    if not machine.gpus:
+        return [*(_Content(rank, 0) for rank in range(ranks)), *(_Content(None, 1) for _ in range(rollout.workers))]
+    workers = [0] * machine.gpus
+    for number in range(rollout.workers):  # Ray gives out cards from the first one on
+        workers[int(number * rollout.gpus + 1e-9)] += 1
+    return [_Content(card if card < ranks else None, workers[card]) for card in range(machine.gpus)]
+
+
+def _card(plan: Planned, contents: list[_Content]) -> Card:
+    shape, config, where, machine = plan
+    first, ranks = contents[0], plan.config.learner.ranks
+    state = state_parts(shape, config.learner, where) if first.rank is not None else []
+    engine: list[MemoryPart] = []
+    if first.rank == 0:
+        engine = engine_parts(
+            shape, config, where, num_slots(shape, config, where, machine.card_bytes, is_trained=True)
+        )
+    parts = [*state, *engine, *(_worker_parts(plan, first.num_workers) if first.num_workers else [])]
+    start = 0
+    if first.rank is not None:
+        parts.append(_passing_part(plan, sum(part.num_bytes for part in parts), is_root=first.rank == 0))
+        if ranks > 1:
+            whole = where.number_bytes * shape.parameters + FLOAT32 * shape.parameters // ranks
+            start = whole + sum(part.num_bytes for part in engine)
+    return Card(_name(contents, config), len(contents), tuple(parts), start)
+
+
+def _passing_part(plan: Planned, kept: int, *, is_root: bool) -> MemoryPart:
+    """The larger of what comes and goes in a step: activations, and on rank 0 the whole weights when it publishes them.
+
+    `kept` are the bytes that a card holds besides.
+    """
+    shape, config, where, _ = plan
+    activations = activation_part(shape, config.learner, where, num_positions(plan, kept))
+    if config.learner.ranks == 1 or not is_root:
+        return activations
+    whole = where.number_bytes * shape.parameters
+    if whole > activations.num_bytes:
+        how = f"gathered when they are published; activations ({activations.num_bytes / GIB:.2f} GiB) are gone then"
+        return MemoryPart("whole weights", whole, Basis.COMPUTED, how)
+    more = f"; the whole weights ({whole / GIB:.2f} GiB) take their place when they are published"
+    return msgspec.structs.replace(activations, source=activations.source + more)
+
+
+def _worker_parts(plan: Planned, num: int) -> list[MemoryPart]:
+    """The engines of workers; each also holds the model as it was loaded, with LoRA always, else while it is built."""
+    shape, config, where, machine = plan
+    slots = num_slots(shape, config, where, machine.card_bytes, is_trained=False)
+    loaded = where.number_bytes * shape.parameters
+    how = "kept below the adapter" if config.learner.lora_rank else "while the worker is built"
+    parts = [MemoryPart("loaded weights", loaded, Basis.COMPUTED, how), *engine_parts(shape, config, where, slots)]
+    times = "" if num == 1 else f", {num} workers"
+    return [MemoryPart(f"worker: {part.name}", num * part.num_bytes, part.basis, part.source + times) for part in parts]
+
+
+def num_positions(plan: Planned, kept: int) -> int:
+    """Positions of the largest micro-batch on a card that holds `kept` bytes besides."""
+    budget = plan.config.learner.token_budget
+    if budget == "auto" and plan.where.is_cuda:
+        free = AUTO_SHARE * max(0.0, USABLE * plan.machine.card_bytes - kept)
+        budget = int(free / position_bytes(plan.shape, plan.config.learner, plan.where))
+    elif budget == "auto":
+        budget = AUTO_BUDGET
+    # A sample that is longer than the budget goes alone.
+    return max(budget, plan.config.agent.context)
+
+
+def _name(contents: list[_Content], config: Config) -> str:
+    first, last = contents[0], contents[-1]
+    names = []
+    if first.rank == 0:
+        names.append("rank 0" if config.learner.ranks > 1 else "learner and engine")
+    elif first.rank is not None:
+        names.append(f"rank {first.rank}" if first.rank == last.rank else f"ranks {first.rank} to {last.rank}")
+    if first.num_workers:
+        names.append("worker" if first.num_workers == 1 else f"{first.num_workers} workers")
+    return " + ".join(names) or "unused"

@@ -1,0 +1,79 @@
+"""Memory of an engine: its copy of the weights, the KV cache by slots and context, and room for an adapter."""
+
+from __future__ import annotations
+
+from mage.config.schema import Config
+from mage.engines.settings import CPU_CACHE_BYTES, CUDA_CACHE_SHARE, LEARNER_BYTES, slots_within
+from mage.planning.figures import Basis, MemoryPart
+from mage.planning.learner_memory import FLOAT32, Placement
+from mage.planning.shapes import Shape
+
+_FUSED = (("q_proj", "k_proj", "v_proj"), ("o_proj",), ("gate_proj", "up_proj"), ("down_proj",))
+"""Layers that the engine computes as one."""
+
+
+def engine_length(shape: Shape, config: Config) -> int:
+    """Most tokens of a slot."""
+    return min(shape.max_position_embeddings, config.agent.context)
+
+
+def token_bytes(shape: Shape, where: Placement) -> int:
+    """Bytes of the keys and values of one token."""
+    return shape.num_hidden_layers * 2 * shape.key_width * where.number_bytes
+
+
+def num_slots(shape: Shape, config: Config, where: Placement, card_bytes: int, *, is_trained: bool) -> int:
+    """The slots of an engine; where none are given, those that it would take on an empty card."""
+    if config.agent.slots:
+        return config.agent.slots
+    per_slot = token_bytes(shape, where) * (engine_length(shape, config) + 1)
+    if not where.is_cuda:
+        return slots_within(CPU_CACHE_BYTES, per_slot)
+    is_whole = is_trained and not config.learner.lora_rank
+    reserve = LEARNER_BYTES * shape.parameters // config.learner.ranks if is_whole else 0
+    free = card_bytes - where.number_bytes * shape.parameters
+    return slots_within(int(CUDA_CACHE_SHARE * max(0, free - reserve)), per_slot)
+
+
+def cache_bytes(shape: Shape, config: Config, where: Placement, slots: int) -> int:
+    """Bytes of the KV cache. Every slot has one position more; on a GPU there is one slot more, for padding."""
+    return token_bytes(shape, where) * (slots + where.is_cuda) * (engine_length(shape, config) + 1)
+
+
+def adapter_bytes(shape: Shape, rank: int, where: Placement) -> int:
+    """Bytes of the matrices of one adapter in an engine, for all linear layers."""
+    layers = shape.linear_layers
+    num = 0
+    for names in _FUSED:
+        width = rank * len(names)
+        num += width * (layers[names[0]][0] + sum(layers[name][1] for name in names))
+    return num * shape.num_hidden_layers * where.number_bytes
+
+
+def engine_parts(shape: Shape, config: Config, where: Placement, slots: int) -> list[MemoryPart]:
+    """Everything of an engine."""
+    length = engine_length(shape, config)
+    each = token_bytes(shape, where)
+    parts = [
+        MemoryPart(
+            "engine's weights",
+            where.number_bytes * shape.parameters,
+            Basis.COMPUTED,
+            f"a copy, {where.number_bytes} bytes a parameter",
+        ),
+        MemoryPart(
+            "KV cache",
+            cache_bytes(shape, config, where, slots),
+            Basis.COMPUTED,
+            f"{slots:,} slot{'s' * (slots > 1)} of {length:,} tokens, {each:,} bytes a token",
+        ),
+    ]
+    rank = config.learner.lora_rank
+    if rank and where.number_bytes < FLOAT32:
+        how = f"matrices of rank {rank} beside the weights"
+        parts.append(MemoryPart("engine's adapter", adapter_bytes(shape, rank, where), Basis.COMPUTED, how))
+    if where.is_cuda:
+        rows = max(4, 1 << (slots - 1).bit_length())
+        num = rows * shape.vocab_size * FLOAT32
+        parts.append(MemoryPart("engine's logits", num, Basis.COMPUTED, f"{rows:,} rows of {shape.vocab_size:,}"))
+    return parts

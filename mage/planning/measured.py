@@ -1,0 +1,113 @@
+"""The measured constants of `measured.toml`."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from importlib import resources
+
+import msgspec
+
+from mage.planning.shapes import Shape, named_shapes
+
+GIB = 2**30
+
+
+class Learning(msgspec.Struct, frozen=True):
+    """Updates of one model on one card."""
+
+    page: str
+    row: str
+    case: str
+    shape: str
+    lora_rank: int
+    compiled: bool
+    tokens_per_s: float
+    tflops: float
+    peak_gib: float
+    token_budget: int
+
+    @property
+    def model(self) -> Shape:
+        """The shape that was measured."""
+        return named_shapes()[self.shape]
+
+    @property
+    def text(self) -> str:
+        """The measurement in words."""
+        return f"{self.page}: {self.row}"
+
+
+class Playing(msgspec.Struct, frozen=True):
+    """Trials played by one model on one card."""
+
+    page: str
+    row: str
+    parameters: int
+    choice_s: float
+    text_s: float
+
+    @property
+    def text(self) -> str:
+        """The measurement in words."""
+        return f"{self.page}: rollouts of rps, {self.row}"
+
+
+class Played(msgspec.Struct, frozen=True):
+    """What was played for `Playing`."""
+
+    trials: int
+    choice_tokens: int
+    choice_sampled: int
+    text_tokens: int
+    text_sampled: int
+
+
+class CpuStep(msgspec.Struct, frozen=True):
+    """A step of `rps` on a CPU."""
+
+    page: str
+    trials: int
+    tokens: int
+    play_s: float
+    update_s: float
+
+
+class WorkerCost(msgspec.Struct, frozen=True):
+    """What a worker adds to a trial."""
+
+    page: str
+    trial_ms: float
+
+
+class TextSize(msgspec.Struct, frozen=True):
+    """The bytes of a trial of `rps`."""
+
+    trial_bytes: float
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """All constants."""
+
+    machine: str
+    cpu: str
+    sample_tokens: int
+    learning: tuple[Learning, ...]
+    playing: tuple[Playing, ...]
+    played: Played
+    cpu_step: CpuStep
+    worker: WorkerCost
+    text: TextSize
+
+    def bytes_per_token(self, *, is_nano: bool) -> float:
+        """Bytes of text in one token: of nano's words, or of a pretrained model's vocabulary."""
+        step = self.cpu_step
+        tokens = step.tokens / step.trials if is_nano else self.played.choice_tokens / self.played.trials
+        return self.text.trial_bytes / tokens
+
+
+@cache
+def measured() -> Measured:
+    """The constants, read once."""
+    text = (resources.files("mage") / "planning" / "measured.toml").read_text(encoding="utf-8")
+    return msgspec.convert(tomllib.loads(text), Measured)

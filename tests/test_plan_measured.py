@@ -1,0 +1,118 @@
+"""The constants of `mage plan` are what the benchmark pages say, and they agree with each other."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from mage.config.load import load_config
+from mage.planning.learner_memory import measured_activation_bytes
+from mage.planning.measured import Learning, measured
+from mage.planning.shapes import named_shapes
+from mage.planning.speed import solved
+from mage.planning.trial_tokens import count_trial_tokens
+from tests.tree import ROOT
+
+CASES = measured().learning
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def row_of(name: str, first: str, section: str = "") -> list[str]:
+    """The cells of the only row of a page, or of a section, that begins with a text; without marks and thousands."""
+    (text,) = re.findall(rf"^## {section}\n(.*?)(?=^## |\Z)", page(name), re.M | re.S) if section else [page(name)]
+    (line,) = [line for line in text.splitlines() if line.startswith(f"| {first} |")]
+    return [re.sub(r"[*,]", "", cell).strip() for cell in line.strip("| ").split("|")][1:]
+
+
+def result(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(page(f"benchmarks/results/{name}.json"))
+    return found
+
+
+@pytest.mark.parametrize("one", CASES, ids=lambda one: one.case)
+def test_updates_are_those_of_the_page_and_of_its_results(one: Learning) -> None:
+    speed, _, tflops, peak = row_of(one.page, one.row)
+    assert (float(speed), float(tflops), float(peak)) == (one.tokens_per_s, one.tflops, one.peak_gib)
+    case = result("learner_speed")["cases"][one.case]
+    assert case["token_budget"] == one.token_budget
+    assert round(case["tokens_per_s"]) == one.tokens_per_s
+    trials = {65536: 512, 32768: 256}.get(one.token_budget, 64)
+    assert round(case["tokens"] / trials) == measured().sample_tokens
+    assert ("LoRA 16" in one.row, "compiled" in one.row) == (one.lora_rank == 16, one.compiled)
+    assert one.row.lower().startswith(one.shape)
+
+
+def test_rollouts_are_those_of_the_page_and_of_its_results() -> None:
+    small, large = measured().playing
+    choices = row_of(small.page, "choices", "Rollout")
+    texts = row_of(small.page, "texts of up to 32 tokens", "Rollout")
+    assert [float(cells[0].split()[0]) for cells in (choices, texts)] == [small.choice_s, small.text_s]
+    assert small.parameters == named_shapes()["smollm2-135m"].parameters
+    section = "Two sizes, and vLLM"
+    assert large.row in page(large.page)
+    for first, value in (("choices", large.choice_s), ("texts of up to 32 tokens", large.text_s)):
+        assert float(row_of(large.page, first, section)[2]) == value
+    played, found = measured().played, result("engine_speed")
+    for kind in ("choice", "text"):
+        ours = found[f"rollout, {kind}"]["ours"]
+        assert ours["tokens"] == getattr(played, f"{kind}_tokens")
+        assert ours["counters"]["sampled"] == getattr(played, f"{kind}_sampled")
+        assert found[f"rollout, {kind}"]["trials"] == played.trials
+
+
+def test_the_demo_and_the_workers_are_those_of_their_pages() -> None:
+    text, step = page(measured().cpu_step.page), measured().cpu_step
+    for told in (
+        f"{step.trials} trials and {step.tokens:,} tokens",
+        f"{step.update_s} s with two",
+        f"takes {step.play_s} s",
+    ):
+        assert told in text, told
+    assert row_of(measured().worker.page, "of which messages and Ray")[0].startswith(f"{measured().worker.trial_ms} ")
+    assert "two cores of a xeon at 2.5 ghz" in text.lower()
+
+
+def test_ranks_were_not_timed() -> None:
+    """Where they are, the plan should use it."""
+    assert "Not measured: time" in page("benchmarks/ranks.md")
+
+
+def test_the_bytes_of_a_trial_are_counted() -> None:
+    assert count_trial_tokens(load_config("rps"), 1.0).total == pytest.approx(measured().text.trial_bytes, abs=1)
+    assert measured().bytes_per_token(is_nano=False) < measured().bytes_per_token(is_nano=True)
+
+
+def test_the_two_rollouts_are_reproduced_from_the_two_speeds() -> None:
+    played = measured().played
+    for one in measured().playing:
+        reading, generation = solved(one)
+        for seconds, tokens, sampled in (
+            (one.choice_s, played.choice_tokens, played.choice_sampled),
+            (one.text_s, played.text_tokens, played.text_sampled),
+        ):
+            assert (tokens - sampled) / reading + sampled / generation == pytest.approx(seconds)
+
+
+def test_generation_alone_was_as_fast() -> None:
+    """512 prompts of 170 tokens with 64 new ones, a measurement that the speeds are not made from."""
+    found = result("engine_speed")["generation"]
+    reading, generation = solved(measured().playing[0])
+    expected = found["prompt_tokens"] / reading + found["new_tokens"] / generation
+    assert 0.5 < found["ours"]["seconds"] / expected < 1.2
+
+
+def test_peaks_of_models_of_different_sizes_agree() -> None:
+    """Bytes of activations for each number of a layer: alike where layers are compiled, and where LoRA is trained."""
+    by_kind: dict[tuple[bool, bool], list[float]] = {}
+    for one in CASES:
+        by_kind.setdefault((one.lora_rank > 0, one.compiled), []).append(measured_activation_bytes(one))
+    assert {len(found) for found in by_kind.values()} == {1, 2}
+    for found in by_kind.values():
+        assert max(found) / min(found) < 1.15
+        assert 2 < min(found) <= max(found) < 4, "a number of two bytes, some of them twice or in float32"
