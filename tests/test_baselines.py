@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from mage.agents.briefing import Briefing
-from mage.agents.language import LanguageAgent, Rewrite
+from mage.agents.language import LanguageAgent, Rewrite, as_written
 from mage.agents.methods.cases import CasesAgent
 from mage.agents.methods.registry import METHODS, agent_class, check_method
 from mage.checks.agents import check_agent
@@ -193,9 +193,12 @@ def test_what_the_reflections_of_a_method_do_can_be_judged(method: str) -> None:
         return language_agent_factory(WORLD, ScriptedEngine(counter), CODEC, how_of(method), rewrite)
 
     history = language_agent_factory(WORLD, ScriptedEngine(counter), CODEC, how_of("plain", memory=Memory.HISTORY))
+    alone = seated(as_written)
     split = load_split("rps-constants")
     tasks = evaluation_tasks(split, episodes=3, seats=(0,), trials=2, seed=5)
-    report = asyncio.run(evaluate_reflections(WORLD, seated, history, split, tasks))
+    report = asyncio.run(evaluate_reflections(WORLD, seated, history, alone, split, tasks))
+    assert report.alone is not None
+    assert (report.alone.reader.value, report.alone.blank.value) == (1.0, 0.0)
     assert [e.value for e in report.kept] == [0.0, 1.0, 1.0]
     assert [e.value for e in report.removed] == [0.0, 0.0, 0.0]
     assert report.swapped[2].value < 0

@@ -15,6 +15,7 @@ from mage.cli import app
 from mage.evaluation.exact import MyopicScores, References
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.metrics import OutcomeRates, PassAtK, TrialMetrics
+from mage.evaluation.suite.notes_alone import NotesAlone
 from mage.evaluation.suite.opponent_naming import Naming
 from mage.evaluation.suite.reflections import ReflectionReport
 from mage.evaluation.suite.regret import ScoreParts, TaskValue
@@ -128,6 +129,7 @@ def test_the_keys_of_evaluations_are_documented(runs: list[Path]) -> None:
         PassAtK,
         Recovery,
         Naming,
+        NotesAlone,
         Estimate,
         References,
         MyopicScores,

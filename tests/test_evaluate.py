@@ -309,7 +309,8 @@ def test_reflections_of_anybody_are_judged() -> None:
                   "agent.reflection_tokens=200", "--reflections", "-o", "out")  # fmt: skip
     assert "notes removed" in output
     assert (Path("out") / "reflections.json").is_file()
-    assert {line["arm"] for line in read_lines(Path("out") / "arms.jsonl")} == {"kept", "removed", "swapped", "history"}
+    arms = {line["arm"] for line in read_lines(Path("out") / "arms.jsonl")}
+    assert arms == {"kept", "removed", "swapped", "shortened", "history", "reader", "blank"}
     truncated(Path("out") / "trials.jsonl", 0.6)
     before = json.loads((Path("out") / "reflections.json").read_bytes())["reports"]
     done("--resume", "out")

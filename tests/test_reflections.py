@@ -21,6 +21,7 @@ from mage.evaluation.run import begin_evaluation
 from mage.evaluation.splits import Split, make_split
 from mage.evaluation.suite.evaluate import evaluation_tasks
 from mage.evaluation.suite.evaluate import play_all as play_everything
+from mage.evaluation.suite.reflection_table import reflections_table
 from mage.evaluation.suite.reflections import (
     FactoryWithRewrite,
     ReflectionReport,
@@ -30,7 +31,7 @@ from mage.evaluation.suite.reflections import (
     swap_reflections,
 )
 from mage.evaluation.suite.report import read_report
-from mage.evaluation.suite.report_tables import interval, reflections_table
+from mage.evaluation.suite.report_tables import interval
 from mage.protocols import AgentFactory, Engine, World
 from mage.rollout.group import Job
 from mage.stats import Estimate, mean
@@ -61,11 +62,17 @@ def history(engine: Engine) -> AgentFactory:
     return language_agent_factory(WORLD, engine, ByteFormat(), make_settings(memory=Memory.HISTORY))
 
 
-def evaluated(answer: Answer, memory: Memory, trials: int = 4) -> ReflectionReport:
+def alone(engine: Engine) -> AgentFactory:
+    """The same model, remembering its notes."""
+    return language_agent_factory(WORLD, engine, ByteFormat(), make_settings(memory=Memory.REFLECTIONS))
+
+
+def evaluated(answer: Answer, memory: Memory, trials: int = 4, words: int = 5) -> ReflectionReport:
     engine = ScriptedEngine(answer)
     seated = seats(engine, make_settings(memory=memory, reflection_tokens=200))
     tasks = tasks_of(CONSTANT, trials)
-    return asyncio.run(evaluate_reflections(WORLD, seated, history(engine), CONSTANT, tasks))
+    others = (history(engine), alone(engine))
+    return asyncio.run(evaluate_reflections(WORLD, seated, *others, CONSTANT, tasks, words=words))
 
 
 def trial_of(task: Task, answer: Answer, memory: Memory, rewrite: Rewrite) -> Trial:
@@ -165,8 +172,11 @@ def test_a_journal_hears_of_every_arm_by_name() -> None:
     engine = ScriptedEngine(counter)
     seated = seats(engine, make_settings(memory=Memory.REFLECTIONS, reflection_tokens=200))
     tasks = tasks_of(CONSTANT, 2)
-    report = asyncio.run(evaluate_reflections(WORLD, seated, history(engine), CONSTANT, tasks, play=listening))
-    assert heard == [(arm, 6) for arm in ("kept", "removed", "swapped", "history")]
+    report = asyncio.run(
+        evaluate_reflections(WORLD, seated, history(engine), alone(engine), CONSTANT, tasks, play=listening)
+    )
+    arms = ("kept", "removed", "swapped", "shortened", "history", "reader", "blank")
+    assert heard == [(arm, 6) for arm in arms]
     assert report == evaluated(counter, Memory.REFLECTIONS, trials=2)
 
 
@@ -296,7 +306,7 @@ def test_the_report_reads_back_and_its_table_fits_a_terminal() -> None:
     engine, _ = scripted_engine("scripted:counter")
     how = make_settings(memory=Memory.REFLECTIONS, reflection_tokens=200)
     seated, tasks = seats(engine, how), tasks_of(CONSTANT, 2)
-    report = asyncio.run(evaluate_reflections(WORLD, seated, history(engine), CONSTANT, tasks))
+    report = asyncio.run(evaluate_reflections(WORLD, seated, history(engine), alone(engine), CONSTANT, tasks))
     assert msgspec.json.decode(msgspec.json.encode(report), type=ReflectionReport) == report
     console = Console(width=80, force_terminal=False)
     with console.capture() as captured:
@@ -311,6 +321,9 @@ def test_the_report_reads_back_and_its_table_fits_a_terminal() -> None:
     assert rows["own over removed"].startswith(f"{report.over_removed[2].value:+.3f}")
     assert rows["history instead"] == "+1.000 ±0.919"
     assert rows["next, own over swapped"] == interval(report.next_over_swapped)
+    assert rows["first 5 words of them"] == interval(report.shortened[2])
+    assert report.alone is not None
+    assert rows["notes alone over blank"] == interval(report.alone.reader_over_blank)
     assert rows["opponent named (%)"] == "0.0 (0.0–45.9)"
 
 

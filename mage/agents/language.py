@@ -133,6 +133,11 @@ class LanguageAgent:
         self._remember(outcome, written)
         return written
 
+    def remember_note(self, outcome: Observation, note: str) -> None:
+        """Store a note about an episode that this agent did not play; it is read with memory `reflections` alone."""
+        assert self._settings.memory is Memory.REFLECTIONS
+        self._keep(outcome, note)
+
     def memory(self) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
         return self._context.streams(), tuple(self._context.overflows)
 
@@ -211,8 +216,15 @@ class LanguageAgent:
         if kept is not None:
             self._keep(outcome, kept.action or "")
         if kept is not written and self._settings.memory is Memory.BOTH:
-            completion = None if kept is None else kept.calls[-1].completion
+            completion = None if kept is None else self._completion(kept)
             self._context.replace_answer(completion, outcome_message(outcome) + "\n\n")
+
+    def _completion(self, note: Reply) -> Completion:
+        """What was sampled for a note; of one that was not sampled, its text as ids."""
+        if note.calls:
+            return note.calls[-1].completion
+        ids = self._chat_format.answer(note.action or "")
+        return Completion(ids, (0.0,) * len(ids), None, 0, False)
 
     def _keep(self, outcome: Observation, note: str) -> None:
         """Store a note for later episodes."""

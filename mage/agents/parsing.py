@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -53,16 +54,47 @@ def parse_open_action(text: str) -> Parsed:
 def _last_tag(text: str, placeholder: str) -> Parsed:
     """What stands in the last complete tag outside of thoughts, as it is."""
     spoken = strip_thoughts(text)
-    found, opened = None, None
+    tags, is_open = _tags(spoken)
+    if tags:
+        _, start, stop = tags[-1]
+        return Parsed(spoken[start:stop], None)
+    return Parsed(None, "its <action> is not closed" if is_open else f"it has no <action>{placeholder}</action>")
+
+
+def _tags(spoken: str) -> tuple[list[tuple[int, int, int]], bool]:
+    """The complete tags, each as its place and the start and stop of what stands in it; whether one is left open."""
+    found, opened = [], None
     for tag in _ACTION.finditer(spoken):
         if not tag[1]:
-            opened = tag.end()
+            opened = tag
         elif opened is not None:
-            found, opened = spoken[opened : tag.start()], None
-    if found is not None:
-        return Parsed(found, None)
-    is_open = opened is not None
-    return Parsed(None, "its <action> is not closed" if is_open else f"it has no <action>{placeholder}</action>")
+            found.append((opened.start(), opened.end(), tag.start()))
+            opened = None
+    return found, opened is not None
+
+
+def num_thought_tokens(tokens: Sequence[int], decode: Callable[[Sequence[int]], str], prefill: str = "") -> int:
+    """How many of a reply's first tokens come before the tag with its action; all of them where there is no tag.
+
+    A token in which the tag begins is not one of them. `prefill` stood before the reply.
+
+    >>> words = ["I", " lost", ".<", "action>", "rock", "</action>"]
+    >>> num_thought_tokens(range(6), lambda ids: "".join(words[i] for i in ids))
+    2
+    """
+    text = prefill + decode(tokens)
+    tags, _ = _tags(strip_thoughts(text))
+    if not tags:
+        return len(tokens)
+    left = tags[-1][0]
+    place = 0
+    for start, stop in _spoken(text):
+        if left < stop - start:
+            place = start + left
+            break
+        left -= stop - start
+    lengths = range(1, len(tokens) + 1)
+    return bisect_left(lengths, True, key=lambda num: len(prefill) + len(decode(tokens[:num])) > place)
 
 
 def match_action(found: str, actions: Sequence[str]) -> Parsed:
@@ -108,7 +140,12 @@ def strip_thoughts(text: str) -> str:
     >>> strip_thoughts("b</think>c")
     'c'
     """
-    spoken: list[str] = []
+    return "".join(text[start:stop] for start, stop in _spoken(text))
+
+
+def _spoken(text: str) -> list[tuple[int, int]]:
+    """Start and stop of the pieces of a text outside of thoughts, in order."""
+    spoken: list[tuple[int, int]] = []
     spoken_from: int | None = 0
     for tag in _THOUGHT.finditer(text):
         if tag[1]:
@@ -116,11 +153,11 @@ def strip_thoughts(text: str) -> str:
                 spoken.clear()
             spoken_from = tag.end()
         elif spoken_from is not None:
-            spoken.append(text[spoken_from : tag.start()])
+            spoken.append((spoken_from, tag.start()))
             spoken_from = None
     if spoken_from is not None:
-        spoken.append(text[spoken_from:])
-    return "".join(spoken)
+        spoken.append((spoken_from, len(text)))
+    return spoken
 
 
 def opens_thought(text: str) -> bool:

@@ -19,7 +19,8 @@ from mage.evaluation.plan import EvaluationPlan, EvaluationRequest
 from mage.evaluation.resource_limits import ResourceLimits
 from mage.evaluation.run import Evaluation, begin_evaluation, resume_evaluation
 from mage.evaluation.splits import has_levels
-from mage.evaluation.suite.report_tables import evaluation_table, reflections_table, setup_text
+from mage.evaluation.suite.reflection_table import reflections_table
+from mage.evaluation.suite.report_tables import evaluation_table, setup_text
 from mage.runs.console import plain_console
 from mage.runs.drawings import shown
 
@@ -32,7 +33,8 @@ _WORLD = typer.Option("--world", "--game", help="The world of the opponents or l
 _OPPONENTS = typer.Option(
     "--opponents", "--level", help="A split, an opponent spec or a level; several specs or levels make one split."
 )
-_REFLECTIONS = typer.Option("--reflections", help="Evaluate what reflections do: kept, removed, or another trial's.")
+_REFLECTIONS = typer.Option("--reflections", help="Evaluate what reflections do: kept, removed, swapped, …")
+_WORDS = typer.Option(min=1, help="With --reflections: words of a shortened note; 5 by default.")
 _OUT = typer.Option("--out", "-o", metavar="DIR", help="A new directory for the evaluation.")
 _RESUME = typer.Option(metavar="DIR", help="Go on with this evaluation instead of a new one.")
 _RETRY = typer.Option("--retry-failed", help="With --resume: play trials that failed once more.")
@@ -54,6 +56,7 @@ def command(
     context: Annotated[int | None, typer.Option(min=1, help="Most tokens of a prompt and its answer.")] = None,
     device: Annotated[str | None, typer.Option(help="Where a model runs: cpu, cuda or auto.")] = None,
     reflections: Annotated[bool, _REFLECTIONS] = False,
+    words: Annotated[int | None, _WORDS] = None,
     out: Annotated[Path | None, _OUT] = None,
     resume: Annotated[Path | None, _RESUME] = None,
     retry_failed: Annotated[bool, _RETRY] = False,
@@ -78,14 +81,14 @@ def command(
     values = {**dict(map(parse_override, overrides or ())), **{k: v for k, v in named.items() if v is not None}}
     if (agent is None) is (resume is None):
         raise ConfigError("give an agent to evaluate, or --resume DIR to go on with an evaluation, and not both")
-    if resume is not None and (values or world or opponents or trials or reflections or out):
+    if resume is not None and (values or world or opponents or trials or reflections or words or out):
         raise ConfigError("a resumed evaluation has its plan; only limits and --retry-failed go with it")
     if resume is None and retry_failed:
         raise ConfigError("--retry-failed goes with --resume")
     if resume is not None:
         evaluation = resume_evaluation(resume, limits, retry_failed=retry_failed)
     else:
-        request = EvaluationRequest(str(agent), world, opponents or (), trials, values, reflections)
+        request = EvaluationRequest(str(agent), world, opponents or (), trials, values, reflections, words)
         evaluation = begin_evaluation(request, out, limits)
     print_evaluation(evaluation, plain_console())
 

@@ -24,7 +24,7 @@ from mage.evaluation.splits import (
     split_names,
 )
 from mage.evaluation.suite.evaluate import evaluation_tasks
-from mage.evaluation.suite.reflections import check_swaps
+from mage.evaluation.suite.reflections import WORDS, check_swaps
 from mage.evaluation.suite.report import command_line
 from mage.evaluation.trial_log import KIND
 from mage.models.address import PREFIX, read_address
@@ -54,6 +54,8 @@ class EvaluationRequest(msgspec.Struct, frozen=True):
     """Settings to replace, by their dotted keys."""
     reflections: bool = False
     """Evaluate what reflections do instead."""
+    words: int | None = None
+    """Words of a shortened reflection; needs `reflections`."""
 
     @property
     def worlds(self) -> tuple[str, ...]:
@@ -82,6 +84,8 @@ class EvaluationPlan(msgspec.Struct, frozen=True):
     """Whether the effect of reflections is evaluated too."""
     as_usual: bool
     """Whether a run is evaluated with its own splits and settings."""
+    words: int = WORDS
+    """Words of a shortened reflection."""
 
     def seats(self, eval_agent: EvalAgent, split: Split) -> tuple[int, ...]:
         """The seats to play, each once: those given, those of the run, or all of the world."""
@@ -122,6 +126,8 @@ def make_plan(eval_agent: EvalAgent, request: EvaluationRequest) -> EvaluationPl
             raise ConfigError(f"{key}: an evaluation does not use it; it uses agent.…, {', '.join(_ALLOWED_KEYS)}")
     if request.reflections:
         _check_reflections(eval_agent)
+    elif request.words is not None:
+        raise ConfigError(f"words = {request.words}: only reflections are shortened; evaluate with --reflections")
     usual = eval_agent.config.evaluation.final_trials
     plan = EvaluationPlan(
         name=eval_agent.name,
@@ -133,6 +139,7 @@ def make_plan(eval_agent: EvalAgent, request: EvaluationRequest) -> EvaluationPl
         trials=usual if request.trials is None else whole("trials", request.trials, 1),
         reflections=request.reflections,
         as_usual=eval_agent.run is not None and not (request.values or request.opponents or request.world),
+        words=WORDS if request.words is None else whole("words", request.words, 1),
     )
     for split in plan.splits:
         if not plan.seats(eval_agent, split):

@@ -78,8 +78,10 @@ class Evaluation:
             world,
             lambda rewrite: self.eval_agent.make_agent(world, rewrite=rewrite),
             self.eval_agent.make_agent(world, Memory.HISTORY),
+            self.eval_agent.make_agent(world, Memory.REFLECTIONS),
             split,
             self.plan.tasks(self.eval_agent, split),
+            words=self.plan.words,
             play=play,
         )
 

@@ -105,6 +105,15 @@ def exploited(path: Path) -> Path:
     return path
 
 
+def noted(path: Path) -> Path:
+    """What the notes of a scripted model do against three constants."""
+    constants = [word for move in ("rock", "paper", "scissors") for word in ("--opponents", f"always:{move}")]
+    how = ("--world", "rps(rounds=3)", *constants, "--memory", "reflections", "--trials", "2", "--words", "2")
+    ended = alone("evaluate", "scripted:counter", *how, "--reflections", "-o", path)
+    assert ended.code == 0, ended.said
+    return path
+
+
 def seeded(path: Path) -> Path:
     """A sweep of two seeds."""
     config = tiny_config("steps=1", 'evaluation.splits=["rps-constants"]', "evaluation.final_trials=2")

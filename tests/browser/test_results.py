@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.view_speed import Server
 from tests.browser.opened import Opened
-from tests.browser.scenes import exploited, learned, met, seeded
+from tests.browser.scenes import exploited, learned, met, noted, seeded
 from tests.browser.test_pages import run_id
 from tests.recorded import guest_trial, make_task
 from tests.viewed import write_run
@@ -27,6 +27,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, executable: str) -> Path:
     learned(root / "learned")
     met(root / "met", FAMILY)
     exploited(root / "nash")
+    noted(root / "notes")
     seeded(root / "sweep")
     write_run(root / "played", [guest_trial(make_task("rps(rounds=3)", (FAMILY,)))])
     return root
@@ -49,6 +50,20 @@ def test_cross_play_has_its_standings_on_the_overview_best_first(opened: Opened,
         "all => all.map((each) => each.title)"
     )
     assert shown == best
+
+
+def test_what_notes_do_is_shown_with_their_first_words_and_alone(opened: Opened, server: Server) -> None:
+    identity = run_id(server, "notes")
+    (report,) = server.json(f"/api/runs/{identity}/evaluations/reflections")["reports"]
+    opened.go(f"/#/runs/{identity}/evaluations")
+    card = opened.find(".card:has(h2:has-text('What reflections do'))")
+    shown = [row.split("\t") for row in card.locator("table.list tbody tr").all_inner_texts()]
+    gains = dict(row for row in shown if len(row) == 2)
+    assert report["alone"]["reader_over_blank"]["value"] == 1.0
+    assert gains["difference"].startswith("+1")
+    assert gains["with its notes alone"].startswith(gains["difference"][:2])
+    assert "over their first 2 words" in gains
+    assert "the first words of its own" in card.inner_text()
 
 
 def test_nashconv_has_its_result_on_the_overview(opened: Opened, server: Server) -> None:

@@ -1,12 +1,14 @@
-"""The effect of reflections: the same tasks with the agent's own, without, with another trial's, and with history.
+"""The effect of reflections: the same tasks with the agent's own, without, and with others in their place.
 
 Tasks, deals, opponents' draws and sampling seeds are the same in all arms; only the agent's memory differs. An agent
 that scores the same without its reflections, or with those of another trial, does not use them; one that scores the
-same with a plain record of the episodes gains nothing by writing them.
+same with their first words does not use the rest; one that scores the same with a plain record of the episodes gains
+nothing by writing them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -18,6 +20,7 @@ from mage.evaluation.splits import Split, SplitKind
 from mage.evaluation.suite.averaging import Averaging
 from mage.evaluation.suite.evaluate import Play, paired_trials, play_all, split_averaging, split_references
 from mage.evaluation.suite.metrics import mean_scores
+from mage.evaluation.suite.notes_alone import NotesAlone, measure_notes, readers
 from mage.evaluation.suite.opponent_naming import Naming, measure_naming
 from mage.grouped import Units
 from mage.protocols import AgentFactory, World
@@ -25,12 +28,15 @@ from mage.seeds import uniform
 from mage.stats import Estimate
 from mage.types import Failure, Observation, Reply, Task, Trial, Turn
 
+WORDS = 5
+"""Words of a shortened reflection, by default."""
+
 FactoryWithRewrite = Callable[[Rewrite], AgentFactory]
 """Makes a factory of the evaluated agent whose reflections are rewritten."""
 
 
 class ReflectionReport(msgspec.Struct, frozen=True):
-    """An agent's scores on a split with its own reflections, without, with another trial's, and with history."""
+    """An agent's scores on a split with its own reflections, without, and with others in their place."""
 
     split: str
     kind: SplitKind
@@ -40,7 +46,7 @@ class ReflectionReport(msgspec.Struct, frozen=True):
     seats: tuple[int, ...]
     num_trials: int
     failures: int
-    """Tasks that failed in one of the four arms; they are left out of all."""
+    """Tasks that failed in one of the arms; they are left out of all."""
     kept: tuple[Estimate, ...]
     """score@k with the agent's own reflections."""
     removed: tuple[Estimate, ...]
@@ -67,21 +73,34 @@ class ReflectionReport(msgspec.Struct, frozen=True):
     references: tuple[tuple[int, References], ...]
     """Exact values by seat."""
     units: Units = Units.TRIALS
-    """What the intervals are over. Files written before have the default."""
+    """What the intervals are over. Files written before have the default, here and below."""
+    words: int = 0
+    """Words that shortened reflections have at most."""
+    shortened: tuple[Estimate, ...] = ()
+    """score@k with only the first words of each of the agent's own reflections."""
+    over_shortened: tuple[Estimate, ...] = ()
+    """Kept minus shortened in each episode, paired by trial."""
+    next_over_shortened: Estimate | None = None
+    """The same over all episodes but the first."""
+    alone: NotesAlone | None = None
+    """The last episode with the reflections as the only memory."""
 
 
 async def evaluate_reflections(
     world: World,
     factory_with: FactoryWithRewrite,
     history: AgentFactory,
+    alone: AgentFactory,
     split: Split,
     tasks: Sequence[Task],
     *,
+    words: int = WORDS,
     play: Play = play_all,
 ) -> ReflectionReport:
-    """Play the tasks in four arms and compare their scores.
+    """Play the tasks in seven arms and compare their scores.
 
-    `history` makes the same model with memory `history`. The arms are `kept`, `removed`, `swapped` and `history`.
+    `history` and `alone` make the same model with memory `history` and `reflections`. The arms are `kept`, `removed`,
+    `swapped`, `shortened`, `history`, and the last episode alone as `reader` and `blank`.
     """
 
     async def play_arm(arm: str, some: Sequence[Task], make_agent: AgentFactory) -> list[Trial | Failure]:
@@ -93,14 +112,31 @@ async def evaluate_reflections(
         raise ConfigError("there are no reflections to evaluate; they need agent.memory=reflections or both")
     again = [trial.task for trial in own]
     lent = {task: own[place].reflections for task, place in zip(again, swap_partners(again), strict=True)}
-    kept, removed, swapped, with_history = paired_trials(
-        own,
-        await play_arm("removed", again, factory_with(drop_reflection)),
-        await play_arm("swapped", again, factory_with(swap_reflections(lent))),
-        await play_arm("history", again, history),
-    )
+    others = {
+        "removed": factory_with(drop_reflection),
+        "swapped": factory_with(swap_reflections(lent)),
+        "shortened": factory_with(shorten_reflection(words)),
+        "history": history,
+        "reader": readers(alone, own, is_blank=False),
+        "blank": readers(alone, own, is_blank=True),
+    }
+    arms = paired_trials(own, *[await play_arm(arm, again, make_agent) for arm, make_agent in others.items()])
+    return _report(world, split, tasks, words, dict(zip(("kept", *others), arms, strict=True)))
+
+
+def _report(
+    world: World, split: Split, tasks: Sequence[Task], words: int, arms: Mapping[str, Sequence[Trial]]
+) -> ReflectionReport:
+    """The report of trials by arm, which are aligned by task."""
+    kept, averaging = arms["kept"], split_averaging(world, split)
     seats = tuple(sorted({task.seat for task in tasks}))
-    averaging = split_averaging(world, split)
+
+    def over(arm: str) -> tuple[Estimate, ...]:
+        return _differences(kept, arms[arm], averaging)
+
+    def next_over(arm: str) -> Estimate:
+        return _next_episode_difference(kept, arms[arm], averaging)
+
     return ReflectionReport(
         split=split.name,
         kind=split.kind,
@@ -111,18 +147,23 @@ async def evaluate_reflections(
         num_trials=len(kept),
         failures=len(tasks) - len(kept),
         kept=mean_scores(kept, averaging),
-        removed=mean_scores(removed, averaging),
-        swapped=mean_scores(swapped, averaging),
-        history=mean_scores(with_history, averaging),
-        over_removed=_differences(kept, removed, averaging),
-        over_swapped=_differences(kept, swapped, averaging),
-        over_history=_differences(kept, with_history, averaging),
-        next_over_removed=_next_episode_difference(kept, removed, averaging),
-        next_over_swapped=_next_episode_difference(kept, swapped, averaging),
-        next_over_history=_next_episode_difference(kept, with_history, averaging),
+        removed=mean_scores(arms["removed"], averaging),
+        swapped=mean_scores(arms["swapped"], averaging),
+        history=mean_scores(arms["history"], averaging),
+        over_removed=over("removed"),
+        over_swapped=over("swapped"),
+        over_history=over("history"),
+        next_over_removed=next_over("removed"),
+        next_over_swapped=next_over("swapped"),
+        next_over_history=next_over("history"),
         naming=measure_naming(kept, averaging),
         references=split_references(split, seats, tasks[0].episodes),
         units=averaging.units,
+        words=words,
+        shortened=mean_scores(arms["shortened"], averaging),
+        over_shortened=over("shortened"),
+        next_over_shortened=next_over("shortened"),
+        alone=measure_notes(kept, arms["reader"], arms["blank"], averaging),
     )
 
 
@@ -136,6 +177,17 @@ def check_swaps(tasks: Sequence[Task]) -> None:
 def drop_reflection(task: Task, outcome: Observation, reflection: Reply) -> Reply | None:
     """A `Rewrite` that keeps no reflection in memory."""
     return None
+
+
+def shorten_reflection(words: int) -> Rewrite:
+    """A `Rewrite` that keeps the first words of each reflection; one with no more words is kept as it was sampled."""
+
+    def shortened(task: Task, outcome: Observation, reflection: Reply) -> Reply | None:
+        first = re.match(rf"(?:\s*\S+){{0,{words}}}", reflection.action or "")
+        note = first[0] if first else ""
+        return reflection if note == reflection.action else Reply(note, note, ())
+
+    return shortened
 
 
 def swap_reflections(lent: Mapping[Task, Sequence[Turn]]) -> Rewrite:

@@ -34,13 +34,6 @@ _SWITCHED = (
     "what it was, with its interval; an agent that never adapts loses nothing."
 )
 _COST = "Per trial, with memory; tokens read are counted once. Health: counts over all trials with memory."
-_REFLECTIONS = (
-    "The same tasks and seeds played four times, 95 % intervals over trials, or over members that are not met in "
-    "training; differences paired. Removed: the agent "
-    "remembers none of its notes. Swapped: it remembers those of a trial against another opponent. History: it writes "
-    "nothing and remembers what happened. Next: in all episodes but the first. Named: notes that name the opponent's "
-    "family; by chance, that of another trial's opponent."
-)
 WIDTH = 80
 """Columns of a terminal; splits that do not fit go to another table."""
 _NAMES, _CELLS, _GAP = 25, 16, 2
@@ -80,16 +73,16 @@ def summary_table(reports: Sequence[SplitReport]) -> Group:
         ("last score without memory", [interval(report.control.scores[-1]) for report in reports]),
         ("adaptation over control", [interval(report.over_control) for report in reports]),
         *(against[:1] if has_opponents else ()),
-        *_limits(reports),
+        *limit_rows(reports),
         ("best response", [exact(mean_over_seats(report.references, "best_response_mean")) for report in reports]),
         *_parts(reports),
         ("regret", [interval(report.regret) for report in reports]),
         *(against[1:] if has_opponents else ()),
     ]
-    return _tables("Scores", _SCORES, [report.split for report in reports], rows)
+    return split_tables("Scores", _SCORES, [report.split for report in reports], rows)
 
 
-def _limits(reports: Sequence[SplitReport] | Sequence[ReflectionReport]) -> Rows:
+def limit_rows(reports: Sequence[SplitReport] | Sequence[ReflectionReport]) -> Rows:
     """What can be reached without memory, with memory alone, and at all."""
     found = [report.references for report in reports]
     myopic = [[mean_over_seats(exact_values, f"myopic.{end}") for end in ("low", "high")] for exact_values in found]
@@ -144,7 +137,7 @@ def _results(reports: Sequence[SplitReport]) -> Group:
             ("  if independent", [percent(r.agent.passes[k].independent) if r else "" for r in played]),
             ("  without memory", [percent(r.control.passes[k].solved) if r else "" for r in played]),
         ]
-    return _tables("Results and second chances", _RESULTS, [report.split for report in reports], rows)
+    return split_tables("Results and second chances", _RESULTS, [report.split for report in reports], rows)
 
 
 def _recoveries(reports: Sequence[SplitReport]) -> Group:
@@ -158,7 +151,7 @@ def _recoveries(reports: Sequence[SplitReport]) -> Group:
         ),
         ("recovery", [_recovery_cell(recovery) for recovery in known]),
     ]
-    return _tables("After a switch", _SWITCHED, [split for _, split in found], rows)
+    return split_tables("After a switch", _SWITCHED, [split for _, split in found], rows)
 
 
 def _costs(reports: Sequence[SplitReport], seconds: Seconds) -> Group:
@@ -178,32 +171,10 @@ def _costs(reports: Sequence[SplitReport], seconds: Seconds) -> Group:
         *(replies if is_model else ()),
         ("failed trials", [str(report.failures) for report in reports]),
     ]
-    return _tables("Cost and health", _COST, [report.split for report in reports], rows)
+    return split_tables("Cost and health", _COST, [report.split for report in reports], rows)
 
 
-def reflections_table(reports: Sequence[ReflectionReport]) -> Group:
-    """Last scores with the agent's own reflections, without, with another trial's, and with history."""
-    rows = [
-        ("trials", [str(report.num_trials) for report in reports]),
-        ("intervals over", [report.units.value for report in reports]),
-        ("last score, own notes", [interval(report.kept[-1]) for report in reports]),
-        ("notes removed", [interval(report.removed[-1]) for report in reports]),
-        ("notes swapped", [interval(report.swapped[-1]) for report in reports]),
-        ("history instead", [interval(report.history[-1]) for report in reports]),
-        ("own over removed", [interval(report.over_removed[-1]) for report in reports]),
-        ("own over swapped", [interval(report.over_swapped[-1]) for report in reports]),
-        ("own over history", [interval(report.over_history[-1]) for report in reports]),
-        ("next, own over removed", [interval(report.next_over_removed) for report in reports]),
-        ("next, own over swapped", [interval(report.next_over_swapped) for report in reports]),
-        ("next, own over history", [interval(report.next_over_history) for report in reports]),
-        ("opponent named (%)", [percent(report.naming.named) if report.naming else "–" for report in reports]),
-        ("  by chance", [percent(report.naming.by_chance) if report.naming else "–" for report in reports]),
-        *_limits(reports),
-    ]
-    return _tables("What reflections do", _REFLECTIONS, [report.split for report in reports], rows)
-
-
-def _tables(title: str, caption: str, splits: Sequence[str], rows: Rows) -> Group:
+def split_tables(title: str, caption: str, splits: Sequence[str], rows: Rows) -> Group:
     """Tables of as many splits as fit the width."""
     tables: list[Table] = []
     start = 0
