@@ -194,7 +194,7 @@ def test_the_recipe_knows_all_eighty_and_the_plan_is_made_in_seconds() -> None:
         (
             "rps",
             ("credit.estimator=cloning", "agent.memory=reflections", "agent.tutor='(.)'", "agent.tutor_steps=3"),
-            r"in all steps \(agent.tutor_steps = 150\)",
+            r"in all steps \(agent.tutor_steps = 125\)",
         ),
     ],
 )
