@@ -20,7 +20,8 @@ from mage.engines.vllm.availability import check_server, server_address
 from mage.engines.vllm.backend import LoadedAdapter
 from mage.engines.vllm.model_files import write_weights
 from mage.engines.vllm.requests import VllmAnswer, VllmRequest
-from mage.errors import ConfigError, EngineError
+from mage.engines.vllm.server_lock import lock_server
+from mage.errors import ConfigError, EngineError, library_errors
 from mage.models.load import LoadedModel
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ _CONCURRENCY = 256
 """Requests that are open at once; the rest wait here."""
 _TIMEOUT_S = 600.0
 _SHOWN = 200
+_SIZES = ("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+          "num_key_value_heads")  # fmt: skip
+"""Keys of a model's config that must be those of the server's model."""
 _FLAGS = "docs/scaling.md has the command that starts it"
 
 
@@ -50,6 +54,7 @@ class HttpVllm:
         check_server(settings.server)
         self._server = settings.server
         self._address = server_address(settings.server)
+        self._lock = lock_server(settings.server)
         self._session: _Session | None = None
         config = self._config()
         limit = getattr(loaded.model.config, "max_position_embeddings", None) or settings.length
@@ -60,6 +65,10 @@ class HttpVllm:
     @property
     def length(self) -> int:
         return self._length
+
+    def close(self) -> None:
+        """Let another process use the server."""
+        self._lock.close()
 
     async def generate(self, request: VllmRequest) -> VllmAnswer:
         body = {
@@ -154,6 +163,20 @@ class HttpVllm:
         if (given := _found(config, "model_config", "dtype")) != dtype:
             raise self._refused(f"it computes in {given}, and the model in {dtype}; set dtype, or start it with --dtype")
         self._check_adapters(config.get("lora_config"), settings)
+        self._check_model(str(_found(config, "model_config", "model")), loaded)
+
+    def _check_model(self, name: str, loaded: LoadedModel) -> None:
+        """Refuse a server of another model; one without a head of its own cannot serve a model that has one."""
+        from transformers import AutoConfig
+
+        with library_errors(lambda why: self._refused(f"its model {name} cannot be read here: {why}")):
+            theirs = AutoConfig.from_pretrained(name, trust_remote_code=False)
+        ours = loaded.model.config
+        for key in _SIZES:
+            if getattr(theirs, key, None) != (own := getattr(ours, key, None)):
+                raise self._refused(f"its model {name} has {key} = {getattr(theirs, key, None)}, and {loaded.name} {own}")
+        if theirs.tie_word_embeddings and not ours.tie_word_embeddings:
+            raise self._refused(f"its model {name} has a tied head, and {loaded.name} a head of its own")
 
     def _check_adapters(self, lora: Any, settings: EngineSettings) -> None:
         if not settings.adapter_rank:
