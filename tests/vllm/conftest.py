@@ -9,14 +9,14 @@ import pytest
 from mage.engines.vllm.backend import Backend
 from mage.engines.vllm.http_server import HttpVllm
 from mage.engines.vllm.in_process import InProcessVllm
-from tests.vllm.made import model_of, need_vllm, servers, settings_of
+from tests.vllm.made import Server, model_of, need_vllm, servers, settings_of
 
 MakeBackend = Callable[[str, str], Backend]
 
 
 @pytest.fixture(scope="session")
-def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The addresses of servers whose models have a tied head, and one of their own; the first has room for adapters."""
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Server]]:
+    """Servers of models with a tied head, and with one of its own; the first has room for adapters."""
     need_vllm()
     with servers(tmp_path_factory.mktemp("servers")) as found:
         yield found
@@ -41,7 +41,7 @@ def make_backend(request: pytest.FixtureRequest) -> Iterator[MakeBackend]:
         if where == "here":
             found: InProcessVllm = request.getfixturevalue("engines")[kind == "adapters"]
             return found
-        address = request.getfixturevalue("addresses")["untied" if kind == "untied" else "tied"]
+        address = request.getfixturevalue("started")["untied" if kind == "untied" else "tied"].address
         opened.append(HttpVllm(model_of(kind), settings_of(kind, address)))
         return opened[-1]
 

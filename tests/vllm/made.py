@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx
 import pytest
@@ -32,6 +33,7 @@ KINDS = ("tied", "untied", "adapters")
 MODEL = "nano(heads=2,words=[20])"
 LENGTH, RANK, PLACES = 256, 4, 5
 _START_S = 400
+_LOG = "server.log"
 
 
 def need_vllm() -> None:
@@ -77,22 +79,33 @@ def two_weights(kind: str) -> tuple[PolicyWeights, PolicyWeights]:
     return learner.weights(trained), learner.weights(changed)
 
 
+class Server(NamedTuple):
+    """A vLLM server in a process of its own."""
+
+    address: str
+    folder: Path
+    """Of its model, and its log."""
+    process: subprocess.Popen[bytes]
+
+
 @contextmanager
-def servers(folder: Path) -> Iterator[dict[str, str]]:
-    """Two vLLM servers by their addresses: one of a model whose head is tied, with room for adapters; one untied."""
-    started: dict[str, tuple[str, subprocess.Popen[bytes], Path]] = {}
+def servers(folder: Path) -> Iterator[dict[str, Server]]:
+    """Two servers: one of a model whose head is tied, with room for adapters; one of a model that is untied."""
+    started: dict[str, Server] = {}
     try:
         for kind in ("tied", "untied"):
             started[kind] = _start(folder / kind, kind)
-        yield {kind: _wait(*one) for kind, one in started.items()}
+        for server in started.values():
+            _wait(server)
+        yield started
     finally:
-        for _, process, _ in started.values():
-            process.terminate()
-        for _, process, _ in started.values():
-            process.wait(60)
+        for server in started.values():
+            server.process.terminate()
+        for server in started.values():
+            server.process.wait(60)
 
 
-def _start(folder: Path, kind: str) -> tuple[str, subprocess.Popen[bytes], Path]:
+def _start(folder: Path, kind: str) -> Server:
     """Start a server of a model as it is saved: transformers drops a tied head from the file."""
     loaded = model_of(kind)
     if kind == "tied":
@@ -102,23 +115,22 @@ def _start(folder: Path, kind: str) -> tuple[str, subprocess.Popen[bytes], Path]
     port = _free_port()
     settings = settings_of("adapters" if kind == "tied" else kind)
     command, variables = server_command(folder, settings, port, dtype="float32", is_cpu=True)
-    log = folder / "server.log"
     environment = {**os.environ, **variables, "OMP_NUM_THREADS": "1"}
-    with log.open("wb") as out:
+    with (folder / _LOG).open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment)
-    return f"http://127.0.0.1:{port}", process, log
+    return Server(f"http://127.0.0.1:{port}", folder, process)
 
 
-def _wait(address: str, process: subprocess.Popen[bytes], log: Path) -> str:
+def _wait(server: Server) -> None:
     """Wait until a server answers."""
     begun = time.monotonic()
-    while time.monotonic() - begun < _START_S and process.poll() is None:
+    while time.monotonic() - begun < _START_S and server.process.poll() is None:
         try:
-            if httpx.get(f"{address}/health", timeout=5, trust_env=False).status_code == 200:
-                return address
+            if httpx.get(f"{server.address}/health", timeout=5, trust_env=False).status_code == 200:
+                return
         except httpx.TransportError:
             time.sleep(1.0)
-    raise AssertionError(f"the vLLM server did not start:\n{log.read_text()[-3000:]}")
+    raise AssertionError(f"the vLLM server did not start:\n{(server.folder / _LOG).read_text()[-3000:]}")
 
 
 def _free_port() -> int:

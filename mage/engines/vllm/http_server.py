@@ -54,13 +54,13 @@ class HttpVllm:
         check_server(settings.server)
         self._server = settings.server
         self._address = server_address(settings.server)
-        self._lock = lock_server(settings.server)
         self._session: _Session | None = None
         config = self._config()
         limit = getattr(loaded.model.config, "max_position_embeddings", None) or settings.length
         self._length = min(limit, settings.length)
         self._check(config, loaded, settings)
         self._name = str(_found(config, "model_config", "served_model_name"))
+        self._lock = lock_server(settings.server)
 
     @property
     def length(self) -> int:
