@@ -73,9 +73,7 @@ def assert_same_trials(found: Sequence[Group], wanted: Sequence[Group], toleranc
     assert own == pytest.approx(others, abs=tolerance)
 
 
-def assert_same_weights(
-    found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float = TOLERANCE
-) -> None:
+def assert_same_weights(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float = TOLERANCE) -> None:
     """Compare weights within the tolerance."""
     assert found.keys() == wanted.keys()
     assert max(float((found[name] - wanted[name]).abs().max()) for name in wanted) <= tolerance

@@ -1,4 +1,4 @@
-"""`engine = "vllm"` where it cannot be used: one line, before torch or a model is loaded. vLLM need not be installed."""
+"""`engine = "vllm"` where it cannot be used: one line, before torch or a model is loaded. vLLM need not be there."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_the_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("version", ["0.21.3", "0.33.0", "1.0.0", "dev"])
 def test_another_version_is_installed(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
-    monkeypatch.setattr("mage.extras.find_spec", lambda name: object())
-    monkeypatch.setattr("mage.engines.vllm.availability.version", lambda name: version)
+    monkeypatch.setattr("mage.extras.find_spec", lambda _: object())
+    monkeypatch.setattr("mage.engines.vllm.availability.version", lambda _: version)
     refused(rf"vLLM {version} is installed here; engine = vllm works with 0\.22 to 0\.32")
 
 
@@ -66,7 +66,7 @@ def test_the_package_for_cpus_has_another_name(monkeypatch: pytest.MonkeyPatch) 
             raise metadata.PackageNotFoundError(name)
         return "0.32.0"
 
-    monkeypatch.setattr("mage.extras.find_spec", lambda name: object())
+    monkeypatch.setattr("mage.extras.find_spec", lambda _: object())
     monkeypatch.setattr("mage.engines.vllm.availability.version", version)
     check_vllm("")
 

@@ -119,7 +119,9 @@ def _check_vllm(config: Config) -> None:
     """Refuse what cannot be played with vLLM."""
     if config.engine != VLLM:
         if config.agent.server:
-            raise ConfigError(f"agent.server = {config.agent.server}: engine = {config.engine} has none; set engine = vllm")
+            raise ConfigError(
+                f"agent.server = {config.agent.server}: engine = {config.engine} has none; set engine = vllm"
+            )
         return
     if config.rollout.workers:
         raise ConfigError(f"{_workers_key(config)}: workers have engines of their own; leave engine = vllm out")

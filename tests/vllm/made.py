@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
@@ -55,8 +55,8 @@ def model_of(kind: str) -> LoadedModel:
     config.tie_word_embeddings = False
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
-        model = LlamaForCausalLM(config).eval()
-    return sharpened(LoadedModel("untied", model, tied.tokenizer, tied.chat_format))
+        model: Any = LlamaForCausalLM(config)  # type: ignore[no-untyped-call]
+    return sharpened(LoadedModel("untied", model.eval(), tied.tokenizer, tied.chat_format))
 
 
 def settings_of(kind: str, server: str = "") -> EngineSettings:

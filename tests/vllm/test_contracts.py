@@ -20,7 +20,7 @@ from mage.types import Completion
 from mage.weights import PolicyWeights
 from tests.engine_made import choices, prompts
 from tests.vllm.conftest import MakeBackend
-from tests.vllm.made import KINDS, PLACES, learner_of, model_of, settings_of, two_weights
+from tests.vllm.made import KINDS, LENGTH, PLACES, learner_of, model_of, settings_of, two_weights
 
 WHERE = ("here", "http")
 TOLERANCE = 1e-5
@@ -109,6 +109,30 @@ def test_scores_are_those_of_the_local_engine_with_more_ids_than_vllm_names(
     assert max(found) > log(1 / 3)
 
 
+@pytest.mark.parametrize("where", WHERE)
+def test_many_long_texts_at_once_are_those_of_one_at_a_time(make_backend: MakeBackend, where: str) -> None:
+    """More prompts than one step has room for; on a CPU none may be read in parts."""
+    server = server_of(make_backend(where, "tied"), "tied")
+    chat_format, vocabulary = model_of("tied").chat_format, model_of("tied").model.config.vocab_size
+    asked = [
+        tuple((7 * number + 3 * at) % vocabulary for at in range(LENGTH - 16 - number % 5)) for number in range(40)
+    ]
+
+    async def play() -> tuple[list[Completion], list[Completion]]:
+        await server.publish("main", two_weights("tied")[0], 0)
+        engine = server.policy("main")
+        calls = [engine.complete(ids, Sampling(1.0, 8, seed), None) for seed, ids in enumerate(asked)]
+        together = list(await asyncio.gather(*calls))
+        server.reset_cache()
+        alone = [await engine.complete(ids, Sampling(1.0, 8, seed), None) for seed, ids in enumerate(asked[:8])]
+        return together, alone
+
+    together, alone = asyncio.run(play())
+    assert [reply.tokens for reply in together[:8]] == [reply.tokens for reply in alone]
+    assert len({reply.tokens for reply in together}) > 30
+    assert all(chat_format.end not in reply.tokens[:-1] for reply in together)
+
+
 def test_a_temperature_that_vllm_would_raise_is_refused(make_backend: MakeBackend) -> None:
     server = server_of(make_backend("here", "tied"), "tied")
 
@@ -116,7 +140,9 @@ def test_a_temperature_that_vllm_would_raise_is_refused(make_backend: MakeBacken
         await server.publish("main", two_weights("tied")[0], 0)
         return await server.policy("main").complete((5, 6), Sampling(temperature, 4, 0), None)
 
-    with pytest.raises(EngineError, match=r"vLLM has no temperature of 0\.005; set agent\.temperature to 0 or to 0\.01"):
+    with pytest.raises(
+        EngineError, match=r"vLLM has no temperature of 0\.005; set agent\.temperature to 0 or to 0\.01"
+    ):
         asyncio.run(play(0.005))
     assert set(asyncio.run(play(0.0)).logprobs) == {0.0}
 
@@ -169,7 +195,9 @@ def test_a_prefix_cache_of_old_weights_would_be_noticed(make_backend: MakeBacken
     backend = OtherWeights(make_backend("here", "tied"), "salt")
     server = server_of(backend, "tied")
     server._probe.tolerance = float("inf")
-    with pytest.raises(AssertionError, match=r"prefix cache|weights that were not published|not those of the published"):
+    with pytest.raises(
+        AssertionError, match=r"prefix cache|weights that were not published|not those of the published"
+    ):
         check_publish(server, learner_of("tied"), model_of("tied").chat_format, tolerance=TOLERANCE)
 
 

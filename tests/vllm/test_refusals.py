@@ -14,8 +14,15 @@ from mage.models.load import LoadedModel, load_model
 from tests.vllm.made import LENGTH, PLACES, RANK, Server, model_of, settings_of
 
 
-def refused(server: Server, match: str, loaded: LoadedModel | None = None, **settings: int) -> None:
-    given = EngineSettings(**{"length": LENGTH, **settings}, server=server.address)
+def refused(
+    server: Server,
+    match: str,
+    loaded: LoadedModel | None = None,
+    length: int = LENGTH,
+    policies: int = 1,
+    adapter_rank: int = 0,
+) -> None:
+    given = EngineSettings(length, policies=policies, adapter_rank=adapter_rank, server=server.address)
     with pytest.raises(ConfigError, match=match) as error:
         vllm_server(loaded or model_of("tied"), given)
     assert "\n" not in str(error.value)
@@ -38,8 +45,8 @@ def test_a_server_in_another_number_format(started: dict[str, Server]) -> None:
 
 
 def test_a_server_without_room_for_the_adapters(started: dict[str, Server]) -> None:
-    more = {"policies": PLACES + 1, "adapter_rank": RANK}
-    refused(started["tied"], "room for 5 adapters of rank 8, and 6 of rank 4 are needed", **more)
+    needed = "room for 5 adapters of rank 8, and 6 of rank 4 are needed"
+    refused(started["tied"], needed, policies=PLACES + 1, adapter_rank=RANK)
     refused(started["untied"], "room for 0 adapters of rank 0", policies=1, adapter_rank=RANK)
 
 

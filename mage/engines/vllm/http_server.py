@@ -161,7 +161,9 @@ class HttpVllm:
                 raise self._refused(f"it was started with {name} = {given}, not with {flag}; {_FLAGS}")
         dtype = str(loaded.model.dtype)
         if (given := _found(config, "model_config", "dtype")) != dtype:
-            raise self._refused(f"it computes in {given}, and the model in {dtype}; set dtype, or start it with --dtype")
+            raise self._refused(
+                f"it computes in {given}, and the model in {dtype}; set dtype, or start it with --dtype"
+            )
         self._check_adapters(config.get("lora_config"), settings)
         self._check_model(str(_found(config, "model_config", "model")), loaded)
 
@@ -174,7 +176,9 @@ class HttpVllm:
         ours = loaded.model.config
         for key in _SIZES:
             if getattr(theirs, key, None) != (own := getattr(ours, key, None)):
-                raise self._refused(f"its model {name} has {key} = {getattr(theirs, key, None)}, and {loaded.name} {own}")
+                raise self._refused(
+                    f"its model {name} has {key} = {getattr(theirs, key, None)}, and {loaded.name} {own}"
+                )
         if theirs.tie_word_embeddings and not ours.tie_word_embeddings:
             raise self._refused(f"its model {name} has a tied head, and {loaded.name} a head of its own")
 

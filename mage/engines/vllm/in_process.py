@@ -20,6 +20,7 @@ from torch import Tensor
 from mage.engines.settings import EngineSettings
 from mage.engines.vllm.availability import check_vllm
 from mage.engines.vllm.backend import LoadedAdapter
+from mage.engines.vllm.cpu_options import CPU_BLOCK, CPU_BYTES, CPU_HEADS, cpu_step_tokens
 from mage.engines.vllm.model_files import room_for, write_config
 from mage.engines.vllm.requests import VllmAnswer, VllmRequest
 from mage.errors import ConfigError, EngineError, MageError, ShortageError, library_errors
@@ -28,11 +29,6 @@ from mage.shortage import shortage_of
 
 _QUIET_TICKS = 4
 """Turns of the event loop without a new request before a step: a trial's successor starts within three."""
-_CPU_BYTES = 2**30
-"""Memory of the key-value cache on a CPU."""
-_CPU_BLOCK = 32
-_CPU_HEADS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256)
-"""Sizes of attention heads that vLLM has CPU kernels for."""
 _CPU_SLOTS, _CUDA_SLOTS = 256, 1024
 """Requests in one step where `agent.slots` is 0."""
 _TRAINED_SHARE, _INFERENCE_SHARE = 0.4, 0.85
@@ -60,7 +56,7 @@ class InProcessVllm:
         self._length = min(limit, settings.length)
         self._folder = TemporaryDirectory(prefix="mage-vllm-model-")
         write_config(Path(self._folder.name), loaded)
-        options = _options(settings, self._is_cpu)
+        options = _options(settings, self._is_cpu, self._length)
         dtype = str(weight.dtype).removeprefix("torch.")
         with _contained(), library_errors(lambda why: ConfigError(f"vLLM cannot serve {loaded.name}: {why}")):
             from vllm import EngineArgs, LLMEngine
@@ -88,7 +84,8 @@ class InProcessVllm:
         with library_errors(lambda why: EngineError(f"vLLM refuses a request: {why}")):
             params = SamplingParams(**request.params)
             self._engine.add_request(name, prompt, params, lora_request=self._adapters.get(request.adapter))
-        future = self._futures[name] = loop.create_future()
+        future: asyncio.Future[VllmAnswer] = loop.create_future()
+        self._futures[name] = future
         if self._driver is None or self._driver.get_loop() is not loop:
             self._driver = loop.create_task(self._drive())
             self._driver.add_done_callback(self._on_driver_done)
@@ -150,7 +147,7 @@ class InProcessVllm:
                 future.set_exception(_failure(error))
 
 
-def _options(settings: EngineSettings, is_cpu: bool) -> dict[str, Any]:
+def _options(settings: EngineSettings, is_cpu: bool, length: int) -> dict[str, Any]:
     """The arguments of vLLM's engine that follow from the settings."""
     options: dict[str, Any] = {
         "skip_tokenizer_init": True,
@@ -163,7 +160,14 @@ def _options(settings: EngineSettings, is_cpu: bool) -> dict[str, Any]:
         "max_num_seqs": settings.slots or (_CPU_SLOTS if is_cpu else _CUDA_SLOTS),
     }
     if is_cpu:
-        options |= {"enforce_eager": True, "block_size": _CPU_BLOCK, "kv_cache_memory_bytes": _CPU_BYTES}
+        options |= {
+            "enforce_eager": True,
+            "block_size": CPU_BLOCK,
+            "kv_cache_memory_bytes": CPU_BYTES,
+            # Where a prompt is read in parts, vLLM turns its random generator back, which a CPU's cannot do.
+            "enable_chunked_prefill": False,
+            "max_num_batched_tokens": cpu_step_tokens(length),
+        }
     else:
         options["gpu_memory_utilization"] = _TRAINED_SHARE if settings.is_trained else _INFERENCE_SHARE
     if settings.adapter_rank:
@@ -180,10 +184,10 @@ def _check_heads(loaded: LoadedModel, is_cpu: bool) -> None:
     """Refuse sizes of attention heads that vLLM has no CPU kernel for."""
     config = loaded.model.config
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    if is_cpu and size not in _CPU_HEADS:
+    if is_cpu and size not in CPU_HEADS:
         raise ConfigError(
             f"vLLM has no attention on a CPU for heads of {size} numbers, which {loaded.name} has; nano(heads=2) has "
-            f"heads of 32, and {', '.join(map(str, _CPU_HEADS[1:]))} can be used too"
+            f"heads of 32, and {', '.join(map(str, CPU_HEADS[1:]))} can be used too"
         )
 
 

@@ -41,6 +41,6 @@ class Probe:
         ids_1T = torch.tensor([self.prompt], device=self._device)
         read = torch.func.functional_call(self._model, placed, (ids_1T,), {"use_cache": False}, tie_weights=False)
         logits_V = read.logits[0, -1]
-        expected = logits_V[list(self.allowed)].float().log_softmax(0).tolist()
+        expected: list[float] = logits_V[list(self.allowed)].float().log_softmax(0).tolist()
         answered = normalised([found.get(token, float("nan")) for token in self.allowed])
         return max(abs(one - other) for one, other in zip(expected, answered, strict=True))

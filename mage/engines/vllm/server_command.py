@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from mage.engines.settings import EngineSettings
+from mage.engines.vllm.cpu_options import CPU_BLOCK, CPU_BYTES, cpu_step_tokens
 from mage.engines.vllm.model_files import room_for
 
 SERVER_VARIABLES = {
@@ -35,6 +36,8 @@ def server_command(
         command += ["--max-cpu-loras", str(settings.policies + 1)]
     variables = dict(SERVER_VARIABLES)
     if is_cpu:
-        command += ["--enforce-eager", "--block-size", "32", "--kv-cache-memory-bytes", str(2**30)]
+        command += ["--enforce-eager", "--block-size", str(CPU_BLOCK), "--kv-cache-memory-bytes", str(CPU_BYTES)]
+        # Where a prompt is read in parts, vLLM turns its random generator back, which a CPU's cannot do.
+        command += ["--no-enable-chunked-prefill", "--max-num-batched-tokens", str(cpu_step_tokens(settings.length))]
         variables["TORCH_COMPILE_DISABLE"] = "1"  # its first request would take a minute
     return command, variables
