@@ -6,6 +6,7 @@ import copy
 import os
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,6 @@ import torch
 from transformers import LlamaForCausalLM
 
 from mage.engines.settings import EngineSettings
-from mage.engines.vllm.model_files import write_model
 from mage.engines.vllm.server_command import server_command
 from mage.learners.local import LocalLearner
 from mage.models.load import LoadedModel, load_model
@@ -106,15 +106,15 @@ def servers(folder: Path) -> Iterator[dict[str, Server]]:
 
 
 def _start(folder: Path, kind: str) -> Server:
-    """Start a server of a model as it is saved: transformers drops a tied head from the file."""
-    loaded = model_of(kind)
-    if kind == "tied":
-        loaded.save(folder)
-    else:
-        write_model(folder, loaded)
+    """Start a server: of the tied model as transformers saves it, without its head; of the other by our command."""
+    model_of(kind).save(folder)
     port = _free_port()
     settings = settings_of("adapters" if kind == "tied" else kind)
-    command, variables = server_command(folder, settings, port, dtype="float32", is_cpu=True)
+    if kind == "tied":
+        command, variables = server_command(folder, settings, port, dtype="float32", is_cpu=True)
+    else:
+        options = ["--port", str(port), "--context", str(settings.length), "--slots", str(settings.slots)]
+        command, variables = [sys.executable, "-m", "mage.engines.vllm.serve", str(folder), *options], {}
     environment = {**os.environ, **variables, "OMP_NUM_THREADS": "1"}
     with (folder / _LOG).open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment)

@@ -157,6 +157,10 @@ class OtherWeights:
     def length(self) -> int:
         return self._inner.length
 
+    @property
+    def has_base(self) -> bool:
+        return self._inner.has_base
+
     async def generate(self, request: VllmRequest) -> VllmAnswer:
         if self._left_out == "salt":
             return await self._inner.generate(request._replace(salt="always"))
@@ -199,6 +203,23 @@ def test_a_prefix_cache_of_old_weights_would_be_noticed(make_backend: MakeBacken
         AssertionError, match=r"prefix cache|weights that were not published|not those of the published"
     ):
         check_publish(server, learner_of("tied"), model_of("tied").chat_format, tolerance=TOLERANCE)
+
+
+def test_a_base_that_is_another_one_is_published_below_the_adapters(make_backend: MakeBackend) -> None:
+    """As in a sweep over seeds, whose runs share an engine and begin with other random weights."""
+    backend, first = make_backend("here", "adapters"), learner_of("adapters").weights()
+    other = {name: tensor + 0.1 * tensor.roll(1, -1) for name, tensor in first.model.items()}
+    other["lm_head.weight"] = other["model.embed_tokens.weight"]
+    server = server_of(backend, "adapters")
+
+    async def publish() -> None:
+        await server.publish("main", first, 0)
+        server.clear()
+        await server.publish("main", PolicyWeights(other, first.adapter), 0)
+        server.clear()
+        await server.publish("main", first, 0)
+
+    asyncio.run(publish())  # each publication is compared with a plain pass
 
 
 def test_a_second_whole_model_is_refused(make_backend: MakeBackend) -> None:

@@ -25,6 +25,10 @@ class Backend(Protocol):
     def length(self) -> int:
         """Most tokens of a prompt with its answer."""
 
+    @property
+    def has_base(self) -> bool:
+        """Whether it began with the weights of the loaded model, for adapters to be put on."""
+
     async def generate(self, request: VllmRequest) -> VllmAnswer: ...
 
     async def load_model(self, weights: Mapping[str, Tensor]) -> None:

@@ -21,7 +21,7 @@ from mage.engines.settings import EngineSettings
 from mage.engines.vllm.availability import check_vllm
 from mage.engines.vllm.backend import LoadedAdapter
 from mage.engines.vllm.cpu_options import CPU_BLOCK, CPU_BYTES, CPU_HEADS, cpu_step_tokens
-from mage.engines.vllm.model_files import room_for, write_config
+from mage.engines.vllm.model_files import room_for, write_config, write_weights
 from mage.engines.vllm.requests import VllmAnswer, VllmRequest
 from mage.errors import ConfigError, EngineError, MageError, ShortageError, library_errors
 from mage.models.load import LoadedModel
@@ -45,7 +45,11 @@ _RESTORED = ("LD_PRELOAD", "LOCAL_WORLD_SIZE")
 
 
 class InProcessVllm:
-    """vLLM's engine in this process. It starts with random weights: a publication brings the first ones."""
+    """vLLM's engine in this process.
+
+    With room for adapters it starts with the loaded weights, which are their base. Without, it starts with random ones,
+    because the first publication brings others.
+    """
 
     def __init__(self, loaded: LoadedModel, settings: EngineSettings) -> None:
         check_vllm("")
@@ -55,7 +59,10 @@ class InProcessVllm:
         limit = getattr(loaded.model.config, "max_position_embeddings", None) or settings.length
         self._length = min(limit, settings.length)
         self._folder = TemporaryDirectory(prefix="mage-vllm-model-")
-        write_config(Path(self._folder.name), loaded)
+        folder = Path(self._folder.name)
+        write_config(folder, loaded)
+        self._has_base = settings.adapter_rank > 0
+        weights = write_weights(folder, loaded.model.state_dict()) if self._has_base else None
         options = _options(settings, self._is_cpu, self._length)
         dtype = str(weight.dtype).removeprefix("torch.")
         with _contained(), library_errors(lambda why: ConfigError(f"vLLM cannot serve {loaded.name}: {why}")):
@@ -63,6 +70,8 @@ class InProcessVllm:
 
             arguments = EngineArgs(model=self._folder.name, max_model_len=self._length, dtype=dtype, **options)
             self._engine: Any = LLMEngine.from_engine_args(arguments)
+        if weights is not None:
+            weights.unlink()
         self._adapters: dict[str, Any] = {}
         """vLLM's own requests for adapters, by name."""
         self._num_adapters = 0
@@ -73,6 +82,10 @@ class InProcessVllm:
     @property
     def length(self) -> int:
         return self._length
+
+    @property
+    def has_base(self) -> bool:
+        return self._has_base
 
     async def generate(self, request: VllmRequest) -> VllmAnswer:
         from vllm import SamplingParams
@@ -151,7 +164,7 @@ def _options(settings: EngineSettings, is_cpu: bool, length: int) -> dict[str, A
     """The arguments of vLLM's engine that follow from the settings."""
     options: dict[str, Any] = {
         "skip_tokenizer_init": True,
-        "load_format": "dummy",
+        "load_format": "auto" if settings.adapter_rank else "dummy",
         "enable_prefix_caching": True,
         "logprobs_mode": "processed_logprobs",
         "max_logprobs": -1,

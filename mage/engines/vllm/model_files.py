@@ -35,11 +35,13 @@ def write_model(folder: Path, loaded: LoadedModel) -> None:
     loaded.tokenizer.save_pretrained(folder)
 
 
-def write_weights(folder: Path, weights: Mapping[str, Tensor]) -> None:
-    """Write weights by the names of a state dict, tied ones under each name."""
+def write_weights(folder: Path, weights: Mapping[str, Tensor]) -> Path:
+    """Write weights by the names of a state dict, tied ones under each name, to a file."""
     folder.mkdir(parents=True, exist_ok=True)
     copied = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in weights.items()}
-    save_file(copied, folder / "model.safetensors", {"format": "pt"})
+    path = folder / "model.safetensors"
+    save_file(copied, path, {"format": "pt"})
+    return path
 
 
 def write_adapter(folder: Path, factors: Mapping[str, LowRank]) -> None:

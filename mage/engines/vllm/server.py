@@ -16,6 +16,7 @@ from mage.engines.local.jobs import GenerateJob, check_request
 from mage.engines.settings import EngineSettings
 from mage.engines.trie import Ids, Trie, action_logprobs
 from mage.engines.vllm.backend import Backend, LoadedAdapter
+from mage.engines.vllm.base_weights import BaseWeights
 from mage.engines.vllm.call_gate import CallGate
 from mage.engines.vllm.model_files import RANKS, room_for, write_adapter
 from mage.engines.vllm.probe import Probe
@@ -71,8 +72,7 @@ class VllmPolicyServer:
         self._published: dict[str, _Publication] = {}
         self._retired: list[LoadedAdapter] = []
         """Adapters that no policy uses any more; the next publication removes them from vLLM."""
-        self._base: object = None
-        """Which tensors the base below the adapters was loaded from, and in which state."""
+        self._base = BaseWeights(loaded.model.state_dict() if backend.has_base else None)
         self._num_publications = 0
         self._num_resets = 0
         self._totals: Counter[str] = Counter()
@@ -111,7 +111,7 @@ class VllmPolicyServer:
         for publication in self._published.values():
             self._retire(publication)
         self._published.clear()
-        self._base = None
+        self._base.forget_tensors()
         self.reset_cache()
 
     def metrics(self) -> Mapping[str, float]:
@@ -178,10 +178,8 @@ class VllmPolicyServer:
         for old in retired:
             await self._backend.drop_adapter(old)
             rmtree(old.folder, ignore_errors=True)
-        base = [(tensor.data_ptr(), tensor._version) for tensor in weights.model.values()]
-        if base != self._base:
+        if self._base.differ(weights.model):
             await self._backend.load_model(weights.model)
-            self._base = base
         folder = Path(self._folder.name) / str(self._num_publications)
         write_adapter(folder, weights.adapter)
         adapter = LoadedAdapter(f"{policy}.{self._num_publications}.{self._mark}", folder)
