@@ -64,9 +64,9 @@ def settings_of(kind: str, server: str = "") -> EngineSettings:
     return EngineSettings(LENGTH, slots=16, policies=num, adapter_rank=rank, server=server)
 
 
-def learner_of(kind: str) -> LocalLearner:
+def learner_of(kind: str, *overrides: str) -> LocalLearner:
     lora = (f"learner.lora_rank={RANK}",) if kind == "adapters" else ()
-    return LocalLearner(copy.deepcopy(model_of(kind).model), made_settings("learner.lr=0.01", *lora))
+    return LocalLearner(copy.deepcopy(model_of(kind).model), made_settings("learner.lr=0.01", *lora, *overrides))
 
 
 def two_weights(kind: str) -> tuple[PolicyWeights, PolicyWeights]:

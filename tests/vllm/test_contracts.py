@@ -46,6 +46,51 @@ def test_what_vllm_plays_is_what_the_learner_says(make_backend: MakeBackend, whe
     check_publish(server, learner_of(kind), model_of(kind).chat_format, tolerance=TOLERANCE)
 
 
+@pytest.mark.parametrize("where", WHERE)
+def test_log_probabilities_are_of_the_distribution_that_was_sampled_from(make_backend: MakeBackend, where: str) -> None:
+    server, learner = server_of(make_backend(where, "tied"), "tied"), learner_of("tied", "agent.temperature=0.7")
+    check_publish(server, learner, model_of("tied").chat_format, temperature=0.7, tolerance=TOLERANCE)
+
+
+@pytest.mark.parametrize("kind", ["tied", "adapters"])
+@pytest.mark.parametrize("where", WHERE)
+def test_calls_in_flight_are_answered_with_the_weights_they_began_with(
+    make_backend: MakeBackend, where: str, kind: str
+) -> None:
+    loaded, server = model_of(kind), server_of(make_backend(where, kind), kind)
+    first, second = two_weights(kind)
+    options, requests = choices(loaded, "bet", "bet 2", "pass"), prompts(loaded, 6)
+
+    def calls() -> list[asyncio.Task[Completion]]:
+        engine = server.policy("main")
+        return [
+            asyncio.create_task(engine.complete(ids, Sampling(1.0, 8, seed), given))
+            for seed, ids in enumerate(requests)
+            for given in (None, options)
+        ]
+
+    async def play() -> tuple[list[Completion], ...]:
+        await server.publish("main", first, 0)
+        before = await asyncio.gather(*calls())
+        begun = calls()
+        await asyncio.sleep(0)
+        published = asyncio.create_task(server.publish("main", second, 1))
+        await asyncio.sleep(0)
+        late = calls()
+        during, later = await asyncio.gather(*begun), await asyncio.gather(*late)
+        await published
+        return before, during, later, await asyncio.gather(*calls())
+
+    before, during, later, after = asyncio.run(play())
+    assert {reply.version for reply in (*before, *during)} == {0}
+    assert {reply.version for reply in (*later, *after)} == {1}
+    for expected, found in ((before, during), (after, later)):
+        assert [reply.tokens for reply in found] == [reply.tokens for reply in expected]
+        for one, other in zip(found, expected, strict=True):
+            assert one.logprobs == pytest.approx(other.logprobs, abs=TOLERANCE)
+    assert [reply.tokens for reply in before] != [reply.tokens for reply in after]
+
+
 async def asked(server: PolicyServer, kind: str, temperature: float, num: int = 24) -> list[Completion]:
     """Choices of many prompts at once, at a temperature."""
     loaded = model_of(kind)
