@@ -97,9 +97,7 @@ def engine_settings(config: Config) -> EngineSettings:
     league = config.league
     num = 1 + 2 * league.learners + max(league.snapshots, league.learners) if league.learners else 1
     agent, learner = config.agent, config.learner
-    return EngineSettings(
-        agent.context, agent.slots, num, learner.lora_rank, ranks=learner.ranks, server=agent.server
-    )
+    return EngineSettings(agent.context, agent.slots, num, learner.lora_rank, ranks=learner.ranks, server=agent.server)
 
 
 def _load(config: Config, placement: Placement, tokenizer: Path | None) -> LoadedModel:
