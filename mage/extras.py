@@ -16,6 +16,7 @@ EXTRAS = {
     "plot": ("matplotlib",),
     "ray": ("ray",),
     "remote": ("httpx",),
+    "vllm": ("vllm",),
     "webshop": ("bm25s", "rapidfuzz"),
 }
 """By extra, the packages that must be there for it to count as installed."""

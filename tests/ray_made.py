@@ -65,18 +65,18 @@ def trained(folder: Path, *overrides: str) -> Trained:
     return Trained(setup, groups, {name: tensor.clone() for name, tensor in learner.weights().merged().items()})
 
 
-def assert_same_trials(found: Sequence[Group], wanted: Sequence[Group]) -> None:
+def assert_same_trials(found: Sequence[Group], wanted: Sequence[Group], tolerance: float = TOLERANCE) -> None:
     """Compare trials: all but the last bits of log-probabilities must be equal."""
     ours, theirs = (msgspec.to_builtins(list(groups)) for groups in (found, wanted))
     own, others = list(_take_logprobs(ours)), list(_take_logprobs(theirs))
     assert ours == theirs
-    assert own == pytest.approx(others, abs=TOLERANCE)
+    assert own == pytest.approx(others, abs=tolerance)
 
 
-def assert_same_weights(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
+def assert_same_weights(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float = TOLERANCE) -> None:
     """Compare weights within the tolerance."""
     assert found.keys() == wanted.keys()
-    assert max(float((found[name] - wanted[name]).abs().max()) for name in wanted) <= TOLERANCE
+    assert max(float((found[name] - wanted[name]).abs().max()) for name in wanted) <= tolerance
 
 
 def _take_logprobs(value: Any) -> list[float]:

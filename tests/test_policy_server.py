@@ -280,5 +280,5 @@ def test_an_engine_that_is_not_a_policy_server_is_refused(monkeypatch: pytest.Mo
         make_server("half", original("tied"), EngineSettings(64))
     with pytest.raises(ConfigError, match=r"the engine 'bare' lacks limits, a mage\.protocols\.ServerLimits"):
         make_server("bare", original("tied"), EngineSettings(64))
-    with pytest.raises(ConfigError, match="unknown engine 'vllm'; known: bare, half, local"):
-        make_server("vllm", original("tied"), EngineSettings(64))
+    with pytest.raises(ConfigError, match="unknown engine 'sglang'; known: bare, half, local, vllm"):
+        make_server("sglang", original("tied"), EngineSettings(64))

@@ -61,7 +61,8 @@ class Config(FrozenModel):
     dtype: Dtype = Dtype.AUTO
     """The model's number format: float32, bfloat16, or auto (bfloat16 on CUDA, float32 on a CPU)."""
     engine: str = "local"
-    """What serves the model: `local`, in this process, or a name that a plugin registered; docs/models.md."""
+    """What serves the model: `local`, in this process, `vllm` (docs/scaling.md), or a name that a plugin registered;
+    docs/models.md."""
     trackers: tuple[str, ...] = ()
     """Where metrics go besides the run directory: tensorboard, wandb, trackio."""
     trial: TrialConfig = TrialConfig()

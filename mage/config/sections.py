@@ -124,6 +124,9 @@ class AgentConfig(FrozenModel):
     slots: Count = 0
     """Calls that the engine runs in one batch; each reserves the memory of a full context. 0: as many as fit into a
     share of the free GPU memory, or into 1 GiB on a CPU, at most 1,024. Changes results by rounding only."""
+    server: str = ""
+    """The address of a running vLLM server on this machine, such as http://127.0.0.1:8000, for `engine = "vllm"`.
+    Empty: vLLM runs in this process. docs/scaling.md has the command that starts one."""
 
 
 class RolloutConfig(FrozenModel):

@@ -24,13 +24,19 @@ def _local(loaded: LoadedModel, settings: EngineSettings) -> PolicyServer:
     return LocalPolicyServer(loaded, settings)
 
 
+def _vllm(loaded: LoadedModel, settings: EngineSettings) -> PolicyServer:
+    from mage.engines.vllm.make import vllm_server  # loads torch
+
+    return vllm_server(loaded, settings)
+
+
 def _factory(given: object) -> EngineFactory:
     if not callable(given):
         raise TypeError(f"an engine is registered by a function that makes its policy server, not by {given!r}")
     return given
 
 
-ENGINES: Registry[EngineFactory] = Registry("engine", {"local": _local}, _factory, lambda _: False)
+ENGINES: Registry[EngineFactory] = Registry("engine", {"local": _local, "vllm": _vllm}, _factory, lambda _: False)
 
 
 def make_server(name: str, loaded: LoadedModel, settings: EngineSettings) -> PolicyServer:

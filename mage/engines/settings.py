@@ -29,6 +29,8 @@ class EngineSettings:
     """A learner trains the model in the same process, so there must be memory left for it."""
     ranks: int = 1
     """Ranks that share the memory of this learner."""
+    server: str = ""
+    """The address of a running server that serves the model; empty: the engine runs in this process."""
 
 
 def slots_within(num_bytes: int, bytes_per_slot: int) -> int:

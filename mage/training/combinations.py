@@ -15,6 +15,8 @@ from mage.worlds.openspiel.world import OpenSpielWorld
 from mage.worlds.registry import load_world
 
 AUTO, ANCHORED, WEIGHTED = "auto", "anchored", "weighted"
+VLLM = "vllm"
+"""The engine that `agent.server` is for."""
 
 
 def uses_payoffs(config: Config) -> bool:
@@ -47,6 +49,7 @@ def check_combinations(config: Config) -> None:
         _check_league(config)
     if config.rollout.workers:
         _check_workers(config)
+    _check_vllm(config)
 
 
 def check_divergence(config: Config) -> None:
@@ -109,6 +112,27 @@ def _check_workers(config: Config) -> None:
         raise ConfigError(
             f"{_workers_key(config)}: {remote[0]} is asked by one process, which counts what it may be asked; set "
             "rollout.workers = 0"
+        )
+
+
+def _check_vllm(config: Config) -> None:
+    """Refuse what cannot be played with vLLM."""
+    if config.engine != VLLM:
+        if config.agent.server:
+            raise ConfigError(
+                f"agent.server = {config.agent.server}: engine = {config.engine} has none; set engine = vllm"
+            )
+        return
+    if config.rollout.workers:
+        raise ConfigError(f"{_workers_key(config)}: workers have engines of their own; leave engine = vllm out")
+    if config.league.learners and not config.learner.lora_rank:
+        raise ConfigError(
+            f"{_league_key(config)}: engine = vllm serves one whole model; set learner.lora_rank, or engine = local"
+        )
+    if config.learner.ranks > 1 and not config.agent.server:
+        raise ConfigError(
+            f"learner.ranks = {config.learner.ranks}: engine = vllm cannot share a process with a sharded learner; "
+            "start a server and name it in agent.server"
         )
 
 

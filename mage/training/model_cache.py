@@ -83,7 +83,7 @@ def model_and_inference_server(
         tokenizer=tokenizer,
     )
     share_threads(loaded.model, config.threads or num_cores())
-    settings = EngineSettings(config.agent.context, config.agent.slots, is_trained=False)
+    settings = EngineSettings(config.agent.context, config.agent.slots, is_trained=False, server=config.agent.server)
     return loaded, make_server(config.engine, loaded, settings)
 
 
@@ -96,8 +96,8 @@ def engine_settings(config: Config) -> EngineSettings:
     """
     league = config.league
     num = 1 + 2 * league.learners + max(league.snapshots, league.learners) if league.learners else 1
-    learner = config.learner
-    return EngineSettings(config.agent.context, config.agent.slots, num, learner.lora_rank, ranks=learner.ranks)
+    agent, learner = config.agent, config.learner
+    return EngineSettings(agent.context, agent.slots, num, learner.lora_rank, ranks=learner.ranks, server=agent.server)
 
 
 def _load(config: Config, placement: Placement, tokenizer: Path | None) -> LoadedModel:

@@ -35,6 +35,7 @@ MAY_CHANGE = (
     "learner.entropy_*",
     "learner.divergence_weight",
     "tokens",
+    "agent.server",
     "agent.slots",
     "rollout.*",
     "schedule.*",

