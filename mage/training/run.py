@@ -141,6 +141,7 @@ async def _train_and_close(setup: Setup, recorder: RunRecorder) -> None:
     try:
         await train(setup, recorder)
     finally:
+        setup.ahead.close()
         setup.match_play.close()
 
 
