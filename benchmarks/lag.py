@@ -39,7 +39,7 @@ def train(folder: Path, steps: int, lag: int, seed: int) -> Path:
     settings = (f"steps={steps}", f"seed={seed}", f"rollout.lag={lag}", *FIXED)
     what = ("--resume", str(run)) if (run / "run.json").exists() else ("rps", *settings, "--run", str(run))
     if not (run / "evaluations" / "final.json").exists():
-        subprocess.run([sys.executable, "-m", "mage.cli", "train", *what], check=True)
+        subprocess.run([sys.executable, "-c", "from mage.cli import main; main()", "train", *what], check=True)
     return run
 
 

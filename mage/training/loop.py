@@ -8,8 +8,9 @@ and learners that are clearly worse copy a better one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from mage.config.schema import Config
 from mage.credit.dead_groups import split_dead, trained_groups
@@ -32,6 +33,7 @@ from mage.training.step_metrics import as_teacher_metrics, lag_metrics, step_met
 from mage.types import DeadGroups, Failure, Group, Sample, Task, Trial
 from mage.worlds.registry import load_world
 
+T = TypeVar("T")
 _SHOWN_EVERY = 50
 """Trials of an evaluation that end before the number of those that have is shown again."""
 
@@ -136,15 +138,17 @@ def estimate(setup: Setup, played: Sequence[PlayedMatch], stats: Stats) -> Colle
 
 
 async def learn_all(setup: Setup, recorder: RunRecorder, collected: Collected) -> dict[str, dict[str, float]]:
-    """Update every learner on its own groups and return metrics by learner.
-
-    Where trials are played meanwhile it runs in a thread, so that this one can give them to workers.
-    """
+    """Update every learner on its own groups and return metrics by learner."""
 
     def learned() -> dict[str, dict[str, float]]:
         return {name: learn(setup, recorder, name, collected) for name in setup.learners.names}
 
-    return await asyncio.to_thread(learned) if setup.ahead.overlaps else learned()
+    return await apart(setup, learned)
+
+
+async def apart(setup: Setup, work: Callable[[], T]) -> T:
+    """Do work, in a thread where trials are played meanwhile: this one hands them to workers."""
+    return await asyncio.to_thread(work) if setup.ahead.overlaps else work()
 
 
 def learn(setup: Setup, recorder: RunRecorder, learner: str, collected: Collected) -> dict[str, float]:

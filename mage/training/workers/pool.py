@@ -127,6 +127,8 @@ class WorkerPlay:
         finally:
             self._waiting = [chunk for chunk in self._waiting if not chunk.outcomes.done()]
             heapify(self._waiting)
+        if not self._waiting and not self._in_hand:  # what goes on now is that workers are built again
+            await asyncio.gather(*(task for number, task in self._serving.items() if self._is_serving(number)))
         return groups_of(matches, size, [outcome for outcomes in found for outcome in outcomes])
 
     def _is_serving(self, number: int) -> bool:
@@ -157,7 +159,7 @@ class WorkerPlay:
                 await self._give(number, chunk.weights)
                 outcomes = read_outcomes(await self._ask(number, "play", chunk.jobs, chunk.step))
             except WorkerLostError as error:
-                heappush(self._waiting, chunk)
+                heappush(self._waiting, self._in_hand.pop(number))
                 chunk.losses += 1
                 if chunk.losses == MAX_LOSSES:
                     what = f"{MAX_LOSSES} workers died in step {chunk.step + 1} with the same trials"
