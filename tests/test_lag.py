@@ -17,7 +17,8 @@ from mage.league.matches import PlayedMatch, TaskOrigin
 from mage.training import loop
 from mage.training.alarms import NO_ALARMS, watch_step
 from mage.training.combinations import check_combinations
-from mage.training.play_ahead import AHEAD, PlayAhead
+from mage.training.checkpoint import AHEAD
+from mage.training.play_ahead import PlayAhead
 from mage.training.setup import Setup, set_up
 from tests.documented import documented
 from tests.processes import Mage, alone

@@ -15,7 +15,7 @@ from mage.credit.running_stats import EMPTY
 from mage.files import read_lines
 from mage.league.matches import Outcome
 from mage.training import loop
-from mage.training.play_ahead import AHEAD
+from mage.training.checkpoint import AHEAD
 from mage.training.workers import order, pool
 from mage.types import Sample
 from tests.interrupted import assert_same

@@ -17,12 +17,10 @@ import msgspec
 from mage.errors import RecordError
 from mage.files import write_atomically
 from mage.league.matches import PlayedMatch
+from mage.training.checkpoint import AHEAD
 from mage.training.match_play import MatchPlay
 from mage.training.parts import Parts
 from mage.training.task_sources import TaskSource
-
-AHEAD = "ahead.msgpack"
-"""The file of a checkpoint with trials that were played ahead."""
 
 
 class PlayedStep(msgspec.Struct, frozen=True):
