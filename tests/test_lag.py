@@ -7,19 +7,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from rich.console import Console
 
 from mage.credit.running_stats import EMPTY
 from mage.credit.steps import agent_turns
-from mage.errors import ConfigError, RecordError
+from mage.errors import ConfigError, MageError, RecordError
 from mage.files import read_lines
 from mage.league.matches import PlayedMatch, TaskOrigin
 from mage.training import loop
 from mage.training.alarms import NO_ALARMS, watch_step
-from mage.training.combinations import check_combinations
 from mage.training.checkpoint import AHEAD
+from mage.training.combinations import check_combinations
 from mage.training.play_ahead import PlayAhead
+from mage.training.run import create_run, train_run
 from mage.training.setup import Setup, set_up
+from mage.types import Sample
 from tests.documented import documented
 from tests.processes import Mage, alone
 from tests.test_resume import RECIPE, assert_equal
@@ -191,3 +195,20 @@ def test_stopped_after_every_step_it_goes_on_to_the_same_end(
         command = ("train", "--resume", folder)
     assert saved > 5
     assert_equal(folder, unbroken)
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+def test_streams_of_several_versions_need_a_lag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lag: int) -> None:
+    to_batch = loop.to_batch
+
+    def mixed(*values: Any) -> list[Sample]:
+        return [msgspec.structs.replace(sample, num_versions=2) for sample in to_batch(*values)]
+
+    monkeypatch.setattr(loop, "to_batch", mixed)
+    config = tiny_config("steps=1", f"rollout.lag={lag}", "evaluation.splits=[]", "batch.dead=keep")
+    folder, parts = create_run(config, tmp_path / "run", "lagged")
+    if lag:
+        assert train_run(folder, Console(quiet=True), parts=parts).step == 1
+        return
+    with pytest.raises(MageError, match="sampled by 2 versions of the weights"):
+        train_run(folder, Console(quiet=True), parts=parts)
