@@ -59,7 +59,7 @@ def test_a_step_is_played_with_the_weights_of_so_many_updates_before_it(tmp_path
         assert seeds_of(played) == seeds_of(step(plain, number)), "the tasks of a step are those without a lag"
 
 
-def test_nothing_is_played_for_steps_after_the_last(tmp_path: Path) -> None:
+def test_nothing_is_played_for_steps_after_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     setup = lagged(tmp_path, "rollout.lag=2", "steps=3")
     drawn: list[int] = []
     draw = setup.source.draw
@@ -68,7 +68,7 @@ def test_nothing_is_played_for_steps_after_the_last(tmp_path: Path) -> None:
         drawn.append(number)
         return draw(number, num)
 
-    setup.source.draw = noted  # type: ignore[method-assign]
+    monkeypatch.setattr(setup.source, "draw", noted)
     for number in range(3):
         step(setup, number)
     assert drawn == [0, 1, 2]
