@@ -324,7 +324,7 @@ class Group(msgspec.Struct, frozen=True, gc=False):
 class Sample(msgspec.Struct, frozen=True, gc=False):
     """One trainable token sequence: a stream, and which of its tokens are trained and how.
 
-    All fields but `tokens` and `version` are aligned with `positions`.
+    Fields in the plural but `tokens` are aligned with `positions`, and so is `proximal`, unless it is empty.
     """
 
     tokens: tuple[int, ...]
@@ -341,3 +341,8 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     allowed: tuple[tuple[int, ...] | None, ...]
     """The ids that the token was chosen from; None where all were allowed."""
     version: int
+    """The version of the weights that sampled it; the oldest where there are several."""
+    num_versions: int = 1
+    """Versions of the weights that sampled it; several only with `rollout.lag`."""
+    proximal: tuple[float, ...] = ()
+    """The learner's own log-probabilities before an update of several optimizer steps on older samples; else empty."""

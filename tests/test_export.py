@@ -18,11 +18,11 @@ from mage.cli import app
 from mage.config.load import to_toml
 from mage.errors import ConfigError, RecordError
 from mage.models.load import load_model
-from mage.training.checkpoint import checkpoint_path, load_checkpoint, read_state
+from mage.training.checkpoint import AHEAD, checkpoint_path, load_checkpoint, read_state
 from mage.training.parts import build_parts
 from tests.tiny import tiny_config
 
-SIZES = ("steps=3", "checkpoint.every=1", "checkpoint.keep=9", "learner.lr=0.01", "seed=3")
+SIZES = ("steps=3", "checkpoint.every=1", "checkpoint.keep=9", "learner.lr=0.01", "seed=3", "rollout.lag=1")
 JUDGED = ("evaluation.every=1", 'evaluation.splits=["rps-seven"]', "evaluation.trials=2", "world=rps(rounds=3)")
 LORA = ("learner.lora_rank=4", "learner.lr=0.05")
 IDS_BT = torch.tensor([[4, 9, 33, 70, 5, 12, 60, 2, 4, 8, 100, 31]])
@@ -84,6 +84,8 @@ def test_transformers_loads_it_with_the_same_log_probabilities(run: Path, tmp_pa
 
 def test_a_step_or_the_best_can_be_asked_for(run: Path, tmp_path: Path) -> None:
     mage.export_model(run, tmp_path / "first", step=1)
+    assert (checkpoint_path(run / "checkpoints", 1) / AHEAD).exists()
+    assert not (tmp_path / "first" / AHEAD).exists()
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "first")
     assert torch.allclose(logprobs(model), expected(run, 1), atol=1e-5, rtol=0)
     assert not torch.allclose(logprobs(model), expected(run, 3), atol=1e-5, rtol=0)

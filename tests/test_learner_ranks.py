@@ -43,6 +43,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
         "learner.entropy_end=0.01",
         "learner.entropy_floor=0.9",
     ),
+    "lagged": (SMALL_BATCHES, "rollout.lag=1", "learner.minibatches=2"),
     "large head": (SMALL_BATCHES,),
 }
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from mage.errors import MageError
 from mage.learners.samples import to_samples
 from mage.types import AgentInfo, Call, Completion, Observation, Phase, Task, Trial, Turn
 
@@ -48,7 +45,9 @@ def test_every_try_of_a_turn_is_trained() -> None:
     assert (found.positions, found.turns, found.advantages) == ((1, 3), (0, 0), (1.5, 1.5))
 
 
-def test_two_versions_of_the_weights_in_one_stream_are_refused() -> None:
-    turns = [turn(call(0, 1, (5,), version=1)), turn(call(0, 2, (6,), version=2))]
-    with pytest.raises(MageError, match="several versions"):
-        to_samples(trial((1, 5, 6)), turns, [1.0, 1.0], [0.0, 0.0])
+def test_of_several_versions_of_the_weights_the_oldest_counts() -> None:
+    turns = [turn(call(0, 1, (5,), version=2)), turn(call(0, 2, (6,), version=1))]
+    (found,) = to_samples(trial((1, 5, 6)), turns, [1.0, 1.0], [0.0, 0.0])
+    assert (found.version, found.num_versions) == (1, 2)
+    (found,) = to_samples(trial((1, 5, 6)), turns, [1.0, None], [0.0, 0.0])
+    assert (found.version, found.num_versions) == (2, 1)

@@ -19,6 +19,7 @@ from mage.training import loop
 from mage.training.loop import metrics_of, to_batch
 from mage.training.match_play import LocalPlay
 from mage.training.parts import LEARNER, Parts, build_parts
+from mage.training.play_ahead import PlayAhead
 from mage.training.run_learners import OneLearner
 from mage.training.setup import Setup
 from mage.training.task_replay import PlayedTask
@@ -95,7 +96,9 @@ def collect(
         source = ReplayedTasks(parts.config, source)
     source.restore(SourceState({LEARNER: tuple(known)}))
     learners = OneLearner(parts)
-    collected = asyncio.run(loop.collect(Setup(parts, learners, source, None, LocalPlay(parts, learners)), step, stats))
+    match_play = LocalPlay(parts, learners)
+    ahead = PlayAhead(parts, learners.names, source, match_play)
+    collected = asyncio.run(loop.collect(Setup(parts, learners, source, None, match_play, ahead), step, stats))
     return collected.groups, metrics_of(parts, collected.played)
 
 

@@ -142,6 +142,9 @@ class RolloutConfig(FrozenModel):
     """CPUs of each worker, and the threads of its engine."""
     gpus: Annotated[float, Field(ge=0)] = 0.0
     """GPUs of each worker; below 1 where workers share one."""
+    lag: Count = 0
+    """Updates that play may be ahead of learning: the trials of a step are played with the weights of so many updates
+    before it, so that workers play while the learner learns. 0: with the newest weights."""
     chunk: Positive = 64
     """Trials that are given to a worker at once. A chunk is played alone, from an empty prefix cache, so that a trial
     is the same with any number of workers; a larger one fills a large engine better."""
@@ -293,6 +296,9 @@ class AlarmConfig(FrozenModel):
     """Alarm when the mean absolute difference of engine and learner log-probabilities is above this."""
     ratios: Share = 0.01
     """Alarm when more than this share of tokens has a learner-to-engine probability ratio outside 0.8 to 1.25."""
+    truncated: Share = 0.05
+    """With `rollout.lag`, in place of the two before: alarm when more than this share of importance weights is
+    truncated."""
     patience: Positive = 5
     """Consecutive bad steps before an alarm is raised; a fallen evaluation score raises it at once."""
     action: AlarmAction = AlarmAction.PRINT

@@ -33,6 +33,9 @@ class MicroBatch:
     """The position before the token: where its logits are."""
     targets_N: Tensor
     logprobs_N: Tensor
+    """As the engine sampled them."""
+    proximal_N: Tensor
+    """The learner's own before the update, where samples have them; else empty."""
     advantages_N: Tensor
     returns_N: Tensor
     weights_N: Tensor
@@ -166,6 +169,7 @@ def _micro_batch(
         before_N=torch.tensor([p - 1 for s in samples for p in s.positions]),
         targets_N=torch.tensor([s.tokens[p] for s in samples for p in s.positions]),
         logprobs_N=torch.tensor([x for s in samples for x in s.logprobs], dtype=torch.float32),
+        proximal_N=torch.tensor([x for s in samples for x in s.proximal], dtype=torch.float32),
         advantages_N=torch.tensor([x for s in samples for x in s.advantages], dtype=torch.float32),
         returns_N=torch.tensor([x for s in samples for x in s.returns], dtype=torch.float32),
         weights_N=torch.tensor([x for row in weights for x in row], dtype=torch.float32),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 from torch import Tensor
 
 from mage.config.sections import LearnerConfig
@@ -67,7 +68,12 @@ class LocalLearner:
             torch.nn.init.zeros_(self._value_head.weight)
             torch.nn.init.zeros_(self._value_head.bias)
         self._loss = MicroLoss(
-            self._policy, self._value_head, adapter=self._adapter, reference=reference, imitates=imitates
+            self._policy,
+            self._value_head,
+            adapter=self._adapter,
+            reference=reference,
+            imitates=imitates,
+            is_lagged=settings.is_lagged,
         )
         self._place(reference)
         self._master_weights = MasterWeights(self._named_parameters(), lr=config.lr, weight_decay=config.weight_decay)
@@ -121,6 +127,8 @@ class LocalLearner:
         Raises a `DivergedError` where that repeats, and where the weights explode.
         """
         config = self._config
+        if self._loss.is_lagged and not self._loss.imitates and config.epochs * config.minibatches > 1:
+            samples = self._with_proximal(samples)
         self.model.train()
         sums = MetricSums()
         rate, bonus = self._learning_rate(), self._entropy_bonus()
@@ -144,6 +152,12 @@ class LocalLearner:
         report |= self._budget.metrics()
         self._budget.end()
         return {**report, "learner/lr": rate, "learner/entropy_bonus": bonus}
+
+    @torch.no_grad()
+    def _with_proximal(self, samples: Sequence[Sample]) -> list[Sample]:
+        """The samples with log-probabilities under the present weights."""
+        found = self._per_token(samples, lambda batch: self._policy.read(self._policy.hidden(batch), batch)[0])
+        return [replace(sample, proximal=tuple(own)) for sample, own in zip(samples, found, strict=True)]
 
     @torch.no_grad()
     def values(self, samples: Sequence[Sample]) -> list[list[float]]:

@@ -17,6 +17,9 @@ Regulariser = Callable[[Tensor, Tensor], Tensor]
 """A value for each constrained token, from the log-probabilities of the allowed ids (0 where an id is absent) and the
 number of allowed ids."""
 
+MAX_IMPORTANCE = 2.0
+"""Bound of importance weights: a token that has become much likelier since it was sampled counts at most twice."""
+
 
 def read_logits(
     logits_NV: Tensor, targets_N: Tensor, allowed_NK: Tensor, regularisers: Sequence[Regulariser] = ()
@@ -93,6 +96,14 @@ def policy_loss(
     gain_N = torch.minimum(plain_N, clipped_N)
     bounded_N = torch.where(advantages_N < 0, torch.maximum(gain_N, dual_clip * advantages_N), gain_N)
     return -bounded_N, (bounded_N != plain_N)
+
+
+def importance_weights(proximal_N: Tensor, engine_N: Tensor) -> tuple[Tensor, Tensor]:
+    """The probability before the update over that at which a token was sampled, at most `MAX_IMPORTANCE`; and which
+    tokens are truncated there.
+    """
+    ratio_N = (proximal_N - engine_N).exp()
+    return ratio_N.clamp(max=MAX_IMPORTANCE), ratio_N > MAX_IMPORTANCE
 
 
 def imitation_loss(logprobs_N: Tensor, weights_N: Tensor) -> Tensor:

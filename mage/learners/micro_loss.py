@@ -12,7 +12,7 @@ from mage.config.sections import LearnerConfig
 from mage.learners.batch import MicroBatch
 from mage.learners.forward import PolicyModel
 from mage.learners.lora import Adapter
-from mage.learners.losses import divergence, evenness, imitation_loss, policy_loss
+from mage.learners.losses import divergence, evenness, imitation_loss, importance_weights, policy_loss
 from mage.learners.metric_sums import MetricSums
 from mage.types import Divergence
 
@@ -31,12 +31,16 @@ class MicroLoss:
         adapter: Adapter | None,
         reference: PolicyModel | None,
         imitates: bool,
+        is_lagged: bool,
     ) -> None:
         self._policy = policy
         self._value_head = value_head
         self._adapter = adapter
         self._reference = reference
-        self._imitates = imitates
+        self.imitates = imitates
+        """Whether a teacher chose the tokens."""
+        self.is_lagged = is_lagged
+        """Whether samples may come from older weights than those before the update."""
 
     def set_temperature(self, temperature: float) -> None:
         """Set the temperature that tokens were sampled at, in the reference too."""
@@ -78,14 +82,25 @@ class MicroLoss:
     def _policy_loss(
         self, logprobs_N: Tensor, batch: MicroBatch, config: LearnerConfig, sums: MetricSums, *, is_first: bool
     ) -> Tensor:
-        """The policy loss of each trained token."""
-        if self._imitates:
+        """The policy loss of each trained token.
+
+        The ratio is to the engine's probabilities. Where samples may be older it is to the learner's own before the
+        update, and importance weights correct for the difference of these two. In the only optimizer step of an update
+        the learner's own are those at hand.
+        """
+        if self.imitates:
             sums.tensor("learner/imitation_loss", -logprobs_N[batch.played_M])
             return imitation_loss(logprobs_N, batch.advantages_N)
+        old_N, advantages_N = batch.logprobs_N, batch.advantages_N
+        if self.is_lagged:
+            old_N = batch.proximal_N if len(batch.proximal_N) else logprobs_N.detach()
+            importance_N, truncated_N = importance_weights(old_N, batch.logprobs_N)
+            advantages_N = importance_N * advantages_N
+            sums.tensor("lag/truncated_share", truncated_N.float())
         loss_N, clipped_N = policy_loss(
             logprobs_N,
-            batch.logprobs_N,
-            batch.advantages_N,
+            old_N,
+            advantages_N,
             clip_low=config.clip_low,
             clip_high=config.clip_high,
             dual_clip=config.dual_clip,

@@ -46,6 +46,16 @@ def to_samples(
     return list(samples_by_stream(trial, turns, advantages, returns, thoughts).values())
 
 
+def refuse_mixed(samples: Sequence[Sample]) -> None:
+    """Raise a MageError where the weights changed while a stream was sampled."""
+    for sample in samples:
+        if sample.num_versions > 1:
+            raise MageError(
+                f"a stream was sampled by {sample.num_versions} versions of the weights, the oldest {sample.version}; "
+                "rollout.lag = 0 allows one"
+            )
+
+
 def samples_by_stream(
     trial: Trial,
     turns: Sequence[Turn],
@@ -85,8 +95,6 @@ def _rows(
 def _sample(stream: tuple[int, ...], rows: list[_Row]) -> Sample:
     rows.sort(key=lambda row: row[0])
     positions, numbers, turns, logprobs, advantages, returns, allowed, versions = zip(*rows, strict=True)
-    if len(set(versions)) > 1:
-        raise MageError(f"a stream was sampled by several versions of the weights: {sorted(set(versions))}")
     return Sample(
         tokens=stream[: positions[-1] + 1],
         positions=positions,
@@ -96,5 +104,6 @@ def _sample(stream: tuple[int, ...], rows: list[_Row]) -> Sample:
         advantages=advantages,
         returns=returns,
         allowed=allowed,
-        version=versions[0],
+        version=min(versions),
+        num_versions=len(set(versions)),
     )

@@ -26,6 +26,8 @@ class LearnerSettings:
     tokens: int
     """Tokens of the run; where above 0, schedules follow tokens instead of steps."""
     seed: int
+    is_lagged: bool = False
+    """Whether samples may come from older weights than those before the update (`rollout.lag`)."""
     workers: int = 1
     """Micro-batches that are computed side by side, in threads."""
 

@@ -27,16 +27,23 @@ class AlarmState(msgspec.Struct, frozen=True):
 NO_ALARMS = AlarmState({}, {})
 
 
-def watch_step(config: AlarmConfig, watch: AlarmState, metrics: Mapping[str, float]) -> tuple[AlarmState, list[str]]:
-    """Update the state by the metrics of a step; return it and the messages of new alarms."""
+def watch_step(
+    config: AlarmConfig, watch: AlarmState, metrics: Mapping[str, float], lag: int = 0
+) -> tuple[AlarmState, list[str]]:
+    """Update the state by the metrics of a step; return it and the messages of new alarms.
+
+    With a lag, engine and learner differ on purpose: what is watched is how old samples are, and how much of their
+    importance weights is truncated.
+    """
+    same_weights = (("gap/mean_difference", "over", config.gap), ("gap/outside_0.8_1.25", "over", config.ratios))
+    older_weights = (("lag/max", "over", lag), ("lag/truncated_share", "over", config.truncated))
     limits = (
         ("entropy/play", "under", config.entropy),
         ("play/invalid_share", "over", config.invalid),
         ("groups/dead_share", "over", config.dead),
         ("groups/distinct_texts", "under", config.distinct),
         ("play/seat_gap", "over", config.asymmetry),
-        ("gap/mean_difference", "over", config.gap),
-        ("gap/outside_0.8_1.25", "over", config.ratios),
+        *(older_weights if lag else same_weights),
     )
     streaks, alarms = dict(watch.streaks), []
     for name, side, limit in limits:

@@ -1,4 +1,4 @@
-"""Checkpoints: a Hugging Face directory, plus the state for an exact continuation. Safetensors and JSON, no pickle.
+"""Checkpoints: a Hugging Face directory, plus the state for an exact continuation. No pickle.
 
     checkpoints/step-000100/
         config.json model.safetensors tokenizer.json …   loads with transformers; where an adapter is trained,
@@ -7,6 +7,7 @@
         state.json                                       step, statistics, counters, lengths of the logs
         checksums.json                                   of the tensors; they are verified when these are loaded
         README.md                                        a model card
+        ahead.msgpack                                    with `rollout.lag`: trials that are still to be learned from
         league.json learners/                            of a league only: its state and all learners; the files above
                                                          are the leader's
 
@@ -35,7 +36,7 @@ from mage.training.alarms import AlarmState
 from mage.training.task_replay import PlayedTask
 from mage.weights import LearnerState
 
-CHECKPOINTS, SAVED = "checkpoints", "saved.json"
+CHECKPOINTS, SAVED, AHEAD = "checkpoints", "saved.json", "ahead.msgpack"
 _PREFIX = "step-"
 _NAME = re.compile(rf"{_PREFIX}([0-9]+)")
 _WRITING, _DELETING = ".writing-", ".deleting-"

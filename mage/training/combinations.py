@@ -50,6 +50,8 @@ def check_combinations(config: Config) -> None:
     if config.rollout.workers:
         _check_workers(config)
     _check_vllm(config)
+    if config.rollout.lag:
+        _check_lag(config)
 
 
 def check_divergence(config: Config) -> None:
@@ -133,6 +135,25 @@ def _check_vllm(config: Config) -> None:
         raise ConfigError(
             f"learner.ranks = {config.learner.ranks}: engine = vllm cannot share a process with a sharded learner; "
             "start a server and name it in agent.server"
+        )
+
+
+def _check_lag(config: Config) -> None:
+    """Refuse what needs the results of a step before the next one is drawn."""
+    key = f"rollout.lag = {config.rollout.lag}"
+    if config.league.learners:
+        raise ConfigError(
+            f"{key} with {_league_key(config)}: learners that copy others would learn from trials of the weights that "
+            "they gave up; set one of them to 0"
+        )
+    if config.batch.replay:
+        raise ConfigError(
+            f"{key} with batch.replay = {config.batch.replay}: a task could be drawn again before its last trials are "
+            "known; set one of them to 0"
+        )
+    if config.learner.kind != "local":
+        raise ConfigError(
+            f"{key}: learner.kind = {config.learner.kind} may not weight older samples; local does, or set it to 0"
         )
 
 

@@ -7,8 +7,10 @@ and learners that are clearly worse copy a better one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from mage.config.schema import Config
 from mage.credit.dead_groups import split_dead, trained_groups
@@ -19,7 +21,7 @@ from mage.evaluation.splits import Split
 from mage.evaluation.suite.evaluate import Play, SplitReport, evaluate_split, evaluation_tasks, play_all
 from mage.league.matches import Match, PlayedMatch, TaskOrigin
 from mage.learners.load_weights import DivergedError
-from mage.learners.samples import ThoughtCredit, to_samples
+from mage.learners.samples import ThoughtCredit, refuse_mixed, to_samples
 from mage.protocols import AgentFactory, World
 from mage.rollout.group import Job, play_trials
 from mage.training.event_log import Display
@@ -27,10 +29,11 @@ from mage.training.parts import CONCURRENCY, LEARNER, Parts
 from mage.training.recorder import RunRecorder
 from mage.training.rise import RisingTrials
 from mage.training.setup import Setup
-from mage.training.step_metrics import as_teacher_metrics, step_metrics, world_metrics
+from mage.training.step_metrics import as_teacher_metrics, lag_metrics, step_metrics, world_metrics
 from mage.types import DeadGroups, Failure, Group, Sample, Task, Trial
 from mage.worlds.registry import load_world
 
+T = TypeVar("T")
 _SHOWN_EVERY = 50
 """Trials of an evaluation that end before the number of those that have is shown again."""
 
@@ -46,18 +49,22 @@ async def train(setup: Setup, recorder: RunRecorder) -> None:
         collected = await collect(setup, recorder.step, recorder.stats)
         for warning in setup.match_play.take_warnings():
             recorder.warn(warning)
-        metrics = {name: learn(setup, recorder, name, collected) for name in learners.names}
+        metrics = await learn_all(setup, recorder, collected)
         setup.source.update(recorder.step, collected.played)
         for name, measured in (await learners.measure(recorder.step)).items():
             metrics[name] |= measured
         recorder.complete_step(collected.stats, metrics, collected.played)
         await recorder.update_members()
+        if recorder.is_showcase_due or recorder.is_evaluation_due:
+            await setup.ahead.finish()
         if recorder.is_showcase_due:
             recorder.record_trial(await showcase(setup, recorder.step))
         if recorder.is_evaluation_due:
             shown = played_in_sight(recorder.display, "evaluating")
             recorder.record_evaluation(await evaluate_leader(setup, recorder.step, evaluation.trials, shown))
-        recorder.save_if_due()
+        if recorder.is_save_due:
+            await setup.ahead.finish()
+            recorder.save_if_due()
     if recorder.is_finished and not recorder.is_evaluated:
         recorder.record_trial(await showcase(setup, recorder.step))
         rising = RisingTrials()
@@ -91,11 +98,15 @@ class Collected:
 
 
 async def collect(setup: Setup, step: int, stats: Stats) -> Collected:
-    """Publish the current weights, play a step's groups, then resample dead groups where the config says so."""
+    """Publish the current weights, play a step's groups, then resample dead groups where the config says so.
+
+    With `rollout.lag` the groups were played ahead. Those that replace dead ones are played now, with current weights.
+    """
     batch, names = setup.parts.config.batch, setup.learners.names
-    await setup.match_play.publish(step)
-    num = dict.fromkeys(names, batch.groups // len(names))
-    collected = estimate(setup, await play(setup, setup.source.draw(step, num), step), stats)
+    await setup.ahead.begin(step)
+    played = await setup.ahead.take(step)
+    setup.parts.raise_if_all_failed([one.group for one in played])
+    collected = estimate(setup, played, stats)
     if batch.dead is not DeadGroups.RESAMPLE:
         return collected
     dead = {name: num_dead(collected.of(name)) for name in names}
@@ -126,6 +137,20 @@ def estimate(setup: Setup, played: Sequence[PlayedMatch], stats: Stats) -> Colle
     return Collected(played, credited, *setup.parts.estimator.estimate(credited, stats))
 
 
+async def learn_all(setup: Setup, recorder: RunRecorder, collected: Collected) -> dict[str, dict[str, float]]:
+    """Update every learner on its own groups and return metrics by learner."""
+
+    def learned() -> dict[str, dict[str, float]]:
+        return {name: learn(setup, recorder, name, collected) for name in setup.learners.names}
+
+    return await apart(setup, learned)
+
+
+async def apart(setup: Setup, work: Callable[[], T]) -> T:
+    """Do work, in a thread where trials are played meanwhile: this one hands them to workers."""
+    return await asyncio.to_thread(work) if setup.ahead.overlaps else work()
+
+
 def learn(setup: Setup, recorder: RunRecorder, learner: str, collected: Collected) -> dict[str, float]:
     """Update one learner on its own groups and return its metrics."""
     parts, own = setup.parts, collected.of(learner)
@@ -139,6 +164,10 @@ def learn(setup: Setup, recorder: RunRecorder, learner: str, collected: Collecte
         recorder.transcribe_if_due(groups[0], own.credited[0], own.advantages[0], 0 in trained, 0 in tutored)
     if trained:
         samples = to_batch(groups, own.credited, own.advantages, trained, tutored, parts.thought_credit)
+        if setup.ahead.lag:
+            metrics |= lag_metrics(samples, recorder.step)
+        else:
+            refuse_mixed(samples)
         try:
             metrics |= active.update(samples)
         except DivergedError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from mage.league.matches import Match, PlayedMatch, play_matches
@@ -17,8 +17,11 @@ class MatchPlay(Protocol):
         """Publish the current weights of all learners and reset prefix caches."""
         ...
 
-    async def play(self, matches: Sequence[Match], step: int) -> list[PlayedMatch]:
-        """Play all siblings of all matches; returns the groups of each match, its learner's own first."""
+    def play(self, matches: Sequence[Match], step: int) -> Awaitable[list[PlayedMatch]]:
+        """Play all siblings of all matches of a step with the weights published last.
+
+        The result is awaited once; it is the groups of each match, its learner's own first.
+        """
         ...
 
     def take_warnings(self) -> list[str]:

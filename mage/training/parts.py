@@ -270,4 +270,5 @@ def learner_settings(config: Config) -> LearnerSettings:
         steps=config.steps,
         tokens=config.tokens,
         seed=config.seed,
+        is_lagged=config.rollout.lag > 0,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +11,7 @@ from mage.credit.running_stats import EMPTY, Stats
 from mage.credit.steps import CreditGroup
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.report import evaluation_report, to_json
-from mage.files import JsonLines, closing_on_error, write_atomically
+from mage.files import closing_on_error, write_atomically
 from mage.league.matches import PlayedMatch
 from mage.league.payoffs import Payoffs
 from mage.runs.store import RUN, Change
@@ -33,9 +32,10 @@ from mage.training.league_metrics import league_metrics
 from mage.training.model_card import model_card
 from mage.training.parts import LEARNER
 from mage.training.resume_changes import change_text
-from mage.training.run_logs import TIMINGS, cut_back_logs, log_lengths, lost_lines
+from mage.training.run_logs import cut_back_logs, log_lengths, lost_lines
 from mage.training.setup import Setup
 from mage.training.step_metrics import evaluation_metrics
+from mage.training.step_timings import StepTimings
 from mage.training.task_sources import SourceState
 from mage.training.transcripts import Transcripts
 from mage.types import AlarmAction, Failure, Group, Trial
@@ -52,7 +52,7 @@ class RunRecorder:
         self._source = setup.source
         self._members = setup.members
         self.display = display
-        self._started = self._stepped = time.perf_counter()
+        self._ahead = setup.ahead
         self._max_s = None if max_minutes is None else 60 * max_minutes
         self.step = 0
         self.stats: Stats = EMPTY
@@ -62,8 +62,6 @@ class RunRecorder:
         self._healthy: int | None = None
         """The step of the newest scheduled checkpoint that was saved while no metric was bad."""
         self._rollbacks = 0
-        self._steps_done = 0
-        self._evaluation_s = 0.0
         self.is_stopped = False
         self.is_interrupted = False
         self._trials = Transcripts(folder, self._parts)  # First: it takes the lock, and the rest truncates logs.
@@ -71,7 +69,7 @@ class RunRecorder:
             lost = self._restore()
         self._trackers = Trackers(folder, self._config.trackers)
         self._events = EventLog(folder, display)
-        self._timings = JsonLines(folder / TIMINGS)
+        self._timings = StepTimings(folder, self._parts.resources)
         for text in lost:
             self.warn(text)
 
@@ -125,15 +123,14 @@ class RunRecorder:
         self.stats = stats
         logged = metrics[LEARNER] if self._members is None else league_metrics(self._members.league, metrics, played)
         self._trackers.log(self.step, logged)
-        timings = self._time(logged)
-        self.display.step(self.step, logged, timings)
+        self.display.step(self.step, logged, self._timings.record(self.step, logged))
         for name, own in metrics.items():
             self._check_alarms(name, own)
 
     def _check_alarms(self, learner: str, metrics: Mapping[str, float]) -> None:
         """Raise alarms for metrics of a learner that have been bad for too many steps."""
         if self._members is None:
-            self._watch, alarms = watch_step(self._config.alarms, self._watch, metrics)
+            self._watch, alarms = watch_step(self._config.alarms, self._watch, metrics, self._ahead.lag)
             self._raise_alarms(alarms, self._config.alarms.action, self._healthy)
             return
         reason = self._members.check_alarms(learner, metrics, self.step, self._events)
@@ -162,7 +159,7 @@ class RunRecorder:
 
     def record_evaluation(self, reports: Sequence[SplitReport]) -> None:
         """Record an evaluation, save the best weights, and raise an alarm when a score fell."""
-        self._evaluation_s = time.perf_counter() - self._stepped
+        self._timings.note_evaluation()
         if not reports:
             return
         alarms = self._log_evaluation(reports)
@@ -187,14 +184,22 @@ class RunRecorder:
     def save_if_due(self) -> None:
         """Save on schedule, and before stopping for any reason."""
         if self._is_out_of_time and not self.is_stopped and not self.is_finished:
-            self.stop(f"stopped after {time.perf_counter() - self._started:.0f} seconds: the time limit")
-        is_scheduled = self.step % self._config.checkpoint.every == 0 or self.is_finished
-        if is_scheduled or self.is_stopped:
-            self._save(is_scheduled=is_scheduled)
+            self.stop(f"stopped after {self._timings.elapsed_s:.0f} seconds: the time limit")
+        if self.is_save_due:
+            self._save(is_scheduled=self._is_save_scheduled)
+
+    @property
+    def is_save_due(self) -> bool:
+        """Whether to save now; what is being played must be finished first."""
+        return self._is_save_scheduled or self.is_stopped or self._is_out_of_time
+
+    @property
+    def _is_save_scheduled(self) -> bool:
+        return self.step % self._config.checkpoint.every == 0 or self.is_finished
 
     @property
     def _is_out_of_time(self) -> bool:
-        return self._max_s is not None and time.perf_counter() - self._started > self._max_s
+        return self._max_s is not None and self._timings.elapsed_s > self._max_s
 
     def record_final_evaluation(self, reports: Sequence[SplitReport]) -> None:
         """Record the evaluation at the end; its alarms are only printed."""
@@ -266,6 +271,7 @@ class RunRecorder:
         """Load the weights, optimizer and statistics of a checkpoint; step numbers and their draws continue."""
         state = load_checkpoint(checkpoint_path(self.folder / CHECKPOINTS, healthy), self._parts.learner)
         self.stats = state.stats
+        self._ahead.drop()
         self._watch = AlarmState({}, self._watch.best)
         self._healthy = healthy
         self._rollbacks += 1
@@ -281,7 +287,7 @@ class RunRecorder:
                 self._healthy = self.step
             loaded, state = self._parts.loaded, self._state()
             card = model_card(self._config, self.step, loaded.name)
-            save_checkpoint(self.folder / CHECKPOINTS, loaded, self._parts.learner, state, card, self._save_members)
+            save_checkpoint(self.folder / CHECKPOINTS, loaded, self._parts.learner, state, card, self._save_more)
             self._prune()
         if self._members is not None:
             self._members.delete_unneeded()
@@ -302,7 +308,8 @@ class RunRecorder:
             payoffs=tasks.payoffs.cells,
         )
 
-    def _save_members(self, checkpoint: Path) -> None:
+    def _save_more(self, checkpoint: Path) -> None:
+        self._ahead.save(checkpoint)
         if self._members is not None:
             self._members.save(checkpoint, self.step)
 
@@ -321,6 +328,7 @@ class RunRecorder:
             self._best, self._healthy, self._rollbacks = state.best, state.healthy, state.rollbacks
             played = {**state.learners_played_tasks, **({LEARNER: state.played_tasks} if state.played_tasks else {})}
             self._source.restore(SourceState(played, Payoffs(state.payoffs)))
+            self._ahead.load(saved)
             if self._members is not None:
                 self._members.load(saved)
         self._prune()
@@ -330,21 +338,3 @@ class RunRecorder:
         if not self._is_done:
             cut_back_logs(self.folder, lines, self._trials)
         return lost
-
-    def _time(self, metrics: Mapping[str, float]) -> dict[str, float]:
-        now = time.perf_counter()
-        seconds = now - self._stepped
-        self._stepped = now
-        tokens = metrics.get("learner/tokens", 0.0)
-        self._steps_done += 1
-        timings = {
-            "steps_done": self._steps_done,
-            "step_s": seconds,
-            "evaluation_s": self._evaluation_s,
-            "elapsed_s": now - self._started,
-            "tokens_per_s": tokens / max(seconds, 1e-9),
-            **self._parts.resources.take(),
-        }
-        self._evaluation_s = 0.0
-        self._timings.append({"step": self.step, **timings})
-        return timings

@@ -44,6 +44,10 @@ _STRIP_WARNING = (
 )
 
 
+_LAG_WARNING = (
+    "rollout.lag = {lag} without rollout.workers: older weights play, and nothing is faster, because one process plays "
+    "and learns in turn"
+)
 _USUAL_LR = 1e-3
 """The highest learning rate that is advised after a divergence."""
 
@@ -124,6 +128,8 @@ def _train(
             record_plugins(folder)
             if recorder.step == 0 and config.agent.thoughts is Thoughts.STRIP:
                 recorder.warn(_STRIP_WARNING)
+            if recorder.step == 0 and config.rollout.lag and not config.rollout.workers:
+                recorder.warn(_LAG_WARNING.format(lag=config.rollout.lag))
             with interruptible(recorder.interrupt):
                 run_sync(_train_and_close(setup, recorder))
         except DivergedError as error:
@@ -141,6 +147,7 @@ async def _train_and_close(setup: Setup, recorder: RunRecorder) -> None:
     try:
         await train(setup, recorder)
     finally:
+        setup.ahead.close()
         setup.match_play.close()
 
 

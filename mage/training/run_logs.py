@@ -11,7 +11,7 @@ from mage.runs.index import TRIALS
 from mage.training.event_log import EVENTS
 from mage.training.transcripts import Transcripts
 
-METRICS, TIMINGS = "metrics.jsonl", "timings.jsonl"
+METRICS = "metrics.jsonl"
 LOGS = (METRICS, EVENTS, TRIALS, CREDIT)
 """Logs that are truncated to the checkpoint when a run is resumed."""
 

@@ -9,6 +9,7 @@ from mage.training.combinations import uses_payoffs
 from mage.training.league_members import LeagueMembers
 from mage.training.match_play import LocalPlay, MatchPlay
 from mage.training.parts import LEARNER, Parts
+from mage.training.play_ahead import PlayAhead
 from mage.training.run_learners import OneLearner, RunLearners
 from mage.training.task_sources import (
     LeagueTasks,
@@ -31,6 +32,7 @@ class Setup:
     members: LeagueMembers | None
     """The learners again where they are those of a league; else None."""
     match_play: MatchPlay
+    ahead: PlayAhead
 
 
 def set_up(parts: Parts, folder: Path) -> Setup:
@@ -48,4 +50,5 @@ def set_up(parts: Parts, folder: Path) -> Setup:
     if config.schedule:
         source = ScheduledTasks(config, source, learners)
     match_play = WorkerPlay(parts, folder) if config.rollout.workers else LocalPlay(parts, learners)
-    return Setup(parts, learners, source, members, match_play)
+    ahead = PlayAhead(parts, learners.names, source, match_play)
+    return Setup(parts, learners, source, members, match_play, ahead)

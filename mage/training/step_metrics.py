@@ -10,7 +10,7 @@ from mage.credit.steps import agent_turns
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.opponents.registry import family
 from mage.spec import parse_spec
-from mage.types import Ending, Group, Trial
+from mage.types import Ending, Group, Sample, Trial
 
 
 def step_metrics(drawn: Sequence[Group], groups: Sequence[Group], num_replayed: int = 0) -> dict[str, float]:
@@ -45,6 +45,12 @@ def world_metrics(world: str, parameters: Iterable[str]) -> dict[str, float]:
     """
     named = parse_spec(world).named
     return {f"world/{name}": float(named[name]) for name in parameters}
+
+
+def lag_metrics(samples: Sequence[Sample], step: int) -> dict[str, float]:
+    """By how many updates the weights that sampled are older than those that learn, which have `step` behind them."""
+    lags = [step - sample.version for sample in samples]
+    return {"lag/mean": sum(lags) / len(lags), "lag/max": float(max(lags))}
 
 
 def _scores(trials: Sequence[Trial]) -> dict[str, float]:

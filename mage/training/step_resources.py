@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,7 +20,7 @@ class StepResources:
     def __init__(self, server: PolicyServer) -> None:
         self._server = server
         self._rollout_s = 0.0
-        self._noted: dict[str, float] = {}
+        self._sources: list[Callable[[], Mapping[str, float]]] = []
         self._taken = dict(server.metrics())
 
     @contextmanager
@@ -30,16 +30,18 @@ class StepResources:
         yield
         self._rollout_s += time.perf_counter() - begun
 
-    def note(self, metrics: Mapping[str, float]) -> None:
-        """Further metrics of the step; a later value replaces an earlier one."""
-        self._noted.update(metrics)
+    def add_source(self, metrics: Callable[[], Mapping[str, float]]) -> None:
+        """A source of further metrics, which is asked at the end of each step."""
+        self._sources.append(metrics)
 
     def take(self) -> dict[str, float]:
         """The times and the growth of the server's metrics since the last call, and the memory in use now."""
         totals = dict(self._server.metrics())
         grown = {name: total - self._taken.get(name, 0.0) for name, total in totals.items()}
-        found = {"rollout_s": self._rollout_s, **grown, **self._noted}
-        self._rollout_s, self._taken, self._noted = 0.0, totals, {}
+        found = {"rollout_s": self._rollout_s, **grown}
+        for source in self._sources:
+            found |= source()
+        self._rollout_s, self._taken = 0.0, totals
         if _MEMORY.exists():
             lines = dict(line.split(":", 1) for line in _MEMORY.read_text().splitlines())
             found["host_gib"] = int(lines["VmRSS"].split()[0]) / 2**20

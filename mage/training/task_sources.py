@@ -122,22 +122,24 @@ class LeagueTasks:
 
     def draw(self, step: int, num: Mapping[str, int]) -> list[Match]:
         league = self._holder.league
-        odds: dict[str, MemberProbs] = {
-            member.id: self._sampler.odds(league, member.id, self._opponents(member)) for member in league.learners
-        }
+        odds: dict[str, MemberProbs] = {member.id: self._odds(member) for member in league.learners}
         self._holder.league = league.with_drawn(odds)
-        return [match for learner, own in num.items() for match in self._matches(learner, own, "league", step)]
+        return [match for name, own in num.items() for match in self._matches(name, odds[name], own, "league", step)]
 
     def draw_replacements(self, step: int, num: Mapping[str, int]) -> list[Match]:
-        drawn = [m for learner, own in num.items() for m in self._matches(learner, own, "league-replacements", step)]
+        path = ("league-replacements", step)
+        odds = {name: self._odds(self._holder.league.member(name)) for name, own in num.items() if own}
+        drawn = [match for name in odds for match in self._matches(name, odds[name], num[name], *path)]
         return [match._replace(origin=TaskOrigin.REPLACEMENT) for match in drawn]
 
-    def _matches(self, learner: str, num: int, *path: str | int) -> Iterator[Match]:
-        """By the odds of this step."""
-        league = self._holder.league
-        members, odds = self._opponents(league.member(learner)), league.drawn[learner]
+    def _matches(self, learner: str, odds: MemberProbs, num: int, *path: str | int) -> Iterator[Match]:
+        members = self._opponents(self._holder.league.member(learner))
         own_path = (*path, self._seed_names.get(learner, learner))
         return draw_matches(self._config, learner, members, odds, num, *own_path)
+
+    def _odds(self, learner: Member) -> MemberProbs:
+        """By the present pay-offs."""
+        return self._sampler.odds(self._holder.league, learner.id, self._opponents(learner))
 
     def _opponents(self, learner: Member) -> list[Member]:
         """The possible opponents of a learner: all other members, and itself where it is the only learner."""

@@ -115,6 +115,8 @@ ADDED: tuple[Left, ...] = (
     Left("*", "learner.ranks", "how many processes share the learner"),
     Left("*saved.json", "", "the step of the newest checkpoint"),
     Left("*", "rollout.*", "settings of workers"),
+    Left("*", "alarms.distinct", "an alarm about texts"),
+    Left("*", "alarms.truncated", "an alarm about importance weights, for rollout.lag"),
 )
 """In the present tree alone. Files and keys by their new names."""
 

@@ -22,6 +22,7 @@ class Settings(msgspec.Struct, frozen=True):
     steps: int
     tokens: int
     seed: int
+    is_lagged: bool
 
 
 class Build(msgspec.Struct, frozen=True, tag="build"):
@@ -108,13 +109,15 @@ def decode(content: bytes) -> Message:
 def as_plain(settings: LearnerSettings) -> Settings:
     """Settings to send."""
     config = settings.config.model_dump(mode="json")
-    return Settings(config, settings.temperature, settings.steps, settings.tokens, settings.seed)
+    return Settings(config, settings.temperature, settings.steps, settings.tokens, settings.seed, settings.is_lagged)
 
 
 def from_plain(settings: Settings) -> LearnerSettings:
     """Settings that were sent."""
     config = LearnerConfig.model_validate(settings.config)
-    return LearnerSettings(config, settings.temperature, settings.steps, settings.tokens, settings.seed)
+    return LearnerSettings(
+        config, settings.temperature, settings.steps, settings.tokens, settings.seed, settings.is_lagged
+    )
 
 
 def build_of(model: Any, settings: LearnerSettings, *, with_values: bool, imitates: bool) -> Build:

@@ -1,15 +1,16 @@
-"""Plays the matches of a step on workers: chunks of trials go to free workers, and those of a dead one are replayed.
+"""Plays the matches of steps on workers: chunks of trials go to free workers, and those of a dead one are replayed.
 
-Seeds hang on tasks and siblings and a chunk is played alone, so outcomes do not depend on which worker plays what.
+Seeds hang on tasks and siblings and a chunk is played alone, so outcomes do not depend on which worker plays what. A
+chunk has the weights that it is to be played with: a worker gets them before it, where the last ones were others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, deque
 from collections.abc import Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -26,6 +27,23 @@ MAX_LOSSES = 3
 """Workers that may die with the same chunk, or one after the other while they are built, before the run ends."""
 _BUILD_S = 600.0
 """Seconds in which a worker must be there, with its model loaded."""
+
+Weights = tuple[object, int]
+"""Weights in Ray's object store, and the number of updates that they have behind them."""
+
+
+@dataclass(order=True)
+class _Chunk:
+    """Trials that a worker plays at once; those of earlier steps come first."""
+
+    step: int
+    number: int
+    """Counts all chunks of the run."""
+    jobs: bytes = field(compare=False)
+    num_trials: int = field(compare=False)
+    weights: Weights = field(compare=False)
+    outcomes: asyncio.Future[list[Outcome]] = field(compare=False)
+    losses: int = field(compare=False, default=0)
 
 
 @dataclass
@@ -49,100 +67,168 @@ class WorkerPlay:
         self._actors: dict[int, Actor] = {}
         """By the number of the worker, from 1; those that are alive."""
         self.pids: dict[int, int] = {}
-        """Ids of the workers' processes on their machines."""
+        """Ids of the workers' processes on their machines; of those that are built."""
         self._order: object = None
-        self._weights: tuple[object, int] = (None, 0)
-        """The weights published last, in Ray's object store, and their step."""
+        self._weights: Weights = (None, 0)
+        """Those published last."""
+        self._published: dict[int, Weights] = {}
+        """The weights that each worker has."""
+        self._waiting: list[_Chunk] = []
+        """A heap."""
+        self._in_hand: dict[int, _Chunk] = {}
+        """The chunk that each worker plays."""
+        self._num_chunks = 0
+        self._serving: dict[int, asyncio.Task[None]] = {}
+        """Tasks that hand chunks to workers, while there are any."""
+        self._busy_since: float | None = None
         self._warnings: list[str] = []
         self._tally = _StepTally()
+        parts.resources.add_source(self._take_health)
 
     async def publish(self, step: int) -> None:
-        begun, self._tally = time.perf_counter(), _StepTally()
+        begun = time.perf_counter()
         if self._cluster is None:
             self._cluster = RayCluster(self._settings)
             self._order = self._cluster.put(to_bytes(order_of(self._parts.config, stored_tokenizer(self._folder))))
         self._weights = (self._cluster.put(pack(self._parts.learner.weights())), step)
-        await _all(self._publish_to(number) for number in range(1, self._settings.workers + 1))
-        self._tally.publish_s = time.perf_counter() - begun
-        self._note()
+        idle = [number for number in range(1, self._settings.workers + 1) if not self._is_serving(number)]
+        await _all(self._prepare(number) for number in idle)
+        self._tally.publish_s += time.perf_counter() - begun
 
-    async def _publish_to(self, number: int) -> None:
-        if number not in self._actors:
-            await self._build(number)
+    async def _prepare(self, number: int) -> None:
+        """Give a worker that plays nothing the weights published last; build it where it is not there."""
+        if number not in self.pids:
+            await self._build(number, self._weights)
             return
         try:
-            await self._ask(number, "publish", *self._weights)
+            await self._give(number, self._weights)
         except WorkerLostError as error:
-            await self._rebuild(number, str(error))
+            await self._rebuild(number, str(error), self._weights)
 
-    async def play(self, matches: Sequence[Match], step: int) -> list[PlayedMatch]:
-        begun = time.perf_counter()
+    def play(self, matches: Sequence[Match], step: int) -> asyncio.Future[list[PlayedMatch]]:
         size, most = self._parts.config.batch.size, self._settings.chunk
-        jobs = jobs_of(matches, size)
-        chunks = [to_bytes(jobs[start : start + most]) for start in range(0, len(jobs), most)]
-        waiting, losses = deque(range(len(chunks))), Counter[int]()
-        outcomes: dict[int, list[Outcome]] = {}
+        jobs, loop = jobs_of(matches, size), asyncio.get_running_loop()
+        chunks: list[_Chunk] = []
+        for start in range(0, len(jobs), most):
+            own = jobs[start : start + most]
+            self._num_chunks += 1
+            outcomes: asyncio.Future[list[Outcome]] = loop.create_future()
+            chunks.append(_Chunk(step, self._num_chunks, to_bytes(own), len(own), self._weights, outcomes))
+            heappush(self._waiting, chunks[-1])
+        for number in range(1, self._settings.workers + 1):
+            if not self._is_serving(number):
+                self._begin_to_serve(number)
+        return asyncio.ensure_future(self._gathered(matches, size, chunks))
 
-        async def play_chunks(number: int) -> None:
-            while waiting:
-                index = waiting.popleft()
-                try:
-                    outcomes[index] = read_outcomes(await self._ask(number, "play", chunks[index], step))
-                except WorkerLostError as error:
-                    waiting.appendleft(index)
-                    losses[index] += 1
-                    if losses[index] == MAX_LOSSES:
-                        what = f"{MAX_LOSSES} workers died in step {step + 1} with the same trials"
-                        raise self._end(what, error) from None
-                    await self._rebuild(number, str(error))
+    async def _gathered(self, matches: Sequence[Match], size: int, chunks: Sequence[_Chunk]) -> list[PlayedMatch]:
+        """Wait for all chunks; where that fails, those that are not begun are given up."""
+        try:
+            found = await asyncio.gather(*(chunk.outcomes for chunk in chunks))
+        finally:
+            self._waiting = [chunk for chunk in self._waiting if not chunk.outcomes.done()]
+            heapify(self._waiting)
+        if not self._waiting and not self._in_hand:  # what goes on now is that workers are built again
+            await asyncio.gather(*(task for number, task in self._serving.items() if self._is_serving(number)))
+        return groups_of(matches, size, [outcome for outcomes in found for outcome in outcomes])
 
-        await _all(map(play_chunks, list(self._actors)))
-        self._tally.trials += len(jobs)
-        self._tally.play_s += time.perf_counter() - begun
-        self._note()
-        return groups_of(matches, size, [outcome for index in range(len(chunks)) for outcome in outcomes[index]])
+    def _is_serving(self, number: int) -> bool:
+        return number in self._serving and not self._serving[number].done()
 
-    async def _build(self, number: int) -> None:
-        """Build a worker with the weights published last; try again where it dies."""
+    def _begin_to_serve(self, number: int) -> None:
+        if not any(map(self._is_serving, self._serving)):
+            self._busy_since = time.perf_counter()
+        self._serving[number] = task = asyncio.create_task(self._serve(number))
+        task.add_done_callback(self._end_serving)
+
+    def _end_serving(self, task: asyncio.Task[None]) -> None:
+        """Count the time; an error, after which the run ends, is raised where the outcomes are awaited."""
+        if not any(map(self._is_serving, self._serving)):
+            self._count_busy()
+            self._busy_since = None
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            for chunk in (*self._waiting, *self._in_hand.values()):
+                if not chunk.outcomes.done():
+                    chunk.outcomes.set_exception(error)
+
+    async def _serve(self, number: int) -> None:
+        """Hand chunks to a worker until none is waiting."""
+        while self._waiting:
+            self._in_hand[number] = chunk = heappop(self._waiting)
+            try:
+                await self._give(number, chunk.weights)
+                outcomes = read_outcomes(await self._ask(number, "play", chunk.jobs, chunk.step))
+            except WorkerLostError as error:
+                heappush(self._waiting, self._in_hand.pop(number))
+                chunk.losses += 1
+                if chunk.losses == MAX_LOSSES:
+                    what = f"{MAX_LOSSES} workers died in step {chunk.step + 1} with the same trials"
+                    raise self._end(what, error) from None
+                await self._rebuild(number, str(error), chunk.weights)
+                continue
+            del self._in_hand[number]
+            self._tally.trials += chunk.num_trials
+            if not chunk.outcomes.done():
+                chunk.outcomes.set_result(outcomes)
+
+    async def _give(self, number: int, weights: Weights) -> None:
+        """Publish weights to a worker, unless it has them."""
+        if self._published.get(number) is not weights:
+            await self._ask(number, "publish", *weights)
+            self._published[number] = weights
+
+    async def _build(self, number: int, weights: Weights) -> None:
+        """Build a worker with weights; try again where it dies."""
         for left in reversed(range(MAX_LOSSES)):
             assert self._cluster is not None
+            self._drop(number)
             self._actors[number] = self._cluster.new_actor()
             try:
-                self.pids[number] = await self._ask(number, "build", self._order, most_s=_BUILD_S)
-                await self._ask(number, "publish", *self._weights)
+                pid = await self._ask(number, "build", self._order, most_s=_BUILD_S)
+                await self._give(number, weights)
             except WorkerLostError as error:
                 self._drop(number)
                 if not left:
                     raise self._end(f"worker {number} died {MAX_LOSSES} times while it was built", error) from None
             else:
+                self.pids[number] = pid
                 return
 
-    async def _rebuild(self, number: int, reason: str) -> None:
+    async def _rebuild(self, number: int, reason: str, weights: Weights) -> None:
         self._drop(number)
         self._tally.rebuilt += 1
         self._warnings.append(f"worker {number} died and was built again; its trials are replayed ({reason})")
-        await self._build(number)
+        await self._build(number, weights)
 
     async def _ask(self, number: int, method: str, *values: object, most_s: float | None = None) -> Any:
         assert self._cluster is not None
         return await self._cluster.ask(self._actors[number], method, *values, most_s=most_s)
 
     def _drop(self, number: int) -> None:
-        assert self._cluster is not None
-        self._cluster.kill(self._actors.pop(number))
+        """Forget a worker and end its process, where there is one."""
+        actor = self._actors.pop(number, None)
         self.pids.pop(number, None)
+        self._published.pop(number, None)
+        if actor is not None and self._cluster is not None:
+            self._cluster.kill(actor)
 
-    def _note(self) -> None:
-        """Put the health of the workers into the step's timings."""
-        tally = self._tally
-        self._parts.resources.note(
-            {
-                "publish_s": tally.publish_s,
-                "workers_alive": len(self._actors),
-                "workers_rebuilt": tally.rebuilt,
-                "trials_per_s": tally.trials / max(tally.play_s, 1e-9),
-            }
-        )
+    def _count_busy(self) -> None:
+        """Count the time in which trials were played until now."""
+        if self._busy_since is not None:
+            now = time.perf_counter()
+            self._tally.play_s += now - self._busy_since
+            self._busy_since = now
+
+    def _take_health(self) -> dict[str, float]:
+        """The health of the workers since the last call, for the step's timings."""
+        self._count_busy()
+        tally, self._tally = self._tally, _StepTally()
+        return {
+            "publish_s": tally.publish_s,
+            "workers_alive": len(self._actors),
+            "workers_rebuilt": tally.rebuilt,
+            "trials_per_s": tally.trials / max(tally.play_s, 1e-9),
+        }
 
     def _end(self, what: str, error: WorkerLostError) -> EngineError:
         return EngineError(
@@ -154,6 +240,8 @@ class WorkerPlay:
         return taken
 
     def close(self) -> None:
+        for task in self._serving.values():
+            task.cancel()
         if self._cluster is None:
             return
         for number in list(self._actors):

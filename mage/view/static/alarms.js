@@ -11,6 +11,11 @@ const METRICS = {
     "share of tokens on which engine and learner differ by a fifth",
     "some updates count for more, or less, than they should",
   ],
+  "lag/max": ["lag of play behind learning", "trials were played by older weights than rollout.lag allows"],
+  "lag/truncated_share": [
+    "share of truncated importance weights",
+    "the weights that played are too far from those that learn; lower rollout.lag or learner.lr",
+  ],
 };
 const STREAK = /^(\S+) is (over|under) (\S+) for (\d+) steps \((.+)\)$/;
 
