@@ -47,7 +47,7 @@ class _Chunk:
 
 
 @dataclass
-class _StepTally:
+class _StepCounts:
     """What the workers did in a step."""
 
     trials: int = 0
@@ -82,7 +82,7 @@ class WorkerPlay:
         """Tasks that hand chunks to workers, while there are any."""
         self._busy_since: float | None = None
         self._warnings: list[str] = []
-        self._tally = _StepTally()
+        self._counts = _StepCounts()
         parts.resources.add_source(self._take_health)
 
     async def publish(self, step: int) -> None:
@@ -93,7 +93,7 @@ class WorkerPlay:
         self._weights = (self._cluster.put(pack(self._parts.learner.weights())), step)
         idle = [number for number in range(1, self._settings.workers + 1) if not self._is_serving(number)]
         await _all(self._prepare(number) for number in idle)
-        self._tally.publish_s += time.perf_counter() - begun
+        self._counts.publish_s += time.perf_counter() - begun
 
     async def _prepare(self, number: int) -> None:
         """Give a worker that plays nothing the weights published last; build it where it is not there."""
@@ -167,7 +167,7 @@ class WorkerPlay:
                 await self._rebuild(number, str(error), chunk.weights)
                 continue
             del self._in_hand[number]
-            self._tally.trials += chunk.num_trials
+            self._counts.trials += chunk.num_trials
             if not chunk.outcomes.done():
                 chunk.outcomes.set_result(outcomes)
 
@@ -196,7 +196,7 @@ class WorkerPlay:
 
     async def _rebuild(self, number: int, reason: str, weights: Weights) -> None:
         self._drop(number)
-        self._tally.rebuilt += 1
+        self._counts.rebuilt += 1
         self._warnings.append(f"worker {number} died and was built again; its trials are replayed ({reason})")
         await self._build(number, weights)
 
@@ -216,18 +216,18 @@ class WorkerPlay:
         """Count the time in which trials were played until now."""
         if self._busy_since is not None:
             now = time.perf_counter()
-            self._tally.play_s += now - self._busy_since
+            self._counts.play_s += now - self._busy_since
             self._busy_since = now
 
     def _take_health(self) -> dict[str, float]:
         """The health of the workers since the last call, for the step's timings."""
         self._count_busy()
-        tally, self._tally = self._tally, _StepTally()
+        counts, self._counts = self._counts, _StepCounts()
         return {
-            "publish_s": tally.publish_s,
+            "publish_s": counts.publish_s,
             "workers_alive": len(self._actors),
-            "workers_rebuilt": tally.rebuilt,
-            "trials_per_s": tally.trials / max(tally.play_s, 1e-9),
+            "workers_rebuilt": counts.rebuilt,
+            "trials_per_s": counts.trials / max(counts.play_s, 1e-9),
         }
 
     def _end(self, what: str, error: WorkerLostError) -> EngineError:
