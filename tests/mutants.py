@@ -48,8 +48,8 @@ MUTANTS = (
     Mutant(
         "sign of the advantage",
         "mage/learners/micro_loss.py",
-        "            batch.advantages_N,\n",
-        "            -batch.advantages_N,\n",
+        "            advantages_N,\n",
+        "            -advantages_N,\n",
         ("tests/test_learner.py",),
     ),
     Mutant(

@@ -95,7 +95,7 @@ def test_lists() -> None:
     assert "mcts  simulations=100" in CliRunner().invoke(app, ["list", "opponents"]).stdout
     recipes = CliRunner().invoke(app, ["list", "recipes"]).stdout
     assert re.findall(r"^(\w+): ", recipes, re.MULTILINE) == ["Worlds", "Models", "Methods", "Variants", "Tuned"]
-    assert "rps  CPU, 3 to 4 minutes\n" in recipes
+    assert "rps  CPU, 3 minutes\n" in recipes
     assert "smollm2  GPU\n" in recipes
     splits = CliRunner().invoke(app, ["list", "splits"]).stdout
     assert "Unseen families" in splits
