@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from mage.config.load import to_toml
 from mage.credit.running_stats import EMPTY
 from mage.files import read_lines
 from mage.league.matches import Outcome
@@ -21,8 +20,7 @@ from mage.types import Sample
 from tests.interrupted import assert_same
 from tests.processes import Mage, send
 from tests.ray_made import assert_same_trials, need_ray, set_up_workers
-from tests.test_ray_runs import after_step, assert_all_end, descendants
-from tests.tiny import tiny_config
+from tests.ray_processes import after_step, assert_all_end, descendants, whole_run, written_recipe
 
 pytestmark = pytest.mark.slow
 METRICS = "metrics.jsonl"
@@ -37,18 +35,13 @@ def _with_ray() -> None:
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("recipe") / "lagged.toml"
-    path.write_text(to_toml(tiny_config(*OVERRIDES)), encoding="utf-8")
-    return path
+    return written_recipe(tmp_path_factory.mktemp("recipe"), *OVERRIDES)
 
 
 @pytest.fixture(scope="module")
 def whole(mage: Mage, recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run that nothing happened to."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    ended = mage("train", recipe, "--run", folder)
-    assert ended.code == 0, ended.said
-    return folder
+    return whole_run(mage, recipe, tmp_path_factory.mktemp("whole") / "run")
 
 
 def test_trials_are_played_while_the_learner_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import signal
-import time
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from mage.config.load import to_toml
 from mage.files import read_lines
 from tests.interrupted import assert_same
-from tests.processes import Mage, alone, is_alive, send
+from tests.processes import Mage, alone, send
 from tests.ray_made import assert_same_trials, assert_same_weights, need_ray, trained
+from tests.ray_processes import after_step, assert_all_end, descendants, whole_run, written_recipe
 from tests.test_plugins import NUMBER, PLAIN
-from tests.tiny import tiny_config
 
 pytestmark = pytest.mark.slow
 METRICS = "metrics.jsonl"
@@ -31,68 +28,13 @@ def _with_ray() -> None:
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("recipe") / "workers.toml"
-    path.write_text(to_toml(tiny_config(*OVERRIDES)), encoding="utf-8")
-    return path
+    return written_recipe(tmp_path_factory.mktemp("recipe"), *OVERRIDES)
 
 
 @pytest.fixture(scope="module")
 def whole(mage: Mage, recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run that nothing happened to."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    ended = mage("train", recipe, "--run", folder)
-    assert ended.code == 0, ended.said
-    return folder
-
-
-def descendants(pid: int) -> list[int]:
-    """All processes below a process."""
-    parents = {int(stat.parent.name): int(stat.read_text().rpartition(")")[2].split()[1]) for stat in _stats()}
-    found = [pid]
-    for one in found:
-        found += [child for child, parent in parents.items() if parent == one]
-    return found[1:]
-
-
-def _stats() -> Iterator[Path]:
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            path.read_text()
-        except OSError:
-            continue
-        yield path
-
-
-def after_step(folder: Path, step: int, act: Callable[[int], None], seen: list[int]) -> Callable[[int], None]:
-    """Act on a process once a run has completed a step; `seen` gets what is below the process then."""
-
-    def watch(pid: int) -> None:
-        while is_alive(pid):
-            lines = folder / METRICS
-            if lines.exists() and lines.read_text().count("\n") >= step:
-                seen.extend(descendants(pid))
-                act(pid)
-                return
-            time.sleep(0.01)
-
-    return watch
-
-
-def assert_all_end(pids: list[int]) -> None:
-    """Wait until none of the processes is left; where a run is killed, two helpers of Ray stay for a minute."""
-    assert len(pids) > 4  # Ray's own, and two workers
-    deadline = time.monotonic() + 120
-    while [pid for pid in pids if is_running(pid)] and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert [pid for pid in pids if is_running(pid)] == []
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process is there and has not ended; one that has may stay listed until its parent takes note."""
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
+    return whole_run(mage, recipe, tmp_path_factory.mktemp("whole") / "run")
 
 
 def test_a_run_that_is_killed_goes_on_to_the_same_end(mage: Mage, recipe: Path, whole: Path, tmp_path: Path) -> None:

@@ -1,0 +1,77 @@
+"""Whole runs with workers in processes of their own: started, harmed after a step, and watched to their end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from mage.config.load import to_toml
+from tests.processes import Mage, is_alive
+from tests.tiny import tiny_config
+
+METRICS = "metrics.jsonl"
+
+
+def written_recipe(folder: Path, *overrides: str) -> Path:
+    """The file of a tiny recipe with overrides."""
+    path = folder / "recipe.toml"
+    path.write_text(to_toml(tiny_config(*overrides)), encoding="utf-8")
+    return path
+
+
+def whole_run(mage: Mage, recipe: Path, folder: Path) -> Path:
+    """The directory of a run that is trained to its end."""
+    ended = mage("train", recipe, "--run", folder)
+    assert ended.code == 0, ended.said
+    return folder
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below a process."""
+    parents = {int(stat.parent.name): int(stat.read_text().rpartition(")")[2].split()[1]) for stat in _stats()}
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[1:]
+
+
+def _stats() -> Iterator[Path]:
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            path.read_text()
+        except OSError:
+            continue
+        yield path
+
+
+def after_step(folder: Path, step: int, act: Callable[[int], None], seen: list[int]) -> Callable[[int], None]:
+    """Act on a process once a run has completed a step; `seen` gets what is below the process then."""
+
+    def watch(pid: int) -> None:
+        while is_alive(pid):
+            lines = folder / METRICS
+            if lines.exists() and lines.read_text().count("\n") >= step:
+                seen.extend(descendants(pid))
+                act(pid)
+                return
+            time.sleep(0.01)
+
+    return watch
+
+
+def assert_all_end(pids: list[int]) -> None:
+    """Wait until none of the processes is left; where a run is killed, two helpers of Ray stay for a minute."""
+    assert len(pids) > 4  # Ray's own, and two workers
+    deadline = time.monotonic() + 120
+    while [pid for pid in pids if is_running(pid)] and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert [pid for pid in pids if is_running(pid)] == []
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there and has not ended; one that has may stay listed until its parent takes note."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
