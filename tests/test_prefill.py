@@ -50,6 +50,16 @@ def test_the_model_goes_on_from_what_its_answer_begins_with() -> None:
     assert call.start == len(engine.prompts[0])
 
 
+def test_an_answer_that_begins_with_a_thought_is_asked_for_one() -> None:
+    engine = RandomEngine((" They like rock. <action>paper</action>",))
+    how = make_settings(reply=ReplyMode.TEXT, prefill="Thought:")
+    reply = asyncio.run(agent_of(engine, how).act(SEEN))
+    assert (reply.action, reply.text) == ("paper", "Thought: They like rock. <action>paper</action>")
+    asked = CODEC.transcript(engine.prompts[0])
+    assert asked.startswith(f"<|system|>\n{system_message(Briefing('RULES'), 2, Memory.BOTH, ReplyMode.TEXT)}")
+    assert asked.endswith("Round 1.\nActions: rock, paper\n<|assistant|>\nThought:")
+
+
 def test_a_second_question_and_a_move_that_is_dictated_begin_alike() -> None:
     engine = RandomEngine(("stone</action>",))
     agent = agent_of(engine, begun())

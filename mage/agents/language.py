@@ -23,7 +23,7 @@ from mage.agents.messages import (
     tagged,
     turn_message,
 )
-from mage.agents.parsing import Parsed, parse_action, parse_open_action, parse_reflection
+from mage.agents.parsing import Parsed, opens_action, parse_action, parse_open_action, parse_reflection
 from mage.errors import EngineError, PlayError
 from mage.protocols import ChatFormat, Engine, Sampling, ScoringEngine
 from mage.seeds import derive
@@ -98,8 +98,8 @@ class LanguageAgent:
         self._episode: int | None = None
         self._heading = ""
         """Prefix of the episode's first message."""
-        self._format_action: Callable[[str], str] = tagged if settings.prefill else str
-        """How actions are listed: as tags if answers are prefilled, so that the model sees how one ends."""
+        self._format_action: Callable[[str], str] = tagged if opens_action(settings.prefill) else str
+        """How actions are listed: as tags if answers begin in one, so that the model sees how it ends."""
         self._announced: tuple[str, ...] = ()
         """Actions listed last in this episode. Every episode lists its own, since earlier ones may be dropped."""
 
@@ -196,7 +196,7 @@ class LanguageAgent:
     def _system(self) -> str:
         """The system message."""
         begun = BEGUN_OPEN_ANSWER if self._briefing.has_open_actions else BEGUN_ANSWER
-        return self._system_message(answer=begun if self._settings.prefill else "")
+        return self._system_message(answer=begun if opens_action(self._settings.prefill) else "")
 
     def _system_message(self, *, carried: str = "", answer: str = "") -> str:
         """The system message with other sentences about memory or about answering."""

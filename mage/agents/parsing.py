@@ -73,6 +73,15 @@ def _tags(spoken: str) -> tuple[list[tuple[int, int, int]], bool]:
     return found, opened is not None
 
 
+def opens_action(text: str) -> bool:
+    """Whether text after `text` is an action: its last tag outside of thoughts is left open.
+
+    >>> opens_action("<action>"), opens_action("Thought:")
+    (True, False)
+    """
+    return _tags(strip_thoughts(text))[1]
+
+
 def num_thought_tokens(tokens: Sequence[int], decode: Callable[[Sequence[int]], str], prefill: str = "") -> int:
     """How many of a reply's first tokens come before the tag with its action; all of them where there is no tag.
 
