@@ -21,7 +21,7 @@ _ANSWER = {
 _OPEN_ANSWER = "Think in a few words, then give your action as <action>TEXT</action>."
 
 BEGUN_ANSWER = "Answer with one of the actions as <action>NAME</action>."
-"""The instruction in `text` mode where the prefilled answer begins in the tag, so that a thought would come too late."""
+"""The instruction in `text` mode where the prefilled answer begins in the tag: a thought would come too late."""
 BEGUN_OPEN_ANSWER = "Answer with your action as <action>TEXT</action>."
 """The same where any text is an action."""
 ACTIONS = "Actions: "
