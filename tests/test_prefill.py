@@ -57,7 +57,7 @@ def test_an_answer_that_begins_with_a_thought_is_asked_for_one() -> None:
     assert (reply.action, reply.text) == ("paper", "Thought: They like rock. <action>paper</action>")
     asked = CODEC.transcript(engine.prompts[0])
     assert asked.startswith(f"<|system|>\n{system_message(Briefing('RULES'), 2, Memory.BOTH, ReplyMode.TEXT)}")
-    assert asked.endswith("Round 1.\nActions: rock, paper\n<|assistant|>\nThought:")
+    assert asked.endswith("Actions: <action>rock</action>, <action>paper</action>\n<|assistant|>\nThought:")
 
 
 def test_a_second_question_and_a_move_that_is_dictated_begin_alike() -> None:

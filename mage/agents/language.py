@@ -98,8 +98,8 @@ class LanguageAgent:
         self._episode: int | None = None
         self._heading = ""
         """Prefix of the episode's first message."""
-        self._format_action: Callable[[str], str] = tagged if opens_action(settings.prefill) else str
-        """How actions are listed: as tags if answers begin in one, so that the model sees how it ends."""
+        self._format_action: Callable[[str], str] = tagged if settings.prefill else str
+        """How actions are listed: as tags if answers are prefilled, so that the model sees how one ends."""
         self._announced: tuple[str, ...] = ()
         """Actions listed last in this episode. Every episode lists its own, since earlier ones may be dropped."""
 

@@ -101,9 +101,9 @@ class AgentConfig(FrozenModel):
     temperature: Annotated[float, Field(ge=0, le=10)] = 1.0
     """Sampling temperature. There is no top-p or top-k: they bias importance ratios."""
     prefill: str = ""
-    """Text that answers in `text` mode begin with. `<action>` is for models too small to write the tag by themselves:
-    the prompt then shows actions in tags and asks for no thought. `Thought:` is for those that give a bare action
-    otherwise. Remote models do not support it."""
+    """Text that answers in `text` mode begin with; the prompt then shows actions in tags. `<action>` is for models too
+    small to write the tag by themselves, which are then asked for no thought; `Thought:` is for those that give a bare
+    action otherwise. Remote models do not support it."""
     max_tokens: Positive = 128
     """Longest answer in `text` mode, and longest thought of the method react."""
     reflection_tokens: Positive = 64

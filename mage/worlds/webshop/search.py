@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -20,9 +22,7 @@ class Search:
     """An index of products. Queries are remembered."""
 
     def __init__(self, products: Sequence[Product]) -> None:
-        import bm25s  # slow to import, and an extra
-
-        self._index: Any = bm25s.BM25(k1=0.9, b=0.4)
+        self._index: Any = _import_bm25s().BM25(k1=0.9, b=0.4)
         self._index.index([_stems(_text_of(product)) for product in products], show_progress=False)
         self._numbers = [product.number for product in products]
         self.find = lru_cache(maxsize=8192)(self._find)
@@ -35,6 +35,24 @@ class Search:
         scores = np.round(self._index.get_scores(known), _DECIMALS)
         best = np.argsort(-scores, kind="stable")[:MOST_RESULTS]
         return tuple(self._numbers[place] for place in best if scores[place] > 0)
+
+
+def _import_bm25s() -> Any:
+    """bm25s, which is slow to import and an extra, without JAX.
+
+    Where JAX is installed, bm25s sorts once with it when it is imported, for which JAX takes three quarters of a GPU's
+    memory. It is not used here.
+    """
+    absent = object()
+    jax = sys.modules.get("jax", absent)
+    sys.modules["jax"] = None  # type: ignore[assignment]  # an import of it fails
+    try:
+        return importlib.import_module("bm25s")
+    finally:
+        if jax is absent:
+            del sys.modules["jax"]
+        else:
+            sys.modules["jax"] = jax  # type: ignore[assignment]
 
 
 def _text_of(product: Product) -> str:
