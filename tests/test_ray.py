@@ -11,14 +11,17 @@ import re
 import signal
 import time
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from mage.config.sections import RolloutConfig
 from mage.errors import ConfigError, EngineError
 from mage.files import read_lines
 from mage.league.matches import Outcome, PlayedMatch
+from mage.training.run import create_run, train_run
 from mage.training.setup import Setup
 from mage.training.workers import health as health_of_workers
 from mage.training.workers import order, pool
@@ -28,6 +31,8 @@ from mage.training.workers.ray_cluster import RayCluster
 from tests.documented import documented, fits
 from tests.processes import is_alive
 from tests.ray_made import Trained, assert_same_trials, assert_same_weights, need_ray, trained
+from tests.tiny import tiny_config
+from tests.viewed import Viewer
 
 HEALTH = "timings.jsonl with workers"
 CHUNKS = ("rollout.chunk=3", "batch.dead=resample")
@@ -188,6 +193,47 @@ def test_closed_it_leaves_no_process(two: Trained) -> None:
     while any(map(is_alive, pids)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(is_alive, pids))
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+def test_a_worker_that_is_killed_is_in_the_files_of_the_run_and_in_the_viewer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lag: int
+) -> None:
+    """The first worker gets SIGKILL when twelve chunks of the run are back."""
+    config = tiny_config("steps=3", "batch.groups=8", "rollout.chunk=2", "rollout.workers=2", f"rollout.lag={lag}")
+    folder, parts = create_run(config, tmp_path / "run", "tiny")
+    read, num = order.read_outcomes, 0
+
+    def killing(outcomes: bytes) -> list[Outcome]:
+        nonlocal num
+        num += 1
+        if num == 12:
+            first = next(line for line in read_lines(folder / WORKERS) if line["worker"] == 1)
+            os.kill(first["pid"], signal.SIGKILL)
+        return read(outcomes)
+
+    monkeypatch.setattr(pool, "read_outcomes", killing)
+    train_run(folder, Console(file=StringIO()), parts=parts)
+    timings = list(read_lines(folder / "timings.jsonl"))
+    assert [line["step"] for line in timings] == [1, 2, 3]
+    assert sum(line["workers_rebuilt"] for line in timings) == sum(line["worker_1/deaths"] for line in timings) == 1
+    replayed = sum(line["trials_replayed"] for line in timings)
+    assert replayed in (0, 2), "a chunk, or none where it died between two"
+    (event,) = (line for line in read_lines(folder / "events.jsonl") if "warning" in line)
+    assert event["warning"].startswith("worker 1 died: it is built again")
+    viewer = Viewer(tmp_path)
+    assert viewer.run("run")["workers"] is True
+    report = viewer.run("run", "/workers")
+    assert (report["planned"], report["alive"], report["deaths"], report["replayed"]) == (2, 2, 1, replayed)
+    first, second = report["workers"]
+    assert (first["deaths"], second["deaths"], first["state"]) == (1, 0, "alive")
+    num_trials = sum(line["worker_1/trials"] + line["worker_2/trials"] for line in timings)
+    assert first["trials"] + second["trials"] == num_trials == 3 * 8 * config.batch.size
+    assert first["pid"] != second["pid"]
+    (incident,) = report["incidents"]
+    assert incident["error"] in event["warning"]
+    assert (incident["worker"], incident["what"], incident["trials"]) == (1, "died", replayed)
+    assert "\n" not in incident["error"]
 
 
 def test_more_than_the_cluster_has_is_refused() -> None:

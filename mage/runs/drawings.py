@@ -15,7 +15,7 @@ from rich.text import Text
 
 from mage.runs.shop_drawing import ShopDrawing
 from mage.spec import Spec, call_with, parse_spec
-from mage.types import Episode, Observation
+from mage.types import Episode, Fact, Observation
 from mage.worlds.minesweeper.board import read_board
 from mage.worlds.minesweeper.board_words import HIDDEN, MINE
 from mage.worlds.openspiel.openings import without_opening
@@ -65,6 +65,18 @@ def shown(text: str, style: str = "") -> Text:
     return result
 
 
+def revealed_facts(facts: Mapping[str, Fact]) -> dict[str, Fact]:
+    """The facts of a result for people: where the trial has words of its own, what is hidden in these.
+
+    >>> revealed_facts({"hidden": "red", "revealed": "blue"})
+    {'hidden': 'blue (level red)'}
+    """
+    found = {name: value for name, value in facts.items() if name != "revealed"}
+    if "revealed" in facts and "hidden" in facts:
+        found["hidden"] = f"{facts['revealed']} (level {facts['hidden']})"
+    return found
+
+
 def seat_style(seat: int) -> str:
     """The colour of a seat."""
     return SEAT_STYLES[seat % len(SEAT_STYLES)]
@@ -78,7 +90,7 @@ class _WithList:
 
 
 class FactsDrawing(_WithList):
-    """For any game: facts as `name: value`."""
+    """For any game: facts as `name: value`; what is hidden is told in the words of the trial."""
 
     def private(self, observation: Observation) -> str:
         return ""
@@ -87,7 +99,7 @@ class FactsDrawing(_WithList):
         return None
 
     def revealed(self, episode: Episode) -> RenderableType:
-        return Group(*(self._fact(name, value) for name, value in episode.result.facts.items()))
+        return Group(*(self._fact(name, value) for name, value in revealed_facts(episode.result.facts).items()))
 
     def _fact(self, name: str, value: object) -> Text:
         text = str(value)

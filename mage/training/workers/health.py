@@ -66,6 +66,7 @@ class WorkerHealth:
         """Seconds of publishing since the last step."""
         self._counts: dict[int, _Counts] = {}
         """By the number of the worker, from 1."""
+        self._processes: dict[int, WorkerProcess] = {}
         self._gib: dict[int, float] = {}
         self._busy_since: dict[int, float] = {}
         """When the workers that have a chunk were last counted."""
@@ -79,11 +80,10 @@ class WorkerHealth:
     @contextmanager
     def playing(self, number: int, num_trials: int) -> Iterator[None]:
         """A worker has a chunk inside; where no error is raised, its trials have come back."""
-        own = self._of(number)
         begun = self._busy_since[number] = time.perf_counter()
         try:
             yield
-            took = time.perf_counter() - begun
+            took, own = time.perf_counter() - begun, self._of(number)  # a step may have ended meanwhile
             own.trials += num_trials
             own.played_s += took
             self._longest_s = max(took, self._longest_s or 0.0)
@@ -108,7 +108,8 @@ class WorkerHealth:
     def note_built(self, number: int, process: WorkerProcess, seconds: float) -> None:
         """A worker is there."""
         self._of(number)
-        self._record(number, Incident.BUILT, host=process.host, pid=process.pid, seconds=seconds)
+        self._processes[number] = process
+        self._record(number, Incident.BUILT, seconds=seconds)
 
     def note_memory(self, number: int, gib: float | None) -> None:
         """The memory of a worker's process, where its system tells it."""
@@ -121,6 +122,7 @@ class WorkerHealth:
         self._gib.pop(number, None)
         self._replayed += num_trials
         self._record(number, Incident.DIED, error=error, trials=num_trials)
+        self._processes.pop(number, None)
         self.warn(f"worker {number} died{when}: {follows} ({error})")
 
     def note_rebuilding(self) -> None:
@@ -176,7 +178,9 @@ class WorkerHealth:
         if self._log is None:
             self._log = JsonLines(self._folder / WORKERS)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        self._log.append({"time": now, "step": self.step, "worker": number, "what": what, **about})
+        process = self._processes.get(number)
+        where = {} if process is None else process._asdict()
+        self._log.append({"time": now, "step": self.step, "worker": number, "what": what, **where, **about})
 
     def _of(self, number: int) -> _Counts:
         return self._counts.setdefault(number, _Counts())
