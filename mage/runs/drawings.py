@@ -14,8 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from mage.runs.shop_drawing import ShopDrawing
+from mage.runs.wording import revealed_facts
 from mage.spec import Spec, call_with, parse_spec
-from mage.types import Episode, Fact, Observation
+from mage.types import Episode, Observation
 from mage.worlds.minesweeper.board import read_board
 from mage.worlds.minesweeper.board_words import HIDDEN, MINE
 from mage.worlds.openspiel.openings import without_opening
@@ -63,18 +64,6 @@ def shown(text: str, style: str = "") -> Text:
         else:
             result.append(char.encode("unicode_escape").decode(), "reverse")
     return result
-
-
-def revealed_facts(facts: Mapping[str, Fact]) -> dict[str, Fact]:
-    """The facts of a result for people: where the trial has words of its own, what is hidden in these.
-
-    >>> revealed_facts({"hidden": "red", "revealed": "blue"})
-    {'hidden': 'blue (level red)'}
-    """
-    found = {name: value for name, value in facts.items() if name != "revealed"}
-    if "revealed" in facts and "hidden" in facts:
-        found["hidden"] = f"{facts['revealed']} (level {facts['hidden']})"
-    return found
 
 
 def seat_style(seat: int) -> str:

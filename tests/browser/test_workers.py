@@ -64,6 +64,15 @@ def test_a_run_that_is_over_shows_what_its_workers_did(opened: Opened, server: S
     assert opened.find(".workers .spark").count() == 3
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_it_can_be_read_in_any_window(opened: Opened, server: Server, width: int) -> None:
+    opened.resize(width, 900)
+    open_run(opened, server, "done")
+    opened.wait("h2:has-text('Workers')")
+    assert opened.overhang() <= 0
+    assert opened.too_faint() == []
+
+
 def test_a_run_without_workers_has_no_such_section(opened: Opened, server: Server) -> None:
     open_run(opened, server, "alone")
     assert opened.find("h2:has-text('Workers')").count() == 0
