@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -96,6 +97,56 @@ def num_planned(config: Mapping[str, Any]) -> int:
     return int_or_zero(rollout.get("workers")) if isinstance(rollout, dict) else 0
 
 
+@dataclass
+class _Played:
+    """What timings.jsonl says, by worker."""
+
+    trials: Counter[int] = field(default_factory=Counter)
+    busy_shares: defaultdict[int, list[float | None]] = field(default_factory=lambda: defaultdict(list))
+    trial_s: defaultdict[int, list[float | None]] = field(default_factory=lambda: defaultdict(list))
+    gib: dict[int, float] = field(default_factory=dict)
+    trials_per_s: float | None = None
+
+    def add(self, timings: Mapping[str, Any]) -> None:
+        """Add the numbers of a step."""
+        self.trials_per_s = _number(timings.get("trials_per_s"))
+        for key, value in timings.items():
+            found, number = _NUMBER.fullmatch(key), _number(value)
+            if found is None or number is None:
+                continue
+            worker, name = int(found[1]), found[2]
+            if name == "trials":
+                self.trials[worker] += round(number)
+                self.trial_s[worker].append(_number(timings.get(f"worker_{worker}/trial_s")))
+            elif name == "busy_share":
+                self.busy_shares[worker].append(number)
+            elif name == "host_gib":
+                self.gib[worker] = number
+
+
+@dataclass
+class _Happened:
+    """What workers.jsonl says, by worker."""
+
+    last: dict[int, Incident] = field(default_factory=dict)
+    built: dict[int, Incident] = field(default_factory=dict)
+    deaths: Counter[int] = field(default_factory=Counter)
+    replayed: int = 0
+    kept: deque[Incident] = field(default_factory=lambda: deque(maxlen=_MAX_INCIDENTS))
+    """Newest first."""
+
+    def add(self, incident: Incident) -> None:
+        """Add a line."""
+        self.last[incident.worker] = incident
+        if incident.what == "built":
+            self.built[incident.worker] = incident
+        elif incident.what == "died":
+            self.deaths[incident.worker] += 1
+            self.replayed += incident.trials
+        if incident.what in _STATES:
+            self.kept.appendleft(incident)
+
+
 class WorkerLog:
     """What the files of a run say about its workers."""
 
@@ -105,99 +156,60 @@ class WorkerLog:
 
     def _begin(self) -> None:
         self._timings, self._incidents = Tail(self._place.path / TIMINGS), Tail(self._place.path / WORKERS)
-        self._forget_timings()
-        self._forget_incidents()
+        self._played, self._happened = _Played(), _Happened()
 
     def read(self) -> None:
         """Catch up with the files."""
         self._place.check(TIMINGS, WORKERS)
         if self._timings.is_restarted():
-            self._forget_timings()
+            self._played = _Played()
         if self._incidents.is_restarted():
-            self._forget_incidents()
+            self._happened = _Happened()
         name = TIMINGS
         try:
             for line in self._timings.lines():
-                self._add(msgspec.json.decode(line, type=dict[str, Any]))
+                self._played.add(msgspec.json.decode(line, type=dict[str, Any]))
             name = WORKERS
             for line in self._incidents.lines():
-                self._note(msgspec.json.decode(line, type=Incident))
+                self._happened.add(msgspec.json.decode(line, type=Incident))
         except BAD_JSON as error:
             self._begin()  # so that it is said again
             raise RecordError(f"{name} of {self._place.name} cannot be read: {error}") from None
 
     def report(self, planned: int) -> WorkerReport:
         """The workers of a run that is to have so many now."""
-        numbers = sorted(self._last.keys() | self._trials.keys())
-        workers = tuple(self._standing(number, planned) for number in numbers)
+        played, happened = self._played, self._happened
+        workers = tuple(self._standing(n, planned) for n in sorted(happened.last.keys() | played.trials.keys()))
         return WorkerReport(
             planned=planned,
             alive=sum(worker.state in _THERE for worker in workers),
-            deaths=self._deaths.total(),
-            replayed=self._replayed,
-            trials_per_s=self._trials_per_s,
+            deaths=happened.deaths.total(),
+            replayed=happened.replayed,
+            trials_per_s=played.trials_per_s,
             workers=workers,
-            incidents=tuple(reversed(self._kept)),
+            incidents=tuple(happened.kept),
         )
 
     def _standing(self, number: int, planned: int) -> WorkerStanding:
-        last, built = self._last.get(number), self._built.get(number)
+        played, happened = self._played, self._happened
+        last, built = happened.last.get(number), happened.built.get(number)
         state = _STATES.get(last.what, State.ALIVE) if last is not None else State.BUILDING
         if number > planned:
             state = State.UNUSED
+        trial_s = played.trial_s.get(number, [])
         return WorkerStanding(
             worker=number,
             state=state,
             since=last.time if last is not None else "",
             host=built.host if built is not None else None,
             pid=built.pid if built is not None else None,
-            trials=self._trials[number],
-            deaths=self._deaths[number],
-            busy_share=_mean(self._busy_shares[number][-_RECENT:]),
-            trial_s=_mean(self._trial_s[number][-_RECENT:]),
-            host_gib=self._gib.get(number) if state in _THERE else None,
-            spark=thin(self._trial_s[number], _SPARK),
+            trials=played.trials[number],
+            deaths=happened.deaths[number],
+            busy_share=_mean(played.busy_shares.get(number, [])[-_RECENT:]),
+            trial_s=_mean(trial_s[-_RECENT:]),
+            host_gib=played.gib.get(number) if state in _THERE else None,
+            spark=thin(trial_s, _SPARK),
         )
-
-    def _add(self, timings: Mapping[str, Any]) -> None:
-        """Add the numbers of a step."""
-        self._trials_per_s = _number(timings.get("trials_per_s"))
-        for key, value in timings.items():
-            found, number = _NUMBER.fullmatch(key), _number(value)
-            if found is None or number is None:
-                continue
-            worker, name = int(found[1]), found[2]
-            if name == "trials":
-                self._trials[worker] += round(number)
-                self._trial_s[worker].append(_number(timings.get(f"worker_{worker}/trial_s")))
-            elif name == "busy_share":
-                self._busy_shares[worker].append(number)
-            elif name == "host_gib":
-                self._gib[worker] = number
-
-    def _note(self, incident: Incident) -> None:
-        self._last[incident.worker] = incident
-        if incident.what == "built":
-            self._built[incident.worker] = incident
-        elif incident.what == "died":
-            self._deaths[incident.worker] += 1
-            self._replayed += incident.trials
-        if incident.what in _STATES:
-            self._kept = [*self._kept, incident][-_MAX_INCIDENTS:]
-
-    def _forget_timings(self) -> None:
-        self._trials: Counter[int] = Counter()
-        self._busy_shares: defaultdict[int, list[float | None]] = defaultdict(list)
-        self._trial_s: defaultdict[int, list[float | None]] = defaultdict(list)
-        self._gib: dict[int, float] = {}
-        self._trials_per_s: float | None = None
-
-    def _forget_incidents(self) -> None:
-        self._last: dict[int, Incident] = {}
-        self._built: dict[int, Incident] = {}
-        self._deaths: Counter[int] = Counter()
-        self._replayed = 0
-        self._kept: list[Incident] = []
 
 
 def _number(value: object) -> float | None:
