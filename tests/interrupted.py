@@ -33,7 +33,7 @@ _LEAGUE = (
     'league.explore=["learner.lr"]',
     "batch.groups=4",
 )
-_NOT_COMPARED = ("run.json", "sweep.json", "timings.jsonl", "summary.txt", "index.jsonl")
+_NOT_COMPARED = ("run.json", "sweep.json", "timings.jsonl", "workers.jsonl", "summary.txt", "index.jsonl")
 """Files with times in them, and the index, which follows the trials."""
 _TIMES = ("seconds", "created", "versions", "minutes", "took_s", "command")
 _LOGPROBS = "logprobs"

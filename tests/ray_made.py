@@ -39,6 +39,7 @@ class Trained(NamedTuple):
     """What two steps have made."""
 
     setup: Setup
+    folder: Path
     groups: list[Group]
     weights: dict[str, Tensor]
 
@@ -62,7 +63,7 @@ def trained(folder: Path, *overrides: str) -> Trained:
         live, _ = split_dead(found.advantages)
         assert live
         learner.update(loop.to_batch(found.groups, found.credited, found.advantages, live))
-    return Trained(setup, groups, {name: tensor.clone() for name, tensor in learner.weights().merged().items()})
+    return Trained(setup, folder, groups, {name: tensor.clone() for name, tensor in learner.weights().merged().items()})
 
 
 def assert_same_trials(found: Sequence[Group], wanted: Sequence[Group], tolerance: float = TOLERANCE) -> None:

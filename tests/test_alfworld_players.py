@@ -28,7 +28,8 @@ from mage.worlds.alfworld.generate import TRAINED_GOALS, parse_level
 from mage.worlds.alfworld.world import AlfWorld
 from mage.worlds.registry import load_world
 from tests.alfworld_made import write_games
-from tests.test_alfworld import LEVEL, SMALL, task
+from tests.test_alfworld import SMALL, task
+from tests.test_alfworld_games import LEVEL
 
 REMEMBERING = "expert(remember=true)"
 

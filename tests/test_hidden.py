@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from mage.aio import run_sync
 from mage.errors import ConfigError
 from mage.evaluation.exact import BayesAgentFactory, PlanObjective
 from mage.rollout.group import play_groups
-from mage.types import Task
+from mage.runs.render import transcript
+from mage.types import Task, Trial
 from mage.worlds.hidden import HiddenTable
 from mage.worlds.openspiel.words.base import NEUTRAL
 from mage.worlds.registry import load_world
@@ -58,6 +61,45 @@ def test_a_level_pays_for_its_slot_whatever_the_name() -> None:
         assert ("door1", actions[0]) in result.facts["names"]  # type: ignore[operator]
     assert len(keys) == 1, "keys are in the words of the exact model"
     assert told_as_listed == {"red +1."}
+
+
+@pytest.mark.parametrize("spec", ["hidden(doors)", "hidden(recipe)", "hidden(doors,reworded=7)"])
+def test_what_was_hidden_is_shown_in_the_names_of_the_trial(spec: str) -> None:
+    world, told_otherwise = load_world(spec), 0
+    for seed in range(12):
+        (group,) = run_sync(
+            play_groups(world, [task(spec, seed, episodes=4)], 1, BayesAgentFactory((), PlanObjective.LAST))
+        )
+        (trial,) = group.trials
+        result = trial.episodes[-1].result
+        assert result.successes == (True,)
+        best, level = trial.episodes[-1].turns[0].action, result.facts["hidden"]
+        world.check_level(str(level))
+        rows = shown_facts(trial)
+        if "revealed" in result.facts:
+            told_otherwise += 1
+            assert result.facts["revealed"] == best != level
+            assert f"hidden: {best} (level {level})" in rows
+            assert not any(row.startswith("revealed") for row in rows)
+        else:
+            assert level == best
+            assert f"hidden: {best}" in rows
+    assert told_otherwise > 6, "most names differ from the first ones of the table"
+
+
+def shown_facts(trial: Trial) -> list[str]:
+    """What `mage show` reveals at the end of the last episode."""
+    console = Console(file=StringIO(), width=400)
+    console.print(transcript(trial, "x", None))
+    assert isinstance(console.file, StringIO)
+    return [line.strip().removeprefix("revealed").strip() for line in console.file.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if not read_table(name).names])
+def test_without_drawn_names_what_was_hidden_is_the_level(name: str) -> None:
+    env = load_world(f"hidden({name})").new_env(task(f"hidden({name})", 0), 0)
+    env.step(env.observe(0).actions[0])
+    assert "revealed" not in env.result().facts
 
 
 @pytest.mark.parametrize(("name", "episodes", "best"), [("doors", 3, 1.0), ("recipe", 4, 1.0), ("haggling", 3, 1.75)])

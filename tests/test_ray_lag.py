@@ -119,7 +119,11 @@ def test_a_worker_that_is_killed_changes_nothing_but_is_told(
     for name in (METRICS, "trials.jsonl"):
         assert (folder / name).read_bytes() == (whole / name).read_bytes()
     (event,) = read_lines(folder / "events.jsonl")
-    assert "died and was built again" in event["warning"]
+    assert "died: it is built again" in event["warning"]
+    died = [line for line in read_lines(folder / "workers.jsonl") if line["what"] == "died"]
+    assert len(died) == 1
+    assert sum(line["workers_rebuilt"] for line in read_lines(folder / "timings.jsonl")) == 1
+    assert sum(line["trials_replayed"] for line in read_lines(folder / "timings.jsonl")) == died[0]["trials"]
 
 
 def test_interrupted_it_saves_what_is_ahead(mage: Mage, recipe: Path, whole: Path, tmp_path: Path) -> None:

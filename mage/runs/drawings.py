@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mage.runs.shop_drawing import ShopDrawing
+from mage.runs.wording import revealed_facts
 from mage.spec import Spec, call_with, parse_spec
 from mage.types import Episode, Observation
 from mage.worlds.minesweeper.board import read_board
@@ -78,7 +79,7 @@ class _WithList:
 
 
 class FactsDrawing(_WithList):
-    """For any game: facts as `name: value`."""
+    """For any game: facts as `name: value`; what is hidden is told in the words of the trial."""
 
     def private(self, observation: Observation) -> str:
         return ""
@@ -87,7 +88,7 @@ class FactsDrawing(_WithList):
         return None
 
     def revealed(self, episode: Episode) -> RenderableType:
-        return Group(*(self._fact(name, value) for name, value in episode.result.facts.items()))
+        return Group(*(self._fact(name, value) for name, value in revealed_facts(episode.result.facts).items()))
 
     def _fact(self, name: str, value: object) -> Text:
         text = str(value)

@@ -1,10 +1,10 @@
-"""Texts shared by terminal transcripts and the viewer: seat names and carried memory."""
+"""Texts shared by terminal transcripts and the viewer: seat names, carried memory, and what was hidden."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mage.types import AgentInfo, Failure, Memory, Trial
+from mage.types import AgentInfo, Fact, Failure, Memory, Trial
 
 _CARRIES: Mapping[Memory, str] = {
     Memory.NONE: "nothing",
@@ -34,3 +34,15 @@ def seat_names(outcome: Trial | Failure) -> tuple[str, ...]:
     names = list(outcome.task.opponents)
     names.insert(outcome.task.seat, agent)
     return tuple(names)
+
+
+def revealed_facts(facts: Mapping[str, Fact]) -> dict[str, Fact]:
+    """The facts of a result for people: where the trial has words of its own, what is hidden in these.
+
+    >>> revealed_facts({"hidden": "red", "revealed": "blue"})
+    {'hidden': 'blue (level red)'}
+    """
+    found = {name: value for name, value in facts.items() if name != "revealed"}
+    if "revealed" in facts and "hidden" in facts:
+        found["hidden"] = f"{facts['revealed']} (level {facts['hidden']})"
+    return found

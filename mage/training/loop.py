@@ -41,14 +41,13 @@ _SHOWN_EVERY = 50
 async def train(setup: Setup, recorder: RunRecorder) -> None:
     """Run the remaining steps, with checkpoints and evaluations."""
     learners, evaluation = setup.learners, setup.parts.config.evaluation
+    setup.match_play.listen(recorder.warn)
     recorder.display.phase("playing and learning from the first trials")
     await learners.prepare(recorder.step)
     if recorder.step == 0:
         recorder.record_trial(await showcase(setup, 0))
     while not (recorder.is_finished or recorder.is_stopped):
         collected = await collect(setup, recorder.step, recorder.stats)
-        for warning in setup.match_play.take_warnings():
-            recorder.warn(warning)
         metrics = await learn_all(setup, recorder, collected)
         setup.source.update(recorder.step, collected.played)
         for name, measured in (await learners.measure(recorder.step)).items():

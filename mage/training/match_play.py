@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from mage.league.matches import Match, PlayedMatch, play_matches
@@ -24,8 +24,8 @@ class MatchPlay(Protocol):
         """
         ...
 
-    def take_warnings(self) -> list[str]:
-        """What the user should know of, since the last call."""
+    def listen(self, warn: Callable[[str], None]) -> None:
+        """Call `warn` with what the user should know of, when it happens."""
         ...
 
     def close(self) -> None:
@@ -46,8 +46,8 @@ class LocalPlay:
     async def play(self, matches: Sequence[Match], step: int) -> list[PlayedMatch]:
         return await play_matches(matches, self._size, self._learners.agent_factories(step), CONCURRENCY)
 
-    def take_warnings(self) -> list[str]:
-        return []
+    def listen(self, warn: Callable[[str], None]) -> None:
+        """Do nothing: there is nothing to warn of."""
 
     def close(self) -> None:
         """Do nothing: there are no other processes."""

@@ -42,10 +42,17 @@ class StepResources:
         for source in self._sources:
             found |= source()
         self._rollout_s, self._taken = 0.0, totals
-        if _MEMORY.exists():
-            lines = dict(line.split(":", 1) for line in _MEMORY.read_text().splitlines())
-            found["host_gib"] = int(lines["VmRSS"].split()[0]) / 2**20
+        if (gib := host_gib()) is not None:
+            found["host_gib"] = gib
         if torch.cuda.is_available():
             found["gpu_gib"] = torch.cuda.memory_allocated() / 2**30
             found["gpu_reserved_gib"] = torch.cuda.memory_reserved() / 2**30
         return found
+
+
+def host_gib() -> float | None:
+    """The memory of this process, where the system tells it."""
+    if not _MEMORY.exists():
+        return None
+    lines = dict(line.split(":", 1) for line in _MEMORY.read_text().splitlines())
+    return int(lines["VmRSS"].split()[0]) / 2**20

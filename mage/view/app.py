@@ -81,6 +81,9 @@ class Pages:
     def league(self, request: Request) -> Response:
         return JsonResponse(self._store.league(request.path_params["run"]))
 
+    def workers(self, request: Request) -> Response:
+        return JsonResponse(self._store.workers(request.path_params["run"]))
+
     def live(self, request: Request) -> Response:
         session = request.query_params.get("session")
         if session is not None:
@@ -103,6 +106,7 @@ class Pages:
             Route(f"{run}/evaluations/{{name}}", self.evaluation),
             Route(f"{run}/pairs", self.pairs),
             Route(f"{run}/league", self.league),
+            Route(f"{run}/workers", self.workers),
             Route("/api/live", self.live),
         ]
 

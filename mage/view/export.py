@@ -135,8 +135,10 @@ class _Source:
         run = {**self._run, "evaluations": evaluations, "children": [], "trials": len(rows), "parent": None}
         summary = {field.name: run[field.name] for field in msgspec.structs.fields(RunSummary)}
         league = {self._path("league"): _raw(self._store.league(self._id))} if run["league"] else {}
+        workers = {self._path("workers"): _raw(self._store.workers(self._id))} if run["workers"] else {}
         return {
             **league,
+            **workers,
             _RUNS: _raw([summary]),
             self._path(): _raw(run),
             self._path("metrics"): _raw(self._store.metrics(self._id, None, -1, MAX_POINTS)),

@@ -115,6 +115,9 @@ class HiddenTable(SoloWorld[HiddenType, Position]):
     def unshuffled(self, hidden: HiddenType) -> HiddenType:
         return hidden._replace(names=self._first)
 
+    def reveal(self, hidden: HiddenType) -> str:
+        return self._rendered(self._content.types[hidden.number], hidden.names)
+
     def actions(self, hidden: HiddenType, position: Position) -> Sequence[str]:
         return () if position else [self._rendered(action, hidden.names) for action in self._content.actions]
 

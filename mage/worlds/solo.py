@@ -105,6 +105,10 @@ class SoloWorld(ABC, Generic[H, P]):
         """
         return hidden
 
+    def reveal(self, hidden: H) -> str:
+        """What is hidden in the words of the trial, for viewers of its result; by default the level."""
+        return str(hidden)
+
     @property
     def players(self) -> Mapping[str, Callable[..., Player]]:
         """Scripted players of the seat by name, `maker(task, …parameters)`."""
@@ -228,7 +232,10 @@ class SoloEnv(Generic[H, P]):
         if self.to_move() is not None:
             raise PlayError(f"{self._name}: the episode is not over")
         world = self._world
-        facts = {**world.facts(self._hidden, self._position), "hidden": str(self._hidden)}
+        level, revealed = str(self._hidden), world.reveal(self._hidden)
+        facts = {**world.facts(self._hidden, self._position), "hidden": level}
+        if revealed != level:
+            facts["revealed"] = revealed
         if self._is_forfeited:
             told = ("You gave up the episode.",)
             return Result((world.lowest,), told, Ending.FORFEITED, 0, facts, (False,))

@@ -23,6 +23,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, executable: str) -> Path:
     root = tmp_path_factory.mktemp("runs")
     write_run(root / "levels", [solo_trial("1"), solo_trial("6")], world=NAME)
     write_run(root / "drawn", [solo_trial()], world=NAME)
+    write_run(root / "doors", [solo_trial("red", "hidden(doors)")], world="hidden(doors)")
     for name, levels in (("on-levels", ["2", "5"]), ("on-drawn", [])):
         begin_evaluation(EvaluationRequest("uniform", NAME, levels, 2), root / name, ResourceLimits()).scores()
     return root
@@ -85,6 +86,17 @@ def test_moves_are_written_where_any_text_is_one(opened: Opened) -> None:
     opened.find("button:text-is('Play')").click()
     assert settled(opened) == "note"
     assert "That is it." in opened.text()
+
+
+def test_what_was_hidden_is_told_in_the_names_of_the_trial(opened: Opened, server: Server) -> None:
+    run = identity(server, "doors")
+    (episode, *_) = server.json(f"/api/runs/{run}/trials/0")["episodes"]
+    door = episode["turns"][0]["actions"][0]
+    assert door != "red", "else the seed of the trial must be another"
+    opened.go(f"/#/runs/{run}/trials/0?at=1.end")
+    opened.wait("h2:has-text('Episode 1 of 2: the end')")
+    assert opened.find(".plain-facts tr:has(th:text-is('hidden')) td").inner_text() == f"{door} (level red)"
+    assert opened.find(".plain-facts th:text-is('revealed')").count() == 0
 
 
 def test_a_random_player_is_watched_alone(opened: Opened) -> None:

@@ -19,6 +19,7 @@ from mage.errors import EngineError
 from mage.league.matches import Match, Outcome, PlayedMatch, groups_of, jobs_of
 from mage.training.parts import Parts
 from mage.training.run_tokenizer import stored_tokenizer
+from mage.training.workers.health import Warn, WorkerHealth, WorkerProcess
 from mage.training.workers.order import order_of, read_outcomes, to_bytes
 from mage.training.workers.packed_weights import pack
 from mage.training.workers.ray_cluster import Actor, RayCluster, WorkerLostError
@@ -46,16 +47,6 @@ class _Chunk:
     losses: int = field(compare=False, default=0)
 
 
-@dataclass
-class _StepCounts:
-    """What the workers did in a step."""
-
-    trials: int = 0
-    play_s: float = 0.0
-    publish_s: float = 0.0
-    rebuilt: int = 0
-
-
 class WorkerPlay:
     """Plays with workers, which are started when weights are first published."""
 
@@ -80,20 +71,21 @@ class WorkerPlay:
         self._num_chunks = 0
         self._serving: dict[int, asyncio.Task[None]] = {}
         """Tasks that hand chunks to workers, while there are any."""
-        self._busy_since: float | None = None
-        self._warnings: list[str] = []
-        self._counts = _StepCounts()
-        parts.resources.add_source(self._take_health)
+        self._health = WorkerHealth(folder)
+        parts.resources.add_source(lambda: self._health.take(len(self.pids)))
+
+    def listen(self, warn: Warn) -> None:
+        self._health.warn = warn
 
     async def publish(self, step: int) -> None:
-        begun = time.perf_counter()
+        begun, self._health.step = time.perf_counter(), step
         if self._cluster is None:
             self._cluster = RayCluster(self._settings)
             self._order = self._cluster.put(to_bytes(order_of(self._parts.config, stored_tokenizer(self._folder))))
         self._weights = (self._cluster.put(pack(self._parts.learner.weights())), step)
         idle = [number for number in range(1, self._settings.workers + 1) if not self._is_serving(number)]
         await _all(self._prepare(number) for number in idle)
-        self._counts.publish_s += time.perf_counter() - begun
+        self._health.publish_s += time.perf_counter() - begun
 
     async def _prepare(self, number: int) -> None:
         """Give a worker that plays nothing the weights published last; build it where it is not there."""
@@ -103,7 +95,8 @@ class WorkerPlay:
         try:
             await self._give(number, self._weights)
         except WorkerLostError as error:
-            await self._rebuild(number, str(error), self._weights)
+            self._health.note_death(number, str(error), "it is built again")
+            await self._rebuild(number, self._weights)
 
     def play(self, matches: Sequence[Match], step: int) -> asyncio.Future[list[PlayedMatch]]:
         size, most = self._parts.config.batch.size, self._settings.chunk
@@ -136,15 +129,14 @@ class WorkerPlay:
 
     def _begin_to_serve(self, number: int) -> None:
         if not any(map(self._is_serving, self._serving)):
-            self._busy_since = time.perf_counter()
+            self._health.begin_to_serve()
         self._serving[number] = task = asyncio.create_task(self._serve(number))
         task.add_done_callback(self._end_serving)
 
     def _end_serving(self, task: asyncio.Task[None]) -> None:
         """Count the time; an error, after which the run ends, is raised where the outcomes are awaited."""
         if not any(map(self._is_serving, self._serving)):
-            self._count_busy()
-            self._busy_since = None
+            self._health.end_serving()
         error = None if task.cancelled() else task.exception()
         if error is not None:
             for chunk in (*self._waiting, *self._in_hand.values()):
@@ -156,25 +148,28 @@ class WorkerPlay:
         while self._waiting:
             self._in_hand[number] = chunk = heappop(self._waiting)
             try:
-                await self._give(number, chunk.weights)
-                outcomes = read_outcomes(await self._ask(number, "play", chunk.jobs, chunk.step))
+                with self._health.playing(number, chunk.num_trials):
+                    await self._give(number, chunk.weights)
+                    outcomes = read_outcomes(await self._watched(number, "play", chunk.jobs, chunk.step))
             except WorkerLostError as error:
                 heappush(self._waiting, self._in_hand.pop(number))
                 chunk.losses += 1
                 if chunk.losses == MAX_LOSSES:
+                    self._health.note_death(number, str(error), "the run ends")
                     what = f"{MAX_LOSSES} workers died in step {chunk.step + 1} with the same trials"
                     raise self._end(what, error) from None
-                await self._rebuild(number, str(error), chunk.weights)
+                follows = f"it is built again, and its {chunk.num_trials} trials are replayed"
+                self._health.note_death(number, str(error), follows, chunk.num_trials)
+                await self._rebuild(number, chunk.weights)
                 continue
             del self._in_hand[number]
-            self._counts.trials += chunk.num_trials
             if not chunk.outcomes.done():
                 chunk.outcomes.set_result(outcomes)
 
     async def _give(self, number: int, weights: Weights) -> None:
         """Publish weights to a worker, unless it has them."""
         if self._published.get(number) is not weights:
-            await self._ask(number, "publish", *weights)
+            self._health.note_memory(number, await self._watched(number, "publish", *weights))
             self._published[number] = weights
 
     async def _build(self, number: int, weights: Weights) -> None:
@@ -182,27 +177,44 @@ class WorkerPlay:
         for left in reversed(range(MAX_LOSSES)):
             assert self._cluster is not None
             self._drop(number)
-            self._actors[number] = self._cluster.new_actor()
+            self._actors[number], begun = self._cluster.new_actor(), time.perf_counter()
             try:
-                pid = await self._ask(number, "build", self._order, most_s=_BUILD_S)
+                process: WorkerProcess = await self._ask(number, "build", self._order, most_s=_BUILD_S)
                 await self._give(number, weights)
             except WorkerLostError as error:
                 self._drop(number)
+                follows = "it is tried again" if left else "the run ends"
+                self._health.note_death(number, str(error), follows, when=" while it was built")
                 if not left:
                     raise self._end(f"worker {number} died {MAX_LOSSES} times while it was built", error) from None
             else:
-                self.pids[number] = pid
+                self.pids[number] = process.pid
+                self._health.note_built(number, process, time.perf_counter() - begun)
                 return
 
-    async def _rebuild(self, number: int, reason: str, weights: Weights) -> None:
+    async def _rebuild(self, number: int, weights: Weights) -> None:
         self._drop(number)
-        self._counts.rebuilt += 1
-        self._warnings.append(f"worker {number} died and was built again; its trials are replayed ({reason})")
+        self._health.note_rebuilding()
         await self._build(number, weights)
 
     async def _ask(self, number: int, method: str, *values: object, most_s: float | None = None) -> Any:
         assert self._cluster is not None
         return await self._cluster.ask(self._actors[number], method, *values, most_s=most_s)
+
+    async def _watched(self, number: int, method: str, *values: object) -> Any:
+        """The same, without a limit; the user is told where it takes far longer than chunks did."""
+        begun = time.perf_counter()
+        answer = asyncio.ensure_future(self._ask(number, method, *values))
+        try:
+            done, _ = await asyncio.wait({answer}, timeout=self._health.patience_s)
+            if done:
+                return answer.result()
+            self._health.note_slow(number, time.perf_counter() - begun)
+            found = await answer
+        finally:
+            answer.cancel()
+        self._health.note_answered(number, time.perf_counter() - begun)
+        return found
 
     def _drop(self, number: int) -> None:
         """Forget a worker and end its process, where there is one."""
@@ -212,36 +224,15 @@ class WorkerPlay:
         if actor is not None and self._cluster is not None:
             self._cluster.kill(actor)
 
-    def _count_busy(self) -> None:
-        """Count the time in which trials were played until now."""
-        if self._busy_since is not None:
-            now = time.perf_counter()
-            self._counts.play_s += now - self._busy_since
-            self._busy_since = now
-
-    def _take_health(self) -> dict[str, float]:
-        """The health of the workers since the last call, for the step's timings."""
-        self._count_busy()
-        counts, self._counts = self._counts, _StepCounts()
-        return {
-            "publish_s": counts.publish_s,
-            "workers_alive": len(self._actors),
-            "workers_rebuilt": counts.rebuilt,
-            "trials_per_s": counts.trials / max(counts.play_s, 1e-9),
-        }
-
     def _end(self, what: str, error: WorkerLostError) -> EngineError:
         return EngineError(
             f"{what} ({error}); go on from the last checkpoint with: mage train --resume {quote(str(self._folder))}"
         )
 
-    def take_warnings(self) -> list[str]:
-        taken, self._warnings = self._warnings, []
-        return taken
-
     def close(self) -> None:
         for task in self._serving.values():
             task.cancel()
+        self._health.close()
         if self._cluster is None:
             return
         for number in list(self._actors):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +20,8 @@ from mage.models.load import LoadedModel, load_model
 from mage.plugins import import_sources
 from mage.protocols import AgentFactory, PolicyServer
 from mage.training.parts import CONCURRENCY, LEARNER, teacher_for, training_agents
+from mage.training.step_resources import host_gib
+from mage.training.workers.health import WorkerProcess
 from mage.training.workers.order import WorkerOrder, read_jobs, read_order, to_bytes
 from mage.training.workers.packed_weights import PackedWeights, unpack
 from mage.version import __version__
@@ -51,14 +54,15 @@ class _Built:
 class Worker:
     """Plays the jobs of a run. `build` comes first, then `publish`, then any number of `play`."""
 
-    def build(self, order: bytes) -> int:
-        """Build world and engine; returns the id of the process."""
+    def build(self, order: bytes) -> WorkerProcess:
+        """Build world and engine; returns where the process is."""
         self._built = _Built(read_order(order))
-        return os.getpid()
+        return WorkerProcess(socket.gethostname(), os.getpid())
 
-    def publish(self, weights: PackedWeights, step: int) -> None:
-        """Play with these weights, those after `step` updates, from now on."""
+    def publish(self, weights: PackedWeights, step: int) -> float | None:
+        """Play with these weights, those after `step` updates, from now on; returns the memory of the process."""
         run_sync(self._built.server.publish(LEARNER, unpack(weights, self._built.base), step))
+        return host_gib()
 
     def play(self, jobs: bytes, step: int) -> bytes:
         """Play jobs; outcomes depend on the jobs and on the weights alone, not on what was played before."""

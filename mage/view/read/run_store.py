@@ -32,6 +32,7 @@ from mage.view.read.status import CHECKPOINTS, Status, checkpoint_name, checkpoi
 from mage.view.read.tokens import BYTES, Reader, tokenizer_reader, uses_bytes
 from mage.view.read.trial_index import TrialFilter, TrialIndex
 from mage.view.read.trial_json import trial_json
+from mage.view.read.worker_report import WorkerLog, WorkerReport, has_workers, num_planned
 
 T = TypeVar("T")
 
@@ -51,6 +52,7 @@ class RunStore:
         self._summaries = RunSummaries()
         self._trial_indexes: OrderedDict[str, TrialIndex] = OrderedDict()
         self._curves: OrderedDict[str, Curves] = OrderedDict()
+        self._worker_logs: OrderedDict[str, WorkerLog] = OrderedDict()
         self._lock = RLock()
         self._listed: tuple[float, list[RunSummary]] = (-inf, [])
 
@@ -89,6 +91,7 @@ class RunStore:
                 "keys": [],
                 "damage": [],
                 "league": False,
+                "workers": False,
                 "children": children,
             }
             if summary.status is Status.BROKEN:
@@ -120,6 +123,7 @@ class RunStore:
             "keys": self._curve(place).keys,
             "damage": damage,
             "league": place.has(LEAGUE),
+            "workers": info.kind == "train" and has_workers(place, info.config),
         }
 
     def metrics(self, identity: str, keys: Sequence[str] | None, after: int, points: int) -> Mapping[str, Any]:
@@ -188,6 +192,17 @@ class RunStore:
                 raise NotFoundError(f"{place.name} has no league")
             place.file(LEAGUE)
         return read_league(place.path)
+
+    def workers(self, identity: str) -> WorkerReport:
+        """The health of the workers of a run that has some."""
+        with self._lock:
+            place = self._readable(identity)
+            config = read_info(place.path).config if place.has(RUN) else {}
+            if not has_workers(place, config):
+                raise NotFoundError(f"{place.name} has no workers")
+            log = _cached(self._worker_logs, place, WorkerLog, _NUM_CURVES)
+            log.read()
+            return log.report(num_planned(config))
 
     def _readable(self, identity: str) -> Location:
         """The location of a run that can be read; raises if it cannot."""

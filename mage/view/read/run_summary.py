@@ -26,6 +26,8 @@ from mage.view.read.tail import Tail
 METRICS, EVENTS, ARMS, CREDIT = "metrics.jsonl", "events.jsonl", "arms.jsonl", "credit.jsonl"
 FILES = (RUN, TRIALS, INDEX, METRICS, EVENTS, ARMS, CREDIT)
 """The files of a run that are read."""
+TIMINGS, WORKERS = "timings.jsonl", "workers.jsonl"
+"""Files that are read where a run has workers."""
 REPORTS: Mapping[str, tuple[str, ...]] = {
     "evaluate": ("report.json", "reflections.json"),
     "cross-play": ("crossplay.json",),
@@ -196,7 +198,7 @@ class RunSummaries:
 def _fingerprint(place: Location) -> object:
     """A value that changes with the files of a run and with its write lock."""
     found: dict[str, tuple[int, ...]] = {}
-    for name in (*FILES, SWEEP, _ENDED, *_OTHERS):
+    for name in (*FILES, TIMINGS, WORKERS, SWEEP, _ENDED, *_OTHERS):
         try:
             of = (place.path / name).lstat()
         except OSError:
@@ -263,7 +265,7 @@ def _make_summary(place: Location, kind: str, status: RunStatus, **more: Any) ->
 
 def _updated(place: Location) -> str:
     times = [place.path.lstat().st_mtime]
-    times += [(place.path / name).lstat().st_mtime for name in FILES if place.has(name)]
+    times += [(place.path / name).lstat().st_mtime for name in (*FILES, TIMINGS, WORKERS) if place.has(name)]
     return datetime.fromtimestamp(max(times), UTC).isoformat(timespec="seconds")
 
 

@@ -2,7 +2,7 @@
 import { h } from "../dom.js";
 
 export function drawFacts(scene) {
-  const facts = scene.result ?? scene.facts ?? {};
+  const facts = inTrialWords(scene.result ?? scene.facts ?? {});
   const grids = [];
   const rows = [];
   for (const [name, value] of Object.entries(facts)) {
@@ -27,6 +27,13 @@ export function drawFacts(scene) {
     grids,
     rows.length ? h("table", {}, h("tbody", {}, rows)) : null,
   );
+}
+
+// What is hidden in the words of the trial, where it has words of its own.
+function inTrialWords({ revealed, ...facts }) {
+  return revealed !== undefined && "hidden" in facts
+    ? { ...facts, hidden: `${revealed} (level ${facts.hidden})` }
+    : facts;
 }
 
 function isGrid(value) {

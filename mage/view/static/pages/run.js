@@ -1,7 +1,7 @@
 // One run: how it stands, how it learns while one watches, what happened, and what it was told to do.
 import { gathered, inWords, newest, when } from "../alarms.js";
 import { get, runPath, watch } from "../data.js";
-import { h, show } from "../dom.js";
+import { h, renew, show } from "../dom.js";
 import { ago, count, worldTitle } from "../format.js";
 import { lineChart } from "../chart/line.js";
 import { boundsOf, Curves, metricSelect, keyName, smooth } from "../curves.js";
@@ -11,18 +11,22 @@ import { inShort } from "../report/splits.js";
 import { means } from "../report/sweep.js";
 import { exploitability, standings } from "../report/world.js";
 import { toHash } from "../route.js";
+import { workersCard } from "../workers.js";
 
 const SMOOTH = 5;
 
 export async function runPage({ root, run: id }) {
   const curves = new Curves(id);
   let run = await get(runPath(id));
+  let health = null;
   if (run.status === "broken") return broken(root, run);
   await curves.grow();
+  health = await healthOf(run);
   const head = h("div");
   const scores = lineChart({ label: "Score in training, by episode of the trial", xLabel: "step", least: 0.2 });
   const other = otherChart(curves);
   const events = h("div");
+  const workers = h("div");
   const howTo = h("p", { class: "quiet" });
   const trains = h(
     "div",
@@ -39,6 +43,7 @@ export async function runPage({ root, run: id }) {
     scores.draw({ series: scoreSeries(curves), bounds });
     show(howTo, HOW_TO_READ + (bounds.length ? ABOVE : RISING));
     other.paint();
+    renew(workers, health ? workersCard(health, run) : null);
     show(events, eventList(run.events ?? []));
   }
 
@@ -46,13 +51,20 @@ export async function runPage({ root, run: id }) {
     run = await get(runPath(id));
     if (run.step < curves.last) curves.forget();
     await curves.grow();
+    health = await healthOf(run);
     paint();
   }
 
-  show(root, head, trains, events, rest);
+  show(root, head, trains, workers, events, rest);
   paint();
   show(rest, await latestEvaluation(run), await belongings(run), links(run), configuration(run.config ?? {}));
   return { leave: watch({ run: id }, refresh) };
+}
+
+// The health of a run's workers, where it has some; {error} where that cannot be read.
+async function healthOf(run) {
+  if (!run.workers) return null;
+  return get(runPath(run.id, "workers")).catch((error) => ({ error: error.message }));
 }
 
 const HOW_TO_READ =
