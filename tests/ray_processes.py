@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from mage.config.load import to_toml
-from tests.processes import Mage, is_alive
+from mage.files import read_lines
+from tests.processes import Mage, is_alive, send
 from tests.tiny import tiny_config
 
 METRICS = "metrics.jsonl"
@@ -75,3 +77,22 @@ def is_running(pid: int) -> bool:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
+
+
+def assert_death_changes_nothing_but_is_told(mage: Mage, recipe: Path, whole: Path, folder: Path, step: int) -> None:
+    """Kill a worker after a step: metrics and trials are those of the whole run, and the death is recorded."""
+
+    def kill_worker(pid: int) -> None:
+        workers = [one for one in descendants(pid) if b"ray::Worker" in Path(f"/proc/{one}/cmdline").read_bytes()]
+        send(workers[0], signal.SIGKILL)
+
+    ended = mage("train", recipe, "--run", folder, meanwhile=after_step(folder, step, kill_worker, []))
+    assert ended.code == 0, ended.said
+    for name in (METRICS, "trials.jsonl"):
+        assert (folder / name).read_bytes() == (whole / name).read_bytes()
+    (event,) = read_lines(folder / "events.jsonl")
+    assert "died: it is built again" in event["warning"]
+    died = [line for line in read_lines(folder / "workers.jsonl") if line["what"] == "died"]
+    assert len(died) == 1
+    assert sum(line["workers_rebuilt"] for line in read_lines(folder / "timings.jsonl")) == 1
+    assert sum(line["trials_replayed"] for line in read_lines(folder / "timings.jsonl")) == died[0]["trials"]

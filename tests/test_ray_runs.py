@@ -13,11 +13,17 @@ from mage.files import read_lines
 from tests.interrupted import assert_same
 from tests.processes import Mage, alone, send
 from tests.ray_made import assert_same_trials, assert_same_weights, need_ray, trained
-from tests.ray_processes import after_step, assert_all_end, descendants, whole_run, written_recipe
+from tests.ray_processes import (
+    METRICS,
+    after_step,
+    assert_all_end,
+    assert_death_changes_nothing_but_is_told,
+    whole_run,
+    written_recipe,
+)
 from tests.test_plugins import NUMBER, PLAIN
 
 pytestmark = pytest.mark.slow
-METRICS = "metrics.jsonl"
 OVERRIDES = ("steps=60", "checkpoint.every=4", "checkpoint.transcripts=1", "rollout.workers=2", "rollout.chunk=2")
 
 
@@ -71,22 +77,7 @@ def test_an_interrupted_run_saves_ends_its_workers_and_goes_on_with_another_numb
 def test_a_worker_that_is_killed_changes_nothing_but_is_told(
     mage: Mage, recipe: Path, whole: Path, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "run"
-
-    def kill_worker(pid: int) -> None:
-        workers = [one for one in descendants(pid) if b"ray::Worker" in Path(f"/proc/{one}/cmdline").read_bytes()]
-        send(workers[0], signal.SIGKILL)
-
-    ended = mage("train", recipe, "--run", folder, meanwhile=after_step(folder, 1, kill_worker, []))
-    assert ended.code == 0, ended.said
-    for name in (METRICS, "trials.jsonl"):
-        assert (folder / name).read_bytes() == (whole / name).read_bytes()
-    (event,) = read_lines(folder / "events.jsonl")
-    assert "died: it is built again" in event["warning"]
-    died = [line for line in read_lines(folder / "workers.jsonl") if line["what"] == "died"]
-    assert len(died) == 1
-    assert sum(line["workers_rebuilt"] for line in read_lines(folder / "timings.jsonl")) == 1
-    assert sum(line["trials_replayed"] for line in read_lines(folder / "timings.jsonl")) == died[0]["trials"]
+    assert_death_changes_nothing_but_is_told(mage, recipe, whole, tmp_path / "run", step=1)
 
 
 def test_workers_know_what_was_imported(tmp_path: Path) -> None:
