@@ -32,7 +32,7 @@ class WorkerProcess(NamedTuple):
     pid: int
 
 
-class Incident(StrEnum):
+class IncidentKind(StrEnum):
     """What can happen to a worker."""
 
     BUILT = "built"
@@ -109,7 +109,7 @@ class WorkerHealth:
         """A worker is there."""
         self._of(number)
         self._processes[number] = process
-        self._record(number, Incident.BUILT, seconds=seconds)
+        self._record(number, IncidentKind.BUILT, seconds=seconds)
 
     def note_memory(self, number: int, gib: float | None) -> None:
         """The memory of a worker's process, where its system tells it."""
@@ -121,7 +121,7 @@ class WorkerHealth:
         self._of(number).deaths += 1
         self._gib.pop(number, None)
         self._replayed += num_trials
-        self._record(number, Incident.DIED, error=error, trials=num_trials)
+        self._record(number, IncidentKind.DIED, error=error, trials=num_trials)
         self._processes.pop(number, None)
         self.warn(f"worker {number} died{when}: {follows} ({error})")
 
@@ -131,13 +131,13 @@ class WorkerHealth:
 
     def note_slow(self, number: int, seconds: float) -> None:
         """A worker has not answered for long."""
-        self._record(number, Incident.SLOW, seconds=seconds)
+        self._record(number, IncidentKind.SLOW, seconds=seconds)
         before = "" if self._longest_s is None else f"; no chunk of any worker took longer than {self._longest_s:.1f} s"
         self.warn(f"worker {number} has not answered for {seconds:.0f} s{before}")
 
     def note_answered(self, number: int, seconds: float) -> None:
         """A slow worker has answered after all."""
-        self._record(number, Incident.ANSWERED, seconds=seconds)
+        self._record(number, IncidentKind.ANSWERED, seconds=seconds)
 
     def take(self, num_alive: int) -> dict[str, float]:
         """The health since the last call, for the step's timings."""
@@ -174,7 +174,7 @@ class WorkerHealth:
             self._log.close()
             self._log = None
 
-    def _record(self, number: int, what: Incident, **about: object) -> None:
+    def _record(self, number: int, what: IncidentKind, **about: object) -> None:
         if self._log is None:
             self._log = JsonLines(self._folder / WORKERS)
         now = datetime.now(UTC).isoformat(timespec="seconds")

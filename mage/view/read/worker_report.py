@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -102,7 +102,8 @@ class _Played:
     """What timings.jsonl says, by worker."""
 
     trials: Counter[int] = field(default_factory=Counter)
-    busy_shares: defaultdict[int, list[float | None]] = field(default_factory=lambda: defaultdict(list))
+    busy_shares: defaultdict[int, deque[float]] = field(default_factory=lambda: defaultdict(_recent))
+    """Of recent steps."""
     trial_s: defaultdict[int, list[float | None]] = field(default_factory=lambda: defaultdict(list))
     gib: dict[int, float] = field(default_factory=dict)
     trials_per_s: float | None = None
@@ -205,7 +206,7 @@ class WorkerLog:
             pid=built.pid if built is not None else None,
             trials=played.trials[number],
             deaths=happened.deaths[number],
-            busy_share=_mean(played.busy_shares.get(number, [])[-_RECENT:]),
+            busy_share=_mean(played.busy_shares.get(number, ())),
             trial_s=_mean(trial_s[-_RECENT:]),
             host_gib=played.gib.get(number) if state in _THERE else None,
             spark=thin(trial_s, _SPARK),
@@ -216,6 +217,10 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and abs(value) < 1e15 else None
 
 
-def _mean(values: list[float | None]) -> float | None:
+def _recent() -> deque[float]:
+    return deque(maxlen=_RECENT)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
