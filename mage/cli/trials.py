@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
@@ -54,7 +53,7 @@ def command(
     world, make_agent, save_tokenizer = _players(config)
     writer = new_run(run, "trials", config.world, config.model_dump(mode="json"), config.seed)
     try:
-        failed = asyncio.run(_play(config, world, make_agent, writer))
+        failed = run_sync(_play(config, world, make_agent, writer))
         save_tokenizer(writer.path / TOKENIZER)
     finally:
         writer.discard_if_empty()
