@@ -2,9 +2,9 @@
 
     python benchmarks/learner_speed.py --out FOLDER [--only NAME …] [--device cpu --tiny]
 
-Models have the shapes of SmolLM2-135M, Qwen3-0.6B and Qwen3-4B and random weights in bfloat16: speed does not depend
-on what the weights are. An update is the learner's own, from samples to new weights, cutting into micro-batches and
-the optimizer's step included; each figure is the median over several of them, after two for warming up.
+Models have the shapes of SmolLM2-135M, Qwen3-0.6B, Qwen2.5-1.5B and Qwen3-4B and random weights in bfloat16. An update
+is the learner's own, from samples to new weights, cutting into micro-batches and the optimizer's step included; each
+figure is the median over several of them, after two for warming up.
 
 Operations are counted as 6 x parameters x real tokens, embeddings and head left out; 4 x where an adapter is trained,
 because the gradients of the base's weights are not computed. Attention (causal, so half a square) and the head's rows
@@ -33,7 +33,7 @@ from statistics import median
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig, PretrainedConfig, Qwen3Config
+from random_models import random_model, random_shape
 from where import commit, machine
 
 from mage.config.load import load_config
@@ -93,41 +93,17 @@ CASES = (
     Case("qwen3-0.6b", "choice", trials=256, budget=32768, compiled=False),
     Case("qwen3-4b", "choice", trials=64, budget=16384, checkpointing=True, compiled=False),
     Case("smollm2", "choice", trials=512, budget=65536, lora=16),
+    Case("qwen2.5-1.5b", "text", trials=64, budget=16384, lora=16, compiled=False),
+    Case("qwen2.5-1.5b", "text", trials=64, budget=16384, lora=16),
+    Case("qwen2.5-1.5b", "choice", trials=128, budget=16384, lora=16, compiled=False),
+    Case("qwen2.5-1.5b", "text", trials=64, budget=16384, compiled=False),
+    Case("qwen2.5-1.5b", "choice", trials=128, budget=16384, compiled=False),
 )
 """In order of importance: where time is short, the last ones are left out."""
 PEERS = {
     "qwen3-0.6b-long-full": "prime-rl, one H100, 16k tokens, 0.6B full: 11,900 tokens/s",
     "qwen3-4b-long-lora": "prime-rl, one H100, 16k tokens, 4B LoRA: 6,200 tokens/s",
 }
-
-
-def shape(name: str, tiny: bool) -> PretrainedConfig:
-    """The sizes of a model."""
-    tiny_sizes = {"vocab_size": 8192, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
-    small = tiny_sizes if tiny else {}
-    if name == "smollm2":
-        sizes: dict[str, Any] = {
-            "vocab_size": 49152,
-            "hidden_size": 576,
-            "intermediate_size": 1536,
-            "num_hidden_layers": 30,
-            "num_attention_heads": 9,
-            "num_key_value_heads": 3,
-        }
-        heads = {"num_attention_heads": 4, "num_key_value_heads": 2} if tiny else {}
-        return LlamaConfig(**{**sizes, **small, **heads}, max_position_embeddings=2 * LONG, tie_word_embeddings=True)
-    is_large = name == "qwen3-4b"
-    sizes = {
-        "vocab_size": 151936,
-        "hidden_size": 2560 if is_large else 1024,
-        "intermediate_size": 9728 if is_large else 3072,
-        "num_hidden_layers": 36 if is_large else 28,
-        "num_attention_heads": 32 if is_large else 16,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-    }
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16} if tiny else {}
-    return Qwen3Config(**{**sizes, **small, **heads}, max_position_embeddings=2 * LONG, tie_word_embeddings=True)
 
 
 def samples(case: Case, vocabulary: int, tiny: bool) -> list[Sample]:
@@ -166,13 +142,6 @@ def _sample(
     )
 
 
-def random_model(config: PretrainedConfig, device: torch.device) -> Any:
-    """A model with random weights, made where it will be used."""
-    with torch.device(device):
-        model: Any = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)  # type: ignore[no-untyped-call]
-    return model
-
-
 def operations(case: Case, model: Any, batch: Sequence[Sample]) -> tuple[float, float]:
     """Operations of one update: parameters times tokens, and what attention and the head's rows add."""
     config = model.config
@@ -190,7 +159,7 @@ def operations(case: Case, model: Any, batch: Sequence[Sample]) -> tuple[float, 
 def measure(case: Case, device: torch.device, tiny: bool, num_updates: int, until: float) -> dict[str, Any]:
     """The figures of one case."""
     is_cuda = device.type == "cuda"
-    model = random_model(shape(case.shape, tiny), device)
+    model = random_model(random_shape(case.shape, tiny=tiny), device)
     config = load_config(
         "rps",
         [

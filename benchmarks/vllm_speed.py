@@ -4,7 +4,8 @@ python benchmarks/vllm_speed.py --device cuda --out results
 python benchmarks/vllm_speed.py --device cpu --tiny --out results
 
 Both are policy servers, made and asked as in training. `--server` asks a running vLLM server instead of one in this
-process, `--lora-rank` publishes adapters instead of whole models.
+process, `--lora-rank` publishes adapters instead of whole models. `--shape` measures a model of a shape that `mage`
+plans for, with random weights and SmolLM2's tokenizer.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 
 import torch
 from engine_speed import PROMPT, WORLD, Obedient, random_prompts
+from random_models import random_model, random_shape
 from where import commit, machine
 
 from mage.agents.briefing import briefing_of
@@ -162,10 +164,20 @@ def _sample(prompt: tuple[int, ...], reply: Completion) -> Sample:
     )
 
 
+def _loaded(model: str, shape: str, dtype: str, args: argparse.Namespace) -> LoadedModel:
+    loaded = load_model(model, dtype=dtype, device="cpu" if shape else args.device, worlds=[WORLD])
+    if not shape:
+        return loaded
+    torch.manual_seed(0)
+    made = random_model(random_shape(shape, tiny=args.tiny), args.device).to(getattr(torch, dtype)).eval()
+    return replace(loaded, name=shape, model=made)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--model", default="smollm2")
+    parser.add_argument("--shape", default="", help="the shape of a model with random weights, in place of --model")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--tiny", action="store_true", help="a tiny model and few trials, to try the script")
     parser.add_argument("--engines", default="local,vllm")
@@ -178,13 +190,11 @@ def main() -> None:
     args = parser.parse_args()
     dtype = "bfloat16" if args.device == "cuda" else "float32"
     model = "nano(heads=2,context=4096)" if args.tiny else args.model
-    loaded = load_model(model, dtype=dtype, device=args.device, worlds=[WORLD])
+    loaded, trained = (_loaded(model, args.shape, dtype, args) for _ in range(2))
     config = load_config(
         "rps", (f"agent.model={model}", f"learner.lora_rank={args.lora_rank}", "learner.compile=false")
     )
-    learner = LocalLearner(
-        load_model(model, dtype=dtype, device=args.device, worlds=[WORLD]).model, learner_settings(config)
-    )
+    learner = LocalLearner(trained.model, learner_settings(config))
     args.out.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {
         "machine": machine(torch.device(args.device)), "commit": commit(), "prompt_tokens": PROMPT,

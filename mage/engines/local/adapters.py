@@ -32,8 +32,7 @@ class StackedLowRank(NamedTuple):
 
     def add_to(self, y_TF: Tensor, x_TD: Tensor, mask_TK: Tensor) -> Tensor:
         """Add the output of each token's adapter on `x` to `y`, in place."""
-        times = self.a_KD.shape[0] // mask_TK.shape[1]
-        inner_TK = functional.linear(x_TD, self.a_KD) * mask_TK.repeat(1, times)
+        inner_TK = functional.linear(x_TD, self.a_KD) * mask_TK[:, : len(self.a_KD)]
         return y_TF.addmm_(inner_TK, self.b_FK.t())
 
 
@@ -53,11 +52,15 @@ class Adapters:
         self.capacity = capacity
         self._like = like
         self._adapter_of_column_K = torch.arange(capacity.places, device=like.device).repeat_interleave(capacity.rank)
+        """For as many fused modules as the widest projection has; others use its first columns."""
         self._places: dict[str, _ModuleSlot] = {}
 
     def add(self, names: Sequence[str], num_in: int, nums_out: Sequence[int]) -> StackedLowRank:
         """Allocate the matrices for one projection of fused modules."""
-        width = self.capacity.places * self.capacity.rank * len(names)
+        columns = self.capacity.places * self.capacity.rank
+        width = columns * len(names)
+        if width > len(self._adapter_of_column_K):
+            self._adapter_of_column_K = self._adapter_of_column_K[:columns].repeat(len(names))
         low = StackedLowRank(self._like.new_zeros(width, num_in), self._like.new_zeros(sum(nums_out), width))
         for part, (name, num_out) in enumerate(zip(names, nums_out, strict=True)):
             self._places[name] = _ModuleSlot(low, part, sum(nums_out[:part]), num_out)
