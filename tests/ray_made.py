@@ -15,9 +15,11 @@ from torch import Tensor
 
 from mage.credit.dead_groups import split_dead
 from mage.credit.running_stats import EMPTY
+from mage.league.matches import PlayedMatch
 from mage.training import loop
 from mage.training.run_tokenizer import keep_tokenizer
 from mage.training.setup import Setup, set_up
+from mage.training.workers.pool import WorkerPlay
 from mage.types import Group
 from tests.tiny import tiny_parts
 
@@ -64,6 +66,21 @@ def trained(folder: Path, *overrides: str) -> Trained:
         assert live
         learner.update(loop.to_batch(found.groups, found.credited, found.advantages, live))
     return Trained(setup, folder, groups, {name: tensor.clone() for name, tensor in learner.weights().merged().items()})
+
+
+def workers_of(setup: Setup) -> WorkerPlay:
+    assert isinstance(setup.match_play, WorkerPlay)
+    return setup.match_play
+
+
+def played(setup: Setup) -> list[PlayedMatch]:
+    """The matches of a step: 96 trials in 32 chunks."""
+
+    async def play() -> list[PlayedMatch]:
+        await setup.match_play.publish(7)
+        return await setup.match_play.play(setup.source.draw(7, {"main": 24}), 7)
+
+    return asyncio.run(play())
 
 
 def assert_same_trials(found: Sequence[Group], wanted: Sequence[Group], tolerance: float = TOLERANCE) -> None:

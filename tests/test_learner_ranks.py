@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import signal
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -209,7 +210,10 @@ def test_a_rank_that_is_killed_ends_the_learner_in_one_line() -> None:
     several = learner(3)
     assert isinstance(several, ShardedLearner)
     several.update(samples)
-    os.kill(several.workers[1], signal.SIGKILL)
+    # Another rank may notice a death before the process has ended.
+    several._pool.ranks._store.set("failed", "rank 1 of 3: connection reset")
+    threading.Timer(0.3, os.kill, (several.workers[1], signal.SIGKILL)).start()
+    assert several._pool.ranks.failure() == "rank 2 of 3 was ended by signal 9 (SIGKILL)"
     with pytest.raises(RankError, match=r"^rank 2 of 3 was ended by signal 9 \(SIGKILL\)$"):
         several.update(samples)
     with pytest.raises(RankError, match="the ranks of this learner have ended"):

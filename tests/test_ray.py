@@ -5,7 +5,6 @@ Skipped where Ray is not installed; MAGE_RAY_TESTS=required makes that a failure
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import signal
@@ -20,17 +19,15 @@ from rich.console import Console
 from mage.config.sections import RolloutConfig
 from mage.errors import ConfigError, EngineError
 from mage.files import read_lines
-from mage.league.matches import Outcome, PlayedMatch
+from mage.league.matches import Outcome
 from mage.training.run import create_run, train_run
-from mage.training.setup import Setup
 from mage.training.workers import health as health_of_workers
 from mage.training.workers import order, pool
 from mage.training.workers.health import WORKERS
-from mage.training.workers.pool import WorkerPlay
 from mage.training.workers.ray_cluster import RayCluster
 from tests.documented import documented, fits
 from tests.processes import is_alive
-from tests.ray_made import Trained, assert_same_trials, assert_same_weights, need_ray, trained
+from tests.ray_made import Trained, assert_same_trials, assert_same_weights, need_ray, played, trained, workers_of
 from tests.tiny import tiny_config
 from tests.viewed import Viewer
 
@@ -59,21 +56,6 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
     found = trained(tmp_path_factory.mktemp("two"), *CHUNKS, "rollout.workers=2")
     yield found
     found.setup.match_play.close()
-
-
-def workers_of(setup: Setup) -> WorkerPlay:
-    assert isinstance(setup.match_play, WorkerPlay)
-    return setup.match_play
-
-
-def played(setup: Setup) -> list[PlayedMatch]:
-    """The matches of a step: 96 trials in 32 chunks."""
-
-    async def play() -> list[PlayedMatch]:
-        await setup.match_play.publish(7)
-        return await setup.match_play.play(setup.source.draw(7, {"main": 24}), 7)
-
-    return asyncio.run(play())
 
 
 @pytest.fixture

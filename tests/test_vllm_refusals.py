@@ -98,7 +98,8 @@ def test_a_server_on_another_machine(host: str) -> None:
 
 
 def test_settings_that_do_not_go_together() -> None:
-    refused("rollout.workers = 2: workers have engines of their own", "rollout.workers=2")
+    said = "rollout.workers = 2 with agent.server = http://127.0.0.1:8000: each worker has its own vLLM"
+    refused(said, "rollout.workers=2", "agent.server=http://127.0.0.1:8000")
     refused("learner.ranks = 2: engine = vllm cannot share a process", "learner.ranks=2")
     refused("league.learners = 2: engine = vllm serves one whole model; set learner.lora_rank", "league.learners=2")
     with pytest.raises(ConfigError, match=r"agent\.server = http://127\.0\.0\.1:1: engine = local has none"):

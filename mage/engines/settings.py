@@ -27,6 +27,8 @@ class EngineSettings:
     """Policies are adapters (LoRA) of this rank on one base; 0: whole models."""
     is_trained: bool = True
     """A learner trains the model in the same process, so there must be memory left for it."""
+    card_share: float = 1.0
+    """The share of a GPU that this process has; the rest belongs to others."""
     ranks: int = 1
     """Ranks that share the memory of this learner."""
     server: str = ""

@@ -125,8 +125,11 @@ def _check_vllm(config: Config) -> None:
                 f"agent.server = {config.agent.server}: engine = {config.engine} has none; set engine = vllm"
             )
         return
-    if config.rollout.workers:
-        raise ConfigError(f"{_workers_key(config)}: workers have engines of their own; leave engine = vllm out")
+    if config.rollout.workers and config.agent.server:
+        raise ConfigError(
+            f"{_workers_key(config)} with agent.server = {config.agent.server}: each worker has its own vLLM; leave "
+            "agent.server out, or set rollout.workers = 0"
+        )
     if config.league.learners and not config.learner.lora_rank:
         raise ConfigError(
             f"{_league_key(config)}: engine = vllm serves one whole model; set learner.lora_rank, or engine = local"

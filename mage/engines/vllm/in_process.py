@@ -182,7 +182,8 @@ def _options(settings: EngineSettings, is_cpu: bool, length: int) -> dict[str, A
             "max_num_batched_tokens": cpu_step_tokens(length),
         }
     else:
-        options["gpu_memory_utilization"] = _TRAINED_SHARE if settings.is_trained else _INFERENCE_SHARE
+        share = _TRAINED_SHARE if settings.is_trained else _INFERENCE_SHARE
+        options["gpu_memory_utilization"] = share * settings.card_share
     if settings.adapter_rank:
         options |= {
             "enable_lora": True,

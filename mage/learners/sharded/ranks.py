@@ -33,6 +33,8 @@ _WORKER = "mage.learners.sharded.worker"
 _JOIN_S, _IDLE, _END_S = 300.0, timedelta(days=30), 10.0
 """Time to start and find each other; time between commands; time to end."""
 _LOAD = timedelta(hours=1)
+_DEATH_S = 3.0
+"""Time in which a process that is killed has ended: its connections are closed before."""
 _FAILED, _DEVICE = "failed", "device"
 """Keys of the store: why a rank ends; the kind of device."""
 
@@ -95,16 +97,22 @@ class Ranks:
     def failure(self, wait_s: float = 0.0) -> str | None:
         """Why a rank has ended, in one line; None where all run."""
         until = time.monotonic() + wait_s
+        told: str | None = None
         while True:
             ended = {
                 rank: worker.returncode for rank, worker in enumerate(self._workers, 1) if worker.poll() is not None
             }
-            # One that is killed says nothing, and others then say that they cannot reach it.
-            killed = [rank for rank, code in ended.items() if code < 0]
-            if not killed and self._store.check([_FAILED]):
-                return str(self._store.get(_FAILED).decode())
-            for rank in killed or ended:
+            # One that is killed says nothing, and others then say that they cannot reach it, perhaps before it ends.
+            for rank in [rank for rank, code in ended.items() if code < 0]:
                 return f"rank {rank} of {self.size} {_how_it_ended(ended[rank])}"
+            if told is None and self._store.check([_FAILED]):
+                told = str(self._store.get(_FAILED).decode())
+                until = time.monotonic() + _DEATH_S
+            if told is not None and (len(ended) == len(self._workers) or time.monotonic() >= until):
+                return told
+            if told is None and ended:
+                rank, code = next(iter(ended.items()))
+                return f"rank {rank} of {self.size} {_how_it_ended(code)}"
             if time.monotonic() >= until:
                 return None
             time.sleep(0.05)

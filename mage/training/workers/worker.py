@@ -40,7 +40,11 @@ class _Built:
         config = Config.model_validate_json(order.config)
         loaded = _loaded(config, order)
         settings = EngineSettings(
-            config.agent.context, config.agent.slots, adapter_rank=config.learner.lora_rank, is_trained=False
+            config.agent.context,
+            config.agent.slots,
+            adapter_rank=config.learner.lora_rank,
+            is_trained=False,
+            card_share=min(1.0, config.rollout.gpus or 1.0),
         )
         self.server: PolicyServer = make_server(config.engine, loaded, settings)
         self.base: dict[str, Tensor] = dict(loaded.model.state_dict()) if config.learner.lora_rank else {}
