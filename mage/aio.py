@@ -22,8 +22,8 @@ much of a rollout's time goes into collections."""
 def run_sync(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end and return what it returns.
 
-    A signal whose handler raises `KeyboardInterrupt` cancels the coroutine, and it is raised when that has ended; the
-    next one raises at once.
+    A signal whose handler raises `KeyboardInterrupt` raises it at once in code of the coroutine itself. Elsewhere it
+    cancels the coroutine and is raised when that has ended; the next one is raised at once.
     """
     with _fewer_collections():
         try:
@@ -46,7 +46,7 @@ async def _keep(work: Coroutine[Any, Any, T], found: list[T], running: list[asyn
 
 @contextmanager
 def _interrupts_cancel(loop: asyncio.AbstractEventLoop) -> Iterator[list[asyncio.Task[Any] | None]]:
-    """A context in which a signal that raises `KeyboardInterrupt` cancels the task that is put into the list.
+    """A context in which `KeyboardInterrupt` of a signal is raised in the task of the list alone, and else cancels it.
 
     asyncio does so for SIGINT alone, and only where its handler is Python's own. An exception that is raised within the
     event loop itself may lose a callback; the task that waits for it could not be cancelled and would be waited for
@@ -72,7 +72,7 @@ def _interrupts_cancel(loop: asyncio.AbstractEventLoop) -> Iterator[list[asyncio
             handlers[signum](signum, frame)
         except KeyboardInterrupt:
             task = running[0] if running else None
-            if task is None or task.done() or is_interrupted:
+            if task is None or task.done() or is_interrupted or asyncio.current_task(loop) is task:
                 raise
             is_interrupted = True
             task.cancel()

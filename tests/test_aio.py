@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -72,32 +73,30 @@ def terminated_by_interrupt() -> Iterator[None]:
 SIGNALS = pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 
 
+async def interrupted_while_it_waits(signum: signal.Signals, said: list[str]) -> None:
+    asyncio.get_running_loop().call_soon(signal.raise_signal, signum)
+    try:
+        await asyncio.sleep(60)
+    finally:
+        said.append("cancelled")
+
+
 @SIGNALS
 @pytest.mark.usefixtures("terminated_by_interrupt")
 def test_an_interrupt_cancels_and_is_raised_when_all_has_ended(signum: signal.Signals) -> None:
     said: list[str] = []
-
-    async def interrupted() -> None:
-        signal.raise_signal(signum)
-        said.append("not raised here")
-        try:
-            await asyncio.sleep(60)
-        finally:
-            said.append("cancelled")
-
     with pytest.raises(KeyboardInterrupt):
-        run_sync(interrupted())
-    assert said == ["not raised here", "cancelled"]
+        run_sync(interrupted_while_it_waits(signum, said))
+    assert said == ["cancelled"]
     assert signal.getsignal(signum) is signal.default_int_handler
 
 
 @SIGNALS
 @pytest.mark.usefixtures("terminated_by_interrupt")
-def test_a_second_interrupt_is_raised_at_once(signum: signal.Signals) -> None:
+def test_an_interrupt_is_raised_at_once_where_the_coroutine_computes(signum: signal.Signals) -> None:
     said: list[str] = []
 
     async def interrupted() -> None:
-        signal.raise_signal(signum)
         signal.raise_signal(signum)
         said.append("went on")
 
@@ -106,10 +105,28 @@ def test_a_second_interrupt_is_raised_at_once(signum: signal.Signals) -> None:
     assert said == []
 
 
+@SIGNALS
 @pytest.mark.usefixtures("terminated_by_interrupt")
-def test_an_interrupt_that_comes_last_is_not_lost() -> None:
+def test_a_second_interrupt_is_raised_where_the_coroutine_does_not_end(signum: signal.Signals) -> None:
+    said: list[str] = []
+
     async def interrupted() -> None:
-        signal.raise_signal(signal.SIGTERM)
+        try:
+            await interrupted_while_it_waits(signum, said)
+        except asyncio.CancelledError:
+            await interrupted_while_it_waits(signum, said)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_sync(interrupted())
+    assert said == ["cancelled", "cancelled"]
+
+
+@pytest.mark.usefixtures("terminated_by_interrupt")
+def test_an_interrupt_is_not_lost_where_the_coroutine_has_a_result() -> None:
+    async def interrupted() -> int:
+        with suppress(asyncio.CancelledError):
+            await interrupted_while_it_waits(signal.SIGTERM, [])
+        return 1
 
     with pytest.raises(KeyboardInterrupt):
         run_sync(interrupted())
@@ -122,13 +139,8 @@ def test_where_the_first_is_a_request_the_second_cancels(signum: signal.Signals)
 
     async def interrupted() -> None:
         signal.raise_signal(signum)
-        await asyncio.sleep(0)
         said.append("went on")
-        signal.raise_signal(signum)
-        try:
-            await asyncio.sleep(60)
-        finally:
-            said.append("cancelled")
+        await interrupted_while_it_waits(signum, said)
 
     with pytest.raises(KeyboardInterrupt), interruptible(lambda: said.append("asked")):
         run_sync(interrupted())
