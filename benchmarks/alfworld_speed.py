@@ -14,34 +14,29 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import platform
 import random
-import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 
-from play_speed import commit
+from where import commit
+from world_speed import drawn_per_s, peak_mb, per_s, this_machine, trials_at_once
 
-from mage.opponents.agent_seat import seat_agent
-from mage.protocols import Agent
-from mage.rollout.group import play_trials
-from mage.types import Failure, Task
+from mage.types import Task
 from mage.worlds.alfworld.generate import Size
 from mage.worlds.alfworld.house_words import HouseWords
 from mage.worlds.alfworld.rules import after, start_of
 from mage.worlds.alfworld.world import AlfWorld
 from mage.worlds.registry import load_world
-from tests.alfworld_made import write_games
 
 GAMES = ["bedroom-3:pick:1", "livingroom-2:look:4", "bathroom-5:clean:2", "kitchen-7:heat:9", "kitchen-26:cool:3"]
 SPEC = "alfworld(turns=30)"
+SMALL = "alfworld(size=small,turns=10)"
 NUM_GAMES = 300
 """Games that episodes come back to, as siblings and the episodes of a trial do; they are drawn before."""
 
@@ -74,12 +69,6 @@ def play_episodes(spec: str, num_steps: int, seed: int) -> None:
             done += 1
 
 
-def per_s(play: Callable[[int, int], None], num_steps: int, seed: int) -> float:
-    started = time.perf_counter()
-    play(num_steps, seed)
-    return num_steps / (time.perf_counter() - started)
-
-
 def beside_package(folder: str, num_steps: int, num_package: int, rounds: int) -> dict[str, float]:
     """Steps a second on the package's games: of our engine, of our episodes, of its step and of its episodes."""
     own, package = (f'alfworld(games="{folder}",turns=30,engine={engine})' for engine in ("own", "package"))
@@ -100,34 +89,6 @@ def beside_package(folder: str, num_steps: int, num_package: int, rounds: int) -
     return {name: median(figures) for name, figures in found.items()}
 
 
-def games_per_s(spec: str, num: int) -> float:
-    """How many games are drawn a second, each checked to be possible in its turns."""
-    world = load_world(spec)
-    started = time.perf_counter()
-    for seed in range(num):
-        world.new_env(task_of(spec, 10**9 + seed), 0)
-    return num / (time.perf_counter() - started)
-
-
-async def play_concurrently(num_trials: int) -> float:
-    """Seconds of so many trials at once."""
-    started = time.perf_counter()
-    tasks = [(task_of(SPEC, seed), 0) for seed in range(num_trials)]
-    world = load_world(SPEC)
-
-    def seat_uniform(task: Task, sibling: int) -> Agent:
-        return seat_agent(world, "uniform", task)
-
-    async for trial in play_trials(world, tasks, seat_uniform):
-        if isinstance(trial, Failure):
-            raise SystemExit(f"a trial failed: {trial.error}: {trial.message}")
-    return time.perf_counter() - started
-
-
-def peak_mb() -> int:
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10))
-
-
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=20_000, help="steps a round")
@@ -135,7 +96,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--package-steps", type=int, default=30, help="steps a round of the package, in one episode")
     chosen = parser.parse_args(arguments)
     before = peak_mb()
-    seconds = asyncio.run(play_concurrently(1000))
+    seconds = asyncio.run(trials_at_once(partial(task_of, SPEC), 1000))
     concurrent = {"trials": 1000, "seconds": round(seconds, 1), "peak_memory_mb": peak_mb(), "before_mb": before}
     for seed in range(NUM_GAMES):
         load_world(SPEC).new_env(task_of(SPEC, seed), 0)
@@ -147,17 +108,19 @@ def main(arguments: Sequence[str]) -> None:
     report = {
         "world": SPEC,
         "steps_per_s": speeds,
-        "games_per_s": {spec: round(games_per_s(spec, 500)) for spec in (SPEC, "alfworld(size=small,turns=10)")},
+        "games_per_s": {spec: round(drawn_per_s(partial(task_of, spec), 500)) for spec in (SPEC, SMALL)},
         "concurrent_trials": concurrent,
     }
     if find_spec("alfworld") and find_spec("textworld"):
+        sys.path.append(str(Path(__file__).parents[1]))  # games are written by a helper of the tests
+        from tests.alfworld_made import write_games
+
         with tempfile.TemporaryDirectory() as folder:
             write_games(Path(folder), GAMES, at_one_place=2, size=Size.FULL)
             found = beside_package(folder, chosen.steps, chosen.package_steps, chosen.rounds)
         report["on_games_of_the_package_per_s"] = {name: round(figure, 1) for name, figure in found.items()}
         report["times_faster"] = {name: round(found[name] / found["package step"]) for name in ("engine", "episodes")}
-    python = platform.python_version()
-    report["machine"] = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {python}"
+    report["machine"] = this_machine()
     report["commit"] = commit()
     print(json.dumps(report, indent=2))
 

@@ -12,7 +12,8 @@ import gc
 import json
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -120,12 +121,18 @@ def random_prompts(vocab: int, num: int) -> list[tuple[int, ...]]:
     return [tuple(torch.randint(10, vocab, (n,), generator=generator).tolist()) for n in lengths]
 
 
+def _answered(ask: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    return run_sync(ask())
+
+
 def generation(loaded: LoadedModel, clock: Clock, num: int, static: bool) -> dict[str, Any]:
     """Prompts of about 170 tokens, 64 new ones each, by every way there is."""
     prompts = random_prompts(loaded.model.config.vocab_size, num)
     found: dict[str, Any] = {"prompts": num, "prompt_tokens": sum(map(len, prompts)), "new_tokens": NEW * num}
     never = loaded.model.config.vocab_size - 1
-    plain = {"generate": lambda: generate(loaded.model, prompts, NEW, never, min_new_tokens=NEW)}
+    plain: dict[str, Callable[[], Any]] = {
+        "generate": lambda: generate(loaded.model, prompts, NEW, never, min_new_tokens=NEW)
+    }
     if static:
         how = {"cache_implementation": "static", "min_new_tokens": NEW}
         plain["generate, static cache, compiled"] = lambda: generate(loaded.model, prompts, NEW, never, **how)
@@ -134,13 +141,12 @@ def generation(loaded: LoadedModel, clock: Clock, num: int, static: bool) -> dic
         work()
         first = time.perf_counter() - start
         found[name] = {"seconds": clock(work), "first": first}
-    for name, options in {
-        "ours, transformers' forward": {"executor": "hf"},
-        "ours, own forward, one token at a time": {"executor": "graph", "burst": 1},
-        "ours": {"executor": "graph"},
-    }.items():
-        burst = options.pop("burst", None)
-        engine = LocalEngine(loaded, slots=num, length=PROMPT + 20 + NEW + 8, **options)  # type: ignore[arg-type]
+    for name, executor, burst in (
+        ("ours, transformers' forward", "hf", None),
+        ("ours, own forward, one token at a time", "graph", 1),
+        ("ours", "graph", None),
+    ):
+        engine = LocalEngine(loaded, slots=num, length=PROMPT + 20 + NEW + 8, executor=executor)
         if burst:
             engine._executor.burst = burst  # type: ignore[attr-defined]
         engine._end = never
@@ -153,7 +159,7 @@ def generation(loaded: LoadedModel, clock: Clock, num: int, static: bool) -> dic
         start = time.perf_counter()
         tokens = run_sync(ask())
         first = time.perf_counter() - start
-        found[name] = {"seconds": clock(lambda ask=ask: run_sync(ask())), "first": first, "sampled": tokens}
+        found[name] = {"seconds": clock(partial(_answered, ask)), "first": first, "sampled": tokens}
         del engine, ask
         gc.collect()
         if torch.cuda.is_available():
@@ -239,11 +245,12 @@ def main() -> None:
     num = 16 if args.tiny else 512
     args.out.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {"machine": machine(torch.device(args.device)), "commit": commit()}
-    for name, work in {
+    measured: dict[str, Callable[[], Any]] = {
         "rollout, choice": lambda: rollout(loaded, clock, num, ReplyMode.CHOICE, True),
         "rollout, text": lambda: rollout(loaded, clock, num, ReplyMode.TEXT, not args.tiny),
         "generation": lambda: generation(loaded, clock, num, args.static),
-    }.items():
+    }
+    for name, work in measured.items():
         results[name] = work()
         print(name, json.dumps(results[name], indent=1), flush=True)
         (args.out / "engine_speed.json").write_text(json.dumps(results, indent=1))

@@ -71,8 +71,8 @@ def attention_share(parts: Parts, number: int) -> float | None:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         step(parts, number)
     kernels = {event.key: event.self_device_time_total for event in profile.key_averages()}
-    attention = sum(us for name, us in kernels.items() if any(part in name.lower() for part in ATTENTION))
-    return attention / sum(kernels.values())
+    attention: float = sum(us for name, us in kernels.items() if any(part in name.lower() for part in ATTENTION))
+    return attention / float(sum(kernels.values()))
 
 
 def measure(episodes: int, args: argparse.Namespace) -> dict[str, Any]:

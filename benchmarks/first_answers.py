@@ -14,15 +14,18 @@ from collections import Counter
 
 import msgspec
 
+from mage.aio import run_sync
 from mage.config.load import load_config
 from mage.protocols import AgentFactory
 from mage.rollout.tasks import opponents_of
 from mage.training.build import agent_settings, language_agent_factory
-from mage.training.model_cache import model_and_inference_engine
+from mage.training.model_cache import model_and_inference_server
 from mage.types import Reply, Task
+from mage.weights import PolicyWeights
 from mage.worlds.registry import load_world
 
 RECIPES = ("rps-llm+text", "kuhn-llm+text", "tictactoe-llm+text")
+MODEL = "model"
 SHOWN = 3
 
 
@@ -50,7 +53,9 @@ def main() -> None:
     args = parser.parse_args()
     for recipe in args.recipes:
         config = load_config(recipe, (f"device={args.device}",))
-        loaded, engine = model_and_inference_engine(config)
+        loaded, server = model_and_inference_server(config, [config.world])
+        run_sync(server.publish(MODEL, PolicyWeights(loaded.model.state_dict()), 0))
+        engine = server.policy(MODEL)
         opponents = ("uniform",) * (load_world(config.world).info.num_seats - 1)
         seats = config.trial.seats
         tasks = [
@@ -63,7 +68,7 @@ def main() -> None:
                     agent_settings(config.agent), retries=0, prefill=prefill, temperature=temperature
                 )
                 make_agent = language_agent_factory(load_world(config.world), engine, loaded.chat_format, how)
-                replies = asyncio.run(first_answers(tasks, make_agent))
+                replies = run_sync(first_answers(tasks, make_agent))
                 named = Counter(reply.action for reply in replies if reply.action is not None)
                 print(
                     f"{recipe}, prefill {prefill!r}, temperature {temperature}: "

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shutil
 from pathlib import Path
 from statistics import median
@@ -84,8 +85,8 @@ def apart(folder: Path, step: int) -> float | None:
         return None
     one, other = (load_file(place / "adapter_model.safetensors") for place in places[:2])
     moved = [name for name in one if "lora_B" in name]  # zero at first
-    distance = sum(float((one[name].float() - other[name].float()).square().sum()) for name in moved) ** 0.5
-    return distance / sum(float(one[name].float().square().sum()) for name in moved) ** 0.5
+    distance = math.sqrt(sum(float((one[name].float() - other[name].float()).square().sum()) for name in moved))
+    return distance / math.sqrt(sum(float(one[name].float().square().sum()) for name in moved))
 
 
 def main() -> None:

@@ -14,35 +14,31 @@ import argparse
 import asyncio
 import importlib
 import json
-import os
-import platform
 import random
-import resource
 import sys
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
 from types import ModuleType
 
-from play_speed import commit
+from where import commit
+from world_speed import drawn_per_s, peak_mb, per_s, this_machine, trials_at_once
 
 from mage.agents.briefing import briefing_of
 from mage.agents.byte_format import ByteFormat
 from mage.agents.language import AgentSettings, LanguageAgent
 from mage.engines.scripted import ScriptedEngine, first
 from mage.protocols import Agent
-from mage.rollout.group import play_trials
-from mage.types import Failure, Memory, ReplyMode, Task
+from mage.types import Memory, ReplyMode, Task
 from mage.worlds.registry import load_world
 
 SPEC = "minesweeper"
 WORLD = load_world(SPEC)
 
 
-def task_of(seed: int) -> Task:
-    return Task(SPEC, (), 0, seed, 3, False, False, 1000)
+def task_of(seed: int, spec: str = SPEC) -> Task:
+    return Task(spec, (), 0, seed, 3, False, False, 1000)
 
 
 def play_ours(num_steps: int, seed: int, episodes: int = 1) -> None:
@@ -82,34 +78,10 @@ def play_gem(num_steps: int, seed: int) -> None:
             done += 1
 
 
-def per_s(play: Callable[[int, int], None], num_steps: int, seed: int) -> float:
-    started = time.perf_counter()
-    play(num_steps, seed)
-    return num_steps / (time.perf_counter() - started)
-
-
-def boards_per_s(spec: str, num: int) -> float:
-    """How many boards are drawn a second."""
-    world = load_world(spec)
-    started = time.perf_counter()
-    for seed in range(num):
-        world.new_env(task_of(10**9 + seed), 0)
-    return num / (time.perf_counter() - started)
-
-
 def seat_model(task: Task, sibling: int) -> Agent:
     """A scripted model with everything in memory."""
     how = AgentSettings("first", Memory.BOTH, ReplyMode.CHOICE, 1.0, 100, 60, retries=1, context=8192)
     return LanguageAgent(ScriptedEngine(first), ByteFormat(), how, briefing_of(WORLD, task), task, sibling)
-
-
-async def play_concurrently(num_trials: int) -> float:
-    """Seconds of so many trials at once."""
-    started = time.perf_counter()
-    async for trial in play_trials(WORLD, [(task_of(seed), 0) for seed in range(num_trials)], seat_model):
-        if isinstance(trial, Failure):
-            raise SystemExit(f"a trial failed: {trial.error}: {trial.message}")
-    return time.perf_counter() - started
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -130,17 +102,16 @@ def main(arguments: Sequence[str]) -> None:
         for name, play in ways.items():
             speeds[name].append(per_s(play, chosen.steps, number))
     medians = {name: median(found) for name, found in speeds.items()}
-    seconds = asyncio.run(play_concurrently(1000))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
-    python = platform.python_version()
+    seconds = asyncio.run(trials_at_once(task_of, 1000, seat_model))
+    guess_free = partial(task_of, spec="minesweeper(start=guess-free)")
     report = {
         "world": SPEC,
         "steps_per_s": {name: round(figure) for name, figure in medians.items()},
         "ratio": round(medians["ours"] / medians["gem-llm"], 2) if "gem-llm" in medians else None,
-        "boards_per_s": round(boards_per_s(SPEC, 2000)),
-        "guess_free_boards_per_s": round(boards_per_s("minesweeper(start=guess-free)", 300)),
-        "concurrent_trials": {"trials": 1000, "seconds": round(seconds, 1), "peak_memory_mb": round(peak)},
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {python}",
+        "boards_per_s": round(drawn_per_s(task_of, 2000)),
+        "guess_free_boards_per_s": round(drawn_per_s(guess_free, 300)),
+        "concurrent_trials": {"trials": 1000, "seconds": round(seconds, 1), "peak_memory_mb": peak_mb()},
+        "machine": this_machine(),
         "commit": commit(),
     }
     print(json.dumps(report, indent=2))

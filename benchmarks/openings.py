@@ -80,7 +80,7 @@ def count(groups: list[Group], found: dict[tuple[int, int, int], Counter[str]]) 
     """Add how episodes ended, by seat, opening and number of the episode."""
     for group in groups:
         for failure in group.failures:
-            raise RuntimeError(f"{failure.kind}: {failure.message}")
+            raise RuntimeError(f"{failure.error}: {failure.message}")
         for trial in group.trials:
             for number, (episode, score) in enumerate(zip(trial.episodes, trial.scores, strict=True)):
                 key = (trial.task.seat, opening(episode), number)

@@ -1,6 +1,6 @@
 """How fast trials are played: Kuhn poker through the whole machinery against OpenSpiel alone.
 
-    python benchmarks/play_speed.py [--worlds 30000] [--rounds 5]
+    python benchmarks/play_speed.py [--games 30000] [--rounds 5]
 
 Prints one JSON object. Bare games, trials, and trials that are written down take turns, so that a busy machine
 slows all alike; the figures are medians over the rounds. The last figure is the peak memory of this process
@@ -12,11 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import platform
 import random
-import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,12 +21,14 @@ from pathlib import Path
 from statistics import median
 
 import pyspiel
+from where import commit
+from world_speed import peak_mb, this_machine
 
 from mage.agents.briefing import briefing_of
 from mage.agents.byte_format import ByteFormat
 from mage.agents.language import AgentSettings, LanguageAgent
 from mage.engines.scripted import ScriptedEngine, first
-from mage.opponents.policy import PolicyAgent
+from mage.opponents.agent_seat import seat_agent
 from mage.protocols import Agent, AgentFactory
 from mage.rollout.group import play_trials
 from mage.runs.store import RunWriter
@@ -68,7 +66,7 @@ async def play_all(num_games: int, make_agent: AgentFactory, keep: Callable[[Tri
 
 def seat_uniform(task: Task, sibling: int) -> Agent:
     """A random player in the agent's seat."""
-    return PolicyAgent(WORLD.opponent("uniform", task, task.seat), "uniform")
+    return seat_agent(WORLD, "uniform", task)
 
 
 def seat_model(task: Task, sibling: int) -> Agent:
@@ -91,15 +89,9 @@ def games_per_s(play: Callable[[int], None], num_games: int) -> float:
     return num_games / (time.perf_counter() - started)
 
 
-def commit() -> str:
-    """The commit that was measured, with a plus where files had been changed."""
-    found = subprocess.run(["git", "describe", "--always", "--dirty=+"], capture_output=True, text=True, check=False)
-    return found.stdout.strip() or "unknown"
-
-
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--worlds", type=int, default=30_000, help="games a round")
+    parser.add_argument("--games", type=int, default=30_000, help="games a round")
     parser.add_argument("--rounds", type=int, default=5)
     chosen = parser.parse_args(arguments)
     ways: dict[str, Callable[[int], None]] = {
@@ -112,16 +104,14 @@ def main(arguments: Sequence[str]) -> None:
         for name, play in ways.items():
             speeds[name].append(games_per_s(play, chosen.games))
     asyncio.run(play_all(1000 * EPISODES, seat_model, id))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
     medians = {name: median(metrics) for name, metrics in speeds.items()}
-    python = platform.python_version()
     report = {
         "world": GAME,
         "games_per_s": {name: round(figure) for name, figure in medians.items()},
         "ratio_trials": round(medians["trials"] / medians["bare"], 3),
         "ratio_written": round(medians["written"] / medians["bare"], 3),
-        "peak_memory_mb": round(peak),
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {python}",
+        "peak_memory_mb": peak_mb(),
+        "machine": this_machine(),
         "commit": commit(),
     }
     print(json.dumps(report, indent=2))

@@ -128,9 +128,13 @@ def prefill(shape: Shape, rows: int, new: int, rank: int, card: Card, device: to
 def kernels(work: Callable[[], Any], device: torch.device) -> list[dict[str, Any]]:
     """The kernels of a burst by their time: microseconds and launches a step."""
     is_cuda = device.type == "cuda"
+    profiled: Any
     with profile(activities=[ProfilerActivity.CUDA if is_cuda else ProfilerActivity.CPU]) as profiled:
         work()
-    of_kernel = lambda event: event.self_device_time_total if is_cuda else event.self_cpu_time_total  # noqa: E731
+
+    def of_kernel(event: Any) -> float:
+        return float(event.self_device_time_total if is_cuda else event.self_cpu_time_total)
+
     events = sorted(profiled.key_averages(), key=of_kernel, reverse=True)
     whole = sum(map(of_kernel, events)) or 1.0
     listed = [

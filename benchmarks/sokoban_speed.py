@@ -12,19 +12,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import resource
 import statistics
 import subprocess
-import time
 from collections import defaultdict
-from collections.abc import Callable
+from functools import partial
 
 from where import commit
+from world_speed import peak_mb, random_episode, rate, trials_at_once
 
-from mage.opponents.agent_seat import seat_agent
-from mage.protocols import Agent
-from mage.rollout.group import play_trials
-from mage.seeds import stream
 from mage.types import Task
 from mage.worlds.registry import load_world
 from mage.worlds.sokoban.generate import RoomWish, generate
@@ -69,15 +64,6 @@ print(json.dumps({
 """
 
 
-def rate(work: Callable[[int], int], seconds: float) -> float:
-    """What `work` counts, a second; it gets the number of the call."""
-    done, calls, start = 0, 0, time.perf_counter()
-    while time.perf_counter() - start < seconds:
-        done += work(calls)
-        calls += 1
-    return done / (time.perf_counter() - start)
-
-
 def task(world: str, seed: int) -> Task:
     return Task(world, (), 0, seed, 3, False, False, 100)
 
@@ -98,37 +84,14 @@ def solved(number: int) -> int:
 ROOMS = [generate(RoomWish(6, 6, 2, 5, 21), seed) for seed in range(500)]
 
 
-def episode(number: int, spec: str) -> int:
-    """One episode of random play; its turns."""
-    env = load_world(spec).new_env(task(spec, number % 500), 0)
-    rng, turns = stream(number, "moves"), 0
-    while env.to_move() is not None:
-        actions = env.observe(0).actions
-        env.step(actions[int(rng.random() * len(actions))])
-        turns += 1
-    return turns
-
-
 def ours() -> dict[str, float]:
     rates = {f"rooms with {boxes} boxes": rate(lambda n, boxes=boxes: room(n, boxes), 0.5) for boxes in (1, 2, 3, 4)}  # type: ignore[misc]
     return {
         **rates,
         "rooms with 2 boxes solved": rate(solved, 0.5),
-        "moves, one a turn": rate(lambda number: episode(number, SINGLE), 1.0),
-        "turns of up to 3 moves": rate(lambda number: episode(number, WORLD), 1.0),
+        "moves, one a turn": rate(lambda number: random_episode(task(SINGLE, number % 500), number), 1.0),
+        "turns of up to 3 moves": rate(lambda number: random_episode(task(WORLD, number % 500), number), 1.0),
     }
-
-
-async def trials(num: int) -> float:
-    """Seconds of so many trials at once."""
-    world, start = load_world(WORLD), time.perf_counter()
-
-    def make(task: Task, sibling: int) -> Agent:
-        return seat_agent(world, "uniform", task)
-
-    jobs = [(task(WORLD, seed), 0) for seed in range(num)]
-    assert len([one async for one in play_trials(world, jobs, make, concurrency=num)]) == num
-    return time.perf_counter() - start
 
 
 def main() -> None:
@@ -149,15 +112,10 @@ def main() -> None:
     print(f"commit {commit()}; a second, median of {ROUNDS} (least to most)")
     for name, values in found.items():
         print(f"{name}: {statistics.median(values):,.0f} ({min(values):,.0f} to {max(values):,.0f})")
-    before = peak_memory()
-    seconds = asyncio.run(trials(1000))
-    memory = f"peak memory {peak_memory():.0f} MB, of which {before:.0f} before"
+    before = peak_mb()
+    seconds = asyncio.run(trials_at_once(partial(task, WORLD), 1000))
+    memory = f"peak memory {peak_mb()} MB, of which {before} before"
     print(f"1,000 trials of 3 episodes at once, random moves: {seconds:.1f} s, {memory}")
-
-
-def peak_memory() -> float:
-    """In MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":

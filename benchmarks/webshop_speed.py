@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import resource
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from where import commit
+from world_speed import peak_mb, random_episode, rate, trials_at_once
 
 from mage.agents.briefing import briefing_of
 from mage.agents.language import AgentSettings, LanguageAgent
 from mage.models.load import load_model
 from mage.opponents.agent_seat import seat_agent
 from mage.protocols import Agent, Sampling
-from mage.rollout.group import play_trials
 from mage.rollout.trial import play_trial
-from mage.seeds import stream
 from mage.types import Completion, Memory, Observation, Reply, ReplyMode, Task
 from mage.worlds.registry import load_world
 from mage.worlds.webshop.generate import generated
@@ -37,28 +36,12 @@ NUM_TRIALS = 200
 """Trials whose tokens are counted."""
 
 
-def rate(work: Callable[[int], int], seconds: float) -> float:
-    """What `work` counts, a second; it gets the number of the call."""
-    done, calls, start = 0, 0, time.perf_counter()
-    while time.perf_counter() - start < seconds:
-        done += work(calls)
-        calls += 1
-    return done / (time.perf_counter() - start)
-
-
 def task(world: str, seed: int) -> Task:
     return Task(world, (), 0, seed, 3, False, False, 100, str(seed % 1000))
 
 
 def episode(number: int) -> int:
-    """One episode of random play; its turns."""
-    env = load_world(WORLD).new_env(task(WORLD, number), 0)
-    rng, turns = stream(number, "moves"), 0
-    while env.to_move() is not None:
-        actions = env.observe(0).actions
-        env.step(actions[int(rng.random() * len(actions))])
-        turns += 1
-    return turns
+    return random_episode(task(WORLD, number), number)
 
 
 def measure_search(size: int) -> None:
@@ -81,18 +64,6 @@ def measure_search(size: int) -> None:
     )
 
 
-async def trials(num: int) -> float:
-    """Seconds of so many trials at once."""
-    world, start = load_world(WORLD), time.perf_counter()
-
-    def make(task: Task, sibling: int) -> Agent:
-        return seat_agent(world, "uniform", task)
-
-    jobs = [(task(WORLD, seed), 0) for seed in range(num)]
-    assert len([one async for one in play_trials(world, jobs, make, concurrency=num)]) == num
-    return time.perf_counter() - start
-
-
 class Dictated:
     """An engine that answers what it was told to, and an agent that tells it what a player does."""
 
@@ -100,7 +71,7 @@ class Dictated:
         how = AgentSettings("", Memory.HISTORY, ReplyMode.CHOICE, 1.0, 100, 60, retries=0, context=1 << 20)
         briefing = briefing_of(load_world(world), task)
         self._player = player
-        self._agent = LanguageAgent(self, loaded.chat_format, how, briefing, task, 0)  # type: ignore[arg-type]
+        self._agent = LanguageAgent(self, loaded.chat_format, how, briefing, task, 0)
         self._index = 0
         self.info, self.memory = self._agent.info, self._agent.memory
 
@@ -126,7 +97,7 @@ def measure_tokens(world: str, player: str, loaded: Any) -> None:
     """Print how long the trials of a player are."""
 
     def make(task: Task, sibling: int) -> Agent:
-        return Dictated(seat_agent(load_world(world), player, task), loaded, world, task)  # type: ignore[return-value]
+        return Dictated(seat_agent(load_world(world), player, task), loaded, world, task)
 
     played = [asyncio.run(play_trial(load_world(world), task(world, seed), 0, make)) for seed in range(NUM_TRIALS)]
     lengths = sorted(sum(map(len, trial.streams)) for trial in played)
@@ -152,15 +123,10 @@ def main() -> None:
         episode(number)
     rates = [rate(episode, 1.0) for _ in range(ROUNDS)]
     print(f"random turns a second: {statistics.median(rates):,.0f} ({min(rates):,.0f} to {max(rates):,.0f})")
-    before = peak_memory()
-    seconds = asyncio.run(trials(1000))
-    memory = f"peak memory {peak_memory():.0f} MB, of which {before:.0f} before"
+    before = peak_mb()
+    seconds = asyncio.run(trials_at_once(partial(task, WORLD), 1000))
+    memory = f"peak memory {peak_mb()} MB, of which {before} before"
     print(f"1,000 trials of 3 episodes at once, random play: {seconds:.1f} s, {memory}")
-
-
-def peak_memory() -> float:
-    """In MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":

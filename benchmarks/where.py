@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from typing import TYPE_CHECKING
 
-import torch
-import transformers
+if TYPE_CHECKING:
+    import torch
 
 
 def machine(device: torch.device) -> str:
     """What it ran on."""
+    import torch  # here, because what is measured without it counts its memory
+    import transformers
+
     card = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU {platform.machine()}"
     return f"{card}, torch {torch.__version__}, transformers {transformers.__version__}"
 
