@@ -13,7 +13,6 @@ import json
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,10 +120,6 @@ def random_prompts(vocab: int, num: int) -> list[tuple[int, ...]]:
     return [tuple(torch.randint(10, vocab, (n,), generator=generator).tolist()) for n in lengths]
 
 
-def _answered(ask: Callable[[], Coroutine[Any, Any, int]]) -> int:
-    return run_sync(ask())
-
-
 def generation(loaded: LoadedModel, clock: Clock, num: int, static: bool) -> dict[str, Any]:
     """Prompts of about 170 tokens, 64 new ones each, by every way there is."""
     prompts = random_prompts(loaded.model.config.vocab_size, num)
@@ -156,11 +151,14 @@ def generation(loaded: LoadedModel, clock: Clock, num: int, static: bool) -> dic
             calls = [engine.complete(p, Sampling(1.0, NEW, n), None) for n, p in enumerate(prompts)]
             return sum(len(s.tokens) for s in await asyncio.gather(*calls))
 
+        def answer(ask: Callable[[], Coroutine[Any, Any, int]] = ask) -> int:
+            return run_sync(ask())
+
         start = time.perf_counter()
-        tokens = run_sync(ask())
+        tokens = answer()
         first = time.perf_counter() - start
-        found[name] = {"seconds": clock(partial(_answered, ask)), "first": first, "sampled": tokens}
-        del engine, ask
+        found[name] = {"seconds": clock(answer), "first": first, "sampled": tokens}
+        del engine, ask, answer
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

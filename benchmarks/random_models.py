@@ -20,11 +20,11 @@ def random_shape(name: str, *, tiny: bool = False) -> Shape:
     return msgspec.structs.replace(found, **_TINY, **_TINY_HEADS) if tiny else found
 
 
-def random_model(shape: Shape, device: torch.device | str) -> Any:
-    """A model of this shape in bfloat16, made where it will be used."""
+def random_model(shape: Shape, device: torch.device | str, dtype: torch.dtype = torch.bfloat16) -> Any:
+    """A model of this shape, made where it will be used."""
     sizes = msgspec.structs.asdict(shape)
     kind = sizes.pop("model_type")
     for name in ("name", "source", "mlp_bias", "attention_bias"):
         del sizes[name]
     with torch.device(device):
-        return AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **sizes), dtype=torch.bfloat16)  # type: ignore[no-untyped-call]
+        return AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **sizes), dtype=dtype)  # type: ignore[no-untyped-call]

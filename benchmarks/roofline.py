@@ -16,14 +16,13 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import statistics
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from engine_speed import Clock
 from random_models import random_model, random_shape
 from torch.profiler import ProfilerActivity, profile
 from where import commit, machine
@@ -54,22 +53,11 @@ class Card(NamedTuple):
         return max(moved / self.bytes_per_s, computed / self.flops)
 
 
-def seconds(work: Callable[[], Any], device: torch.device, repeats: int = 5, warm_ups: int = 2) -> float:
-    """Median wall-clock seconds, the device's queue included."""
-    times: list[float] = []
-    for number in range(warm_ups + repeats):
-        _wait(device)
-        start = time.perf_counter()
+def seconds(work: Callable[[], Any], device: torch.device) -> float:
+    """Median wall-clock seconds, the device's queue included, after two times for warming up."""
+    for _ in range(2):
         work()
-        _wait(device)
-        if number >= warm_ups:
-            times.append(time.perf_counter() - start)
-    return statistics.median(times)
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
+    return Clock(device.type)(work, repeats=5)
 
 
 def measured_card(device: torch.device, tiny: bool) -> Card:

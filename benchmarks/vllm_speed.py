@@ -164,13 +164,13 @@ def _sample(prompt: tuple[int, ...], reply: Completion) -> Sample:
     )
 
 
-def _loaded(model: str, shape: str, dtype: str, args: argparse.Namespace) -> LoadedModel:
-    loaded = load_model(model, dtype=dtype, device="cpu" if shape else args.device, worlds=[WORLD])
-    if not shape:
+def _loaded(model: str, dtype: str, args: argparse.Namespace) -> LoadedModel:
+    loaded = load_model(model, dtype=dtype, device="cpu" if args.shape else args.device, worlds=[WORLD])
+    if not args.shape:
         return loaded
     torch.manual_seed(0)
-    made = random_model(random_shape(shape, tiny=args.tiny), args.device).to(getattr(torch, dtype)).eval()
-    return replace(loaded, name=shape, model=made)
+    made = random_model(random_shape(args.shape, tiny=args.tiny), args.device, getattr(torch, dtype))
+    return replace(loaded, name=args.shape, model=made.eval())
 
 
 def main() -> None:
@@ -190,7 +190,7 @@ def main() -> None:
     args = parser.parse_args()
     dtype = "bfloat16" if args.device == "cuda" else "float32"
     model = "nano(heads=2,context=4096)" if args.tiny else args.model
-    loaded, trained = (_loaded(model, args.shape, dtype, args) for _ in range(2))
+    loaded, trained = (_loaded(model, dtype, args) for _ in range(2))
     config = load_config(
         "rps", (f"agent.model={model}", f"learner.lora_rank={args.lora_rank}", "learner.compile=false")
     )

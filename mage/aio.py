@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-import threading
 from collections.abc import Coroutine, Iterator
 from contextlib import closing, contextmanager
-from threading import Event, Thread
+from threading import Event, Thread, current_thread, main_thread
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -53,7 +52,7 @@ def _interrupts_cancel(loop: asyncio.AbstractEventLoop) -> Iterator[list[asyncio
     without end.
     """
     running: list[asyncio.Task[Any] | None] = []
-    if threading.current_thread() is not threading.main_thread():
+    if current_thread() is not main_thread():
         yield running
         return
     is_interrupted = False

@@ -74,7 +74,7 @@ def workers_of(setup: Setup) -> WorkerPlay:
 
 
 def played(setup: Setup) -> list[PlayedMatch]:
-    """The matches of a step: 96 trials in 32 chunks."""
+    """The matches of a step: 96 trials."""
 
     async def play() -> list[PlayedMatch]:
         await setup.match_play.publish(7)

@@ -16,6 +16,7 @@ from mage.config.load import load_config
 from mage.engines.registry import make_server
 from mage.engines.settings import EngineSettings
 from mage.engines.vllm.availability import check_vllm
+from mage.engines.vllm.in_process import _options
 from mage.errors import ConfigError
 from mage.training.start import check_start
 from tests.engine_made import nano
@@ -104,6 +105,12 @@ def test_settings_that_do_not_go_together() -> None:
     refused("league.learners = 2: engine = vllm serves one whole model; set learner.lora_rank", "league.learners=2")
     with pytest.raises(ConfigError, match=r"agent\.server = http://127\.0\.0\.1:1: engine = local has none"):
         check_start(load_config("rps", ("agent.server=http://127.0.0.1:1",)))
+
+
+def test_a_worker_that_has_half_of_a_card_takes_half_as_much() -> None:
+    settings = [EngineSettings(64, is_trained=False, card_share=share) for share in (1.0, 0.5)]
+    whole, half = (_options(each, is_cpu=False, length=64)["gpu_memory_utilization"] for each in settings)
+    assert (whole, half) == (0.85, 0.425)
 
 
 def test_policies_that_vllm_cannot_serve() -> None:

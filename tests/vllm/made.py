@@ -32,6 +32,10 @@ KINDS = ("tied", "untied", "adapters")
 """Whole models with a tied head and with one of its own, and LoRA."""
 MODEL = "nano(heads=2,words=[20])"
 LENGTH, RANK, PLACES = 256, 4, 5
+SMALL = (f"agent.model={MODEL}", "agent.context=256", "agent.slots=16")
+"""Settings of runs."""
+TOLERANCE = 1e-5
+"""Of log-probabilities and weights."""
 _START_S = 400
 _LOG = "server.log"
 

@@ -11,11 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.ray_made import Trained, assert_same_trials, assert_same_weights, trained
-from tests.vllm.made import MODEL, need_vllm
+from tests.vllm.made import MODEL, SMALL, TOLERANCE, need_vllm
 
-TOLERANCE = 1e-5
-"""Of log-probabilities and weights."""
-SMALL = (f"agent.model={MODEL}", "agent.context=256", "agent.slots=16")
 CHOICES = ("agent.memory=history",)
 TEXTS = ("agent.memory=both", "agent.reflection_tokens=6")
 

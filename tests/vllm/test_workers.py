@@ -14,11 +14,9 @@ from mage.league.matches import Outcome
 from mage.training.workers import order, pool
 from mage.training.workers.ray_cluster import RayCluster
 from tests.ray_made import Trained, assert_same_trials, assert_same_weights, need_ray, played, trained, workers_of
-from tests.vllm.made import MODEL, need_vllm
+from tests.vllm.made import SMALL, TOLERANCE, need_vllm
 
-TOLERANCE = 1e-5
-"""Of log-probabilities and weights."""
-SMALL = (f"agent.model={MODEL}", "agent.context=256", "agent.slots=16", "agent.memory=history", "rollout.chunk=12")
+PLAY = (*SMALL, "agent.memory=history", "rollout.chunk=12")
 WORKERS = ("engine=vllm", "rollout.workers=2")
 
 
@@ -35,13 +33,13 @@ def ray_of_this_file() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
     """Two steps with two workers, which stay for the tests after it."""
-    found = trained(tmp_path_factory.mktemp("workers"), *SMALL, *WORKERS)
+    found = trained(tmp_path_factory.mktemp("workers"), *PLAY, *WORKERS)
     yield found
     found.setup.match_play.close()
 
 
 def test_two_workers_play_what_the_local_engine_plays(workers: Trained, tmp_path: Path) -> None:
-    local = trained(tmp_path / "local", *SMALL)
+    local = trained(tmp_path / "local", *PLAY)
     assert len(workers_of(workers.setup).pids) == 2
     assert_same_trials(workers.groups, local.groups, TOLERANCE)
     assert_same_weights(workers.weights, local.weights, TOLERANCE)
@@ -68,8 +66,8 @@ def test_a_worker_that_is_killed_is_built_again_and_its_trials_are_the_same(
 
 def test_adapters_are_published_to_workers(tmp_path: Path) -> None:
     lora = ("learner.lora_rank=4",)
-    found = trained(tmp_path / "workers", *SMALL, *WORKERS, *lora)
+    found = trained(tmp_path / "workers", *PLAY, *WORKERS, *lora)
     found.setup.match_play.close()
-    local = trained(tmp_path / "local", *SMALL, *lora)
+    local = trained(tmp_path / "local", *PLAY, *lora)
     assert_same_trials(found.groups, local.groups, TOLERANCE)
     assert_same_weights(found.weights, local.weights, TOLERANCE)

@@ -96,26 +96,21 @@ class Ranks:
 
     def failure(self, wait_s: float = 0.0) -> str | None:
         """Why a rank has ended, in one line; None where all run."""
-        until = time.monotonic() + wait_s
-        told: str | None = None
-        while True:
-            ended = {
-                rank: worker.returncode for rank, worker in enumerate(self._workers, 1) if worker.poll() is not None
-            }
-            # One that is killed says nothing, and others then say that they cannot reach it, perhaps before it ends.
-            for rank in [rank for rank, code in ended.items() if code < 0]:
-                return f"rank {rank} of {self.size} {_how_it_ended(ended[rank])}"
-            if told is None and self._store.check([_FAILED]):
-                told = str(self._store.get(_FAILED).decode())
-                until = time.monotonic() + _DEATH_S
-            if told is not None and (len(ended) == len(self._workers) or time.monotonic() >= until):
-                return told
-            if told is None and ended:
-                rank, code = next(iter(ended.items()))
-                return f"rank {rank} of {self.size} {_how_it_ended(code)}"
-            if time.monotonic() >= until:
-                return None
-            time.sleep(0.05)
+        if not _comes_true(lambda: bool(self._ended()) or self._store.check([_FAILED]), wait_s):
+            return None
+        # One that is killed says nothing, and others say that they cannot reach it, perhaps before it has ended.
+        _comes_true(lambda: bool(self._killed()) or len(self._ended()) == len(self._workers), _DEATH_S)
+        if not (killed := self._killed()) and self._store.check([_FAILED]):
+            return str(self._store.get(_FAILED).decode())
+        rank, code = next(iter((killed or self._ended()).items()))
+        return f"rank {rank} of {self.size} {_how_it_ended(code)}"
+
+    def _ended(self) -> dict[int, int]:
+        """The exit codes of the ranks that have ended, of those that this process has started."""
+        return {rank: code for rank, worker in enumerate(self._workers, 1) if (code := worker.poll()) is not None}
+
+    def _killed(self) -> dict[int, int]:
+        return {rank: code for rank, code in self._ended().items() if code < 0}
 
     def close(self, end: bytes | None) -> None:
         """End the other ranks: by the message `end`, or None where they are not in step with rank 0 any more."""
@@ -199,6 +194,14 @@ def _await_all(store: Store, workers: Sequence[subprocess.Popen[bytes]]) -> None
             waiting.pop(0)
         else:
             time.sleep(0.02)
+
+
+def _comes_true(condition: Callable[[], bool], wait_s: float) -> bool:
+    """Whether a condition holds, now or within so many seconds."""
+    until = time.monotonic() + wait_s
+    while not (is_true := condition()) and time.monotonic() < until:
+        time.sleep(0.05)
+    return is_true
 
 
 def _here(rank: int) -> str:
