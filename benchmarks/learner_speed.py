@@ -1,6 +1,6 @@
 """How fast the learner learns: tokens and floating-point operations a second on made-up samples.
 
-    python benchmarks/learner_speed.py --out FOLDER [--only NAME …] [--device cpu --tiny]
+    python benchmarks/learner_speed.py --out FOLDER [--only NAME …] [--profile] [--device cpu --tiny]
 
 Models have the shapes of SmolLM2-135M, Qwen3-0.6B, Qwen2.5-1.5B and Qwen3-4B and random weights in bfloat16. An update
 is the learner's own, from samples to new weights, cutting into micro-batches and the optimizer's step included; each
@@ -11,8 +11,8 @@ because the gradients of the base's weights are not computed. Attention (causal,
 for freely chosen tokens come on top, in a column of their own. Padding, recomputation and rows of the head that are
 not trained count nowhere.
 
-One case that fails or takes too long is written down as such, and the others go on. Writes `learner_speed.json` and
-`learner_speed.md`.
+With `--profile` the kernels of one more update of each case are listed by their time. One case that fails or takes too
+long is written down as such, and the others go on. Writes `learner_speed.json` and `learner_speed.md`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from statistics import median
 from typing import Any
 
 import torch
+from kernel_times import kernel_table, kernels
 from random_models import random_model, random_shape
 from where import commit, machine
 
@@ -156,7 +157,9 @@ def operations(case: Case, model: Any, batch: Sequence[Sample]) -> tuple[float, 
     return float(passes) * body * sum(len(s.tokens) for s in batch), attention + head
 
 
-def measure(case: Case, device: torch.device, tiny: bool, num_updates: int, until: float) -> dict[str, Any]:
+def measure(
+    case: Case, device: torch.device, tiny: bool, num_updates: int, until: float, profiled: bool
+) -> dict[str, Any]:
     """The figures of one case."""
     is_cuda = device.type == "cuda"
     model = random_model(random_shape(case.shape, tiny=tiny), device)
@@ -190,6 +193,7 @@ def measure(case: Case, device: torch.device, tiny: bool, num_updates: int, unti
     num_tokens = sum(len(s.tokens) for s in batch)
     assert all(report["learner/tokens"] == num_tokens and math.isfinite(report["learner/loss"]) for report in reports)
     body, more = operations(case, model, batch)
+    found = {"kernels": kernels(lambda: learner.update(batch), device)} if profiled else {}
     return {
         "tokens": num_tokens,
         "trained_tokens": sum(len(s.positions) for s in batch),
@@ -202,6 +206,7 @@ def measure(case: Case, device: torch.device, tiny: bool, num_updates: int, unti
         "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if is_cuda else None,
         "token_budget": reports[-1].get("learner/token_budget", case.budget),
         "out_of_memory": sum(report.get("learner/out_of_memory", 0.0) for report in reports),
+        **found,
     }
 
 
@@ -222,7 +227,7 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 def guarded(
-    case: Case, device: torch.device, tiny: bool, num_updates: int, left_s: float, case_s: float
+    case: Case, device: torch.device, tiny: bool, num_updates: int, left_s: float, case_s: float, profiled: bool
 ) -> dict[str, Any]:
     """The figures of a case, or why there are none."""
     seconds = min(case_s, left_s)
@@ -231,7 +236,7 @@ def guarded(
     began = time.perf_counter()
     try:
         with limited(seconds):
-            return measure(case, device, tiny, num_updates, began + 0.7 * seconds)
+            return measure(case, device, tiny, num_updates, began + 0.7 * seconds, profiled)
     except FAILURES as error:
         lines = str(error).strip().splitlines() or ["no message"]
         why = " / ".join(line.strip() for line in lines[:8] if line.strip())
@@ -267,6 +272,11 @@ def table(rows: Mapping[str, Mapping[str, Any]]) -> str:
 
 def page(report: Mapping[str, Any], command: str) -> str:
     """All that is written down, for people."""
+    profiles = "\n".join(
+        line
+        for name, row in report["cases"].items()
+        for line in (kernel_table(f"{name}, one update", row["kernels"], "update") if "kernels" in row else ())
+    )
     peers = "\n".join(f"- beside `{name}…`: {text}" for name, text in PEERS.items())
     about = (__doc__ or "").split("\n\n", 2)[2].strip()
     return f"""# Learner speed
@@ -280,6 +290,7 @@ Samples: choice, about 430 tokens and {MOVES} trained; text, about 709 tokens an
 {LONG} tokens, all trained. The anchors we know of, with sequences of 16k tokens as in the cases called long:
 
 {peers}
+{profiles}
 """
 
 
@@ -289,6 +300,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--only", nargs="*", default=[], help="cases whose names begin like this")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--tiny", action="store_true", help="small sizes, to see that it works")
+    parser.add_argument("--profile", action="store_true", help="list the kernels of one update of each case")
     parser.add_argument("--updates", type=int, default=5, help="updates measured a case")
     parser.add_argument("--case-s", type=float, default=60.0, help="seconds a case may take")
     parser.add_argument("--total-s", type=float, default=160.0, help="seconds all cases may take")
@@ -302,7 +314,9 @@ def main(arguments: Sequence[str]) -> None:
     chosen.out.mkdir(parents=True, exist_ok=True)
     report: dict[str, Any] = {"machine": machine(device), "commit": commit(), "cases": {}}
     for case in cases:
-        row = guarded(case, device, chosen.tiny, chosen.updates, ends - time.perf_counter(), chosen.case_s)
+        row = guarded(
+            case, device, chosen.tiny, chosen.updates, ends - time.perf_counter(), chosen.case_s, chosen.profile
+        )
         clean(device)
         report["cases"][case.name] = row
         print(f"{case.name}: {json.dumps(row)}", flush=True)

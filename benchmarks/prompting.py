@@ -1,11 +1,11 @@
 """What a model reaches by prompting alone: zero-shot, history, notes, ReAct, Reflexion and two external memories.
 
-    python benchmarks/prompting.py [rps kuhn doors] --out FOLDER [--model smollm2] [--trials 20] [--device cuda] [KEY=VALUE ...]
+    python benchmarks/prompting.py [rps kuhn doors] --out FOLDER [--model smollm2] [--trials 20] [KEY=VALUE …]
 
-Actions are chosen among the legal ones; thoughts and notes are free text of up to 32 tokens. `KEY=VALUE` overrides this,
-as `agent.reply=text` does; `agent.prefill` holds for the plain prompts alone, the others ask for thoughts. One evaluation
-for each method and game, all on the same trials; those that are there already are left as they are. Writes a comparison
-for each game beside them.
+Actions are chosen among the legal ones; thoughts and notes are free text of up to 32 tokens. `KEY=VALUE` overrides
+this, as `agent.reply=text` does; `agent.prefill` holds for the plain prompts alone, the others ask for thoughts. One
+evaluation for each method and game, all on the same trials; those that are there already are left as they are. Writes
+a comparison for each game beside them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ GAMES = {"rps": "rps-llm-base", "kuhn": "kuhn-llm-base", "doors": "doors+smollm2
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("words", nargs="*", metavar="GAME|KEY=VALUE", help=f"of {', '.join(GAMES)}; rps and kuhn unless named")
+    parser.add_argument(
+        "words", nargs="*", metavar="GAME|KEY=VALUE", help=f"of {', '.join(GAMES)}; rps and kuhn unless named"
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--trials", type=int, default=20, help="trials per member and seat")
@@ -50,7 +52,11 @@ def main() -> None:
         parser.error(f"unknown game {', '.join(unknown)}; known: {', '.join(GAMES)}")
     for game in games:
         trained = load_config(GAMES[game])
-        where = {"world": trained.world} if trained.evaluation.splits == ("population",) else {"opponents": args.split or trained.evaluation.splits}
+        where = (
+            {"world": trained.world}
+            if trained.evaluation.splits == ("population",)
+            else {"opponents": args.split or trained.evaluation.splits}
+        )
         folders = [args.out / game / method for method in METHODS]
         for folder, (method, memory) in zip(folders, METHODS.values(), strict=True):
             if folder.exists():

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from engine_speed import Clock
+from kernel_times import kernel_table, kernels
 from random_models import random_model, random_shape
-from torch.profiler import ProfilerActivity, profile
 from where import commit, machine
 
 from mage.engines.local.adapters import AdapterCapacity
@@ -40,7 +40,6 @@ PREFILL = (16, 512)
 """Rows, and new tokens of each."""
 BURST = 16
 RANK = 16
-KERNELS = 14
 
 
 class Card(NamedTuple):
@@ -100,7 +99,7 @@ def decoding(shape: Shape, rows: int, cached: int, rank: int, card: Card, device
     floor_s = card.floor_s(*work_of(shape, rows, 1, cached + BURST // 2))
     found: dict[str, Any] = {"seconds": step_s, "floor": floor_s, "ratio": step_s / floor_s}
     if (rows, cached) == PROFILED:
-        found["kernels"] = kernels(work, device)
+        found["kernels"] = kernels(work, device, steps=BURST)
     return found
 
 
@@ -111,31 +110,6 @@ def prefill(shape: Shape, rows: int, new: int, rank: int, card: Card, device: to
     pass_s = seconds(lambda: executor.forward(chunks), device)
     floor_s = card.floor_s(*work_of(shape, rows, new, 0))
     return {"seconds": pass_s, "floor": floor_s, "ratio": pass_s / floor_s}
-
-
-def kernels(work: Callable[[], Any], device: torch.device) -> list[dict[str, Any]]:
-    """The kernels of a burst by their time: microseconds and launches a step."""
-    is_cuda = device.type == "cuda"
-    profiled: Any
-    with profile(activities=[ProfilerActivity.CUDA if is_cuda else ProfilerActivity.CPU]) as profiled:
-        work()
-
-    def of_kernel(event: Any) -> float:
-        return float(event.self_device_time_total if is_cuda else event.self_cpu_time_total)
-
-    events = sorted(profiled.key_averages(), key=of_kernel, reverse=True)
-    whole = sum(map(of_kernel, events)) or 1.0
-    listed = [
-        {
-            "name": event.key[:90],
-            "us": of_kernel(event) / BURST,
-            "launches": event.count / BURST,
-            "share": of_kernel(event) / whole,
-        }
-        for event in events[:KERNELS]
-    ]
-    num_all = sum(event.count for event in events if of_kernel(event) > 0)
-    return [*listed, {"name": "all", "us": whole / BURST, "launches": num_all / BURST, "share": 1.0}]
 
 
 def page(report: dict[str, Any]) -> str:
@@ -159,17 +133,7 @@ def page(report: dict[str, Any]) -> str:
     for row in report["passes"]:
         if "kernels" in row:
             title = f"{row['shape']}, adapter of rank {row['rank']}" if row["rank"] else row["shape"]
-            lines += [
-                "",
-                f"## {title}, {row['pass']}",
-                "",
-                "| kernel | us a step | launches | share |",
-                "|---|---|---|---|",
-            ]
-            lines += [
-                f"| `{one['name'].replace('|', '/')}` | {one['us']:.1f} | {one['launches']:.1f} | {one['share']:.1%} |"
-                for one in row["kernels"]
-            ]
+            lines += kernel_table(f"{title}, {row['pass']}", row["kernels"], "step")
     return "\n".join(lines) + "\n"
 
 
