@@ -106,7 +106,7 @@ def test_another_process_reads_a_buffer_and_its_memory_is_free_after_it() -> Non
     )
     assert done.stdout.strip() == "6000000", done.stderr
     del buffer
-    torch.cuda.ipc_collect()
+    torch.cuda.ipc_collect()  # type: ignore[no-untyped-call]
     assert torch.cuda.memory_allocated() == before
 
 
@@ -137,7 +137,7 @@ def test_shared_weights_give_the_log_probabilities_of_the_same_weights_in_files(
     shared = [asyncio.run(scores(weights)) for weights in (first, second)]
     before = torch.cuda.memory_allocated()
     again = asyncio.run(scores(first))
-    torch.cuda.ipc_collect()
+    torch.cuda.ipc_collect()  # type: ignore[no-untyped-call]
     assert torch.cuda.memory_allocated() == before, "a publication leaves memory behind"
     assert again == pytest.approx(shared[0], abs=1e-3)
     assert backend._shared._obstacle == ""
