@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
@@ -22,11 +22,13 @@ from transformers import LlamaForCausalLM
 
 from mage.engines.settings import EngineSettings
 from mage.engines.vllm.server_command import server_command
+from mage.engines.vllm.shared_weights import EXTENSION
 from mage.learners.local import LocalLearner
 from mage.models.load import LoadedModel, load_model
 from mage.weights import PolicyWeights
 from tests.engine_made import sharpened
 from tests.made import made_settings
+from tests.vllm import file_sharing
 
 KINDS = ("tied", "untied", "adapters")
 """Whole models with a tied head and with one of its own, and LoRA."""
@@ -100,7 +102,7 @@ def servers(folder: Path) -> Iterator[dict[str, Server]]:
         for kind in ("tied", "untied"):
             started[kind] = _start(folder / kind, kind)
         for server in started.values():
-            _wait(server)
+            wait_for(server)
         yield started
     finally:
         for server in started.values():
@@ -112,20 +114,26 @@ def servers(folder: Path) -> Iterator[dict[str, Server]]:
 def _start(folder: Path, kind: str) -> Server:
     """Start a server: of the tied model as transformers saves it, without its head; of the other by our command."""
     model_of(kind).save(folder)
-    port = _free_port()
+    port = free_port()
     settings = settings_of("adapters" if kind == "tied" else kind)
     if kind == "tied":
         command, variables = server_command(folder, settings, port, dtype="float32", is_cpu=True)
+        command[command.index(EXTENSION)] = file_sharing.EXTENSION
     else:
         options = ["--port", str(port), "--context", str(settings.length), "--slots", str(settings.slots)]
+        options += ["--seed", "1"]  # vLLM's own
         command, variables = [sys.executable, "-m", "mage.engines.vllm.serve", str(folder), *options], {}
-    environment = {**os.environ, **variables, "OMP_NUM_THREADS": "1"}
+    return launch(folder, command, port, {**variables, "OMP_NUM_THREADS": "1"})
+
+
+def launch(folder: Path, command: Sequence[str], port: int, variables: Mapping[str, str]) -> Server:
+    """Start the command of a server whose model is in a folder."""
     with (folder / _LOG).open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment)
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **variables})
     return Server(f"http://127.0.0.1:{port}", folder, process)
 
 
-def _wait(server: Server) -> None:
+def wait_for(server: Server) -> None:
     """Wait until a server answers."""
     begun = time.monotonic()
     while time.monotonic() - begun < _START_S and server.process.poll() is None:
@@ -137,7 +145,7 @@ def _wait(server: Server) -> None:
     raise AssertionError(f"the vLLM server did not start:\n{(server.folder / _LOG).read_text()[-3000:]}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

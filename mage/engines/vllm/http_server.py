@@ -1,4 +1,4 @@
-"""vLLM as a server on this machine, asked over HTTP: tokens in, tokens out, weights by the paths of files.
+"""vLLM as a server on this machine, asked over HTTP: tokens in, tokens out, weights on a GPU in place or as files.
 
 Weights are loaded through the server's development mode, which asks for no password: the address must be loopback.
 """
@@ -21,6 +21,7 @@ from mage.engines.vllm.backend import LoadedAdapter
 from mage.engines.vllm.model_files import write_weights
 from mage.engines.vllm.requests import VllmAnswer, VllmRequest
 from mage.engines.vllm.server_lock import lock_server
+from mage.engines.vllm.shared_loader import SharedLoader
 from mage.errors import ConfigError, EngineError, library_errors
 from mage.models.load import LoadedModel
 
@@ -60,6 +61,7 @@ class HttpVllm:
         self._length = min(limit, settings.length)
         self._check(config, loaded, settings)
         self._name = str(_found(config, "model_config", "served_model_name"))
+        self._shared = SharedLoader(self._post, str(_found(config, "parallel_config", "worker_extension_cls")))
         self._lock = lock_server(settings.server)
 
     @property
@@ -90,6 +92,8 @@ class HttpVllm:
             raise self._failed(f"answers with what is no completion: {error!r}") from None
 
     async def load_model(self, weights: Mapping[str, Tensor]) -> None:
+        if await self._shared.load(weights):
+            return
         with TemporaryDirectory(prefix="mage-vllm-weights-") as folder:
             write_weights(Path(folder), weights)
             body = {"method": "reload_weights", "kwargs": {"weights_path": folder}}

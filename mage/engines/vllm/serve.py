@@ -24,7 +24,12 @@ from mage.types import Device, Dtype
 
 def main(words: Sequence[str]) -> int:
     """Write the model with a head of its own to a folder, and serve it from there until the server is ended."""
-    parser = argparse.ArgumentParser(prog="python -m mage.engines.vllm.serve", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m mage.engines.vllm.serve",
+        description=__doc__,
+        epilog="Other options are vLLM's, such as --gpu-memory-utilization 0.4.",
+        allow_abbrev=False,
+    )
     parser.add_argument("model", help="as in agent.model: smollm2, FILE.gguf, a directory or a hub name")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--context", type=int, default=4096, help="as agent.context")
@@ -33,15 +38,15 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--policies", type=int, default=1, help="adapters at once; more than one in a league")
     parser.add_argument("--device", choices=[device.value for device in Device], default=Device.AUTO.value)
     parser.add_argument("--dtype", choices=[dtype.value for dtype in Dtype], default=Dtype.AUTO.value)
-    given = parser.parse_args(words)
+    given, options = parser.parse_known_args(words)
     try:
-        return _serve(given)
+        return _serve(given, options)
     except MageError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 
 
-def _serve(given: argparse.Namespace) -> int:
+def _serve(given: argparse.Namespace, options: Sequence[str]) -> int:
     check_vllm("")
     if is_random(given.model):
         raise ConfigError(f"{given.model}: its words and weights are made in each run; leave agent.server empty")
@@ -51,7 +56,7 @@ def _serve(given: argparse.Namespace) -> int:
         write_model(Path(folder), load_model(given.model, dtype=placement.dtype))
         is_cpu = placement.device == Device.CPU
         command, variables = server_command(Path(folder), settings, given.port, dtype=placement.dtype, is_cpu=is_cpu)
-        process = subprocess.Popen(command, env={**os.environ, **variables})
+        process = subprocess.Popen([*command, *options], env={**os.environ, **variables})
         signal.signal(signal.SIGTERM, lambda number, frame: _end(process, number, frame))
         try:
             return process.wait()

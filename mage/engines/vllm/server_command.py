@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from mage.engines.settings import EngineSettings
 from mage.engines.vllm.cpu_options import CPU_BLOCK, CPU_BYTES, cpu_step_tokens
 from mage.engines.vllm.model_files import room_for
+from mage.engines.vllm.shared_weights import EXTENSION
 
 SERVER_VARIABLES = {
     "VLLM_SERVER_DEV_MODE": "1",
@@ -24,10 +26,12 @@ def server_command(
     """The command that serves the model in a folder on a port of this machine, and its variables."""
     command = [
         *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)),
-        *("--host", "127.0.0.1", "--port", str(port), "--enable-scale-out"),
+        *("--host", "127.0.0.1", "--port", str(port), "--worker-extension-cls", EXTENSION),
         *("--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1", "--generation-config", "vllm"),
         *("--max-model-len", str(settings.length), "--dtype", dtype),
     ]
+    if _has_scale_out():
+        command.append("--enable-scale-out")
     if settings.slots:
         command += ["--max-num-seqs", str(settings.slots)]
     if settings.adapter_rank:
@@ -41,3 +45,12 @@ def server_command(
         command += ["--no-enable-chunked-prefill", "--max-num-batched-tokens", str(cpu_step_tokens(settings.length))]
         variables["TORCH_COMPILE_DISABLE"] = "1"  # its first request would take a minute
     return command, variables
+
+
+def _has_scale_out() -> bool:
+    """Whether the installed vLLM has the option --enable-scale-out, and needs it to serve token ids."""
+    found = find_spec("vllm")
+    if found is None or found.origin is None:
+        return True
+    options = Path(found.origin).parent.glob("entrypoints/*/cli_args.py")  # read: importing vLLM takes many seconds
+    return any("enable_scale_out" in path.read_text() for path in options)

@@ -1,0 +1,190 @@
+"""Weights shared with a vLLM server: how they are packed, and when they go as files. vLLM need not be there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from pydoc import locate
+from typing import Any
+
+import pytest
+import torch
+
+from mage.engines.settings import EngineSettings
+from mage.engines.vllm import shared_loader
+from mage.engines.vllm.server_command import server_command
+from mage.engines.vllm.shared_loader import SharedLoader
+from mage.engines.vllm.shared_weights import EXTENSION, SharedWeights, card_of, packed, unpacked
+from mage.errors import EngineError
+from tests.engine_made import family
+from tests.vllm import file_sharing
+from tests.vllm.file_sharing import share_files
+
+CPU = torch.device("cpu")
+
+
+def weights_of() -> dict[str, torch.Tensor]:
+    """Weights of several dtypes and shapes, one of them not contiguous, and one under two names."""
+    torch.manual_seed(1)
+    embedding = torch.randn(7, 3, dtype=torch.bfloat16)
+    return {
+        "embed.weight": embedding,
+        "norm.weight": torch.randn(5),
+        "count": torch.tensor(3),
+        "turned.weight": torch.randn(4, 6).T,
+        "lm_head.weight": embedding,
+    }
+
+
+class Server:
+    """Answers requests as a vLLM server with workers does, and keeps them."""
+
+    def __init__(self, *answers: str | EngineError) -> None:
+        """`answers` are those of a second worker, which comes to opening last; without any it opens everything."""
+        self.bodies: list[dict[str, Any]] = []
+        self._answers = list(answers)
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        assert path == "/collective_rpc"
+        self.bodies.append(json.loads(json.dumps(body)))
+        answer = self._answers.pop(0) if self._answers else ""
+        if isinstance(answer, EngineError):
+            raise answer
+        return {"results": ["", answer]}
+
+
+def load(loader: SharedLoader, weights: Mapping[str, torch.Tensor] | None = None) -> bool:
+    return asyncio.run(loader.load(weights or weights_of()))
+
+
+@pytest.fixture
+def on_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    share_files(monkeypatch, tmp_path)
+
+
+def assert_equal(found: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> None:
+    assert list(found) == list(wanted)
+    for name, tensor in wanted.items():
+        assert found[name].dtype == tensor.dtype
+        assert torch.equal(found[name], tensor), name
+
+
+def test_what_is_packed_is_unpacked_equal_and_apart() -> None:
+    wanted = weights_of()
+    buffer, pieces = packed(wanted)
+    assert buffer.dtype == torch.uint8
+    found = dict(unpacked(buffer, pieces, CPU))
+    buffer.zero_()  # the sender uses it for something else
+    assert_equal(found, wanted)
+
+
+def test_weights_of_a_model_are_packed_with_their_tied_head() -> None:
+    wanted = family("qwen2").model.state_dict()
+    assert "lm_head.weight" in wanted
+    buffer, pieces = packed(wanted)
+    assert_equal(dict(unpacked(buffer, pieces, CPU)), wanted)
+
+
+def test_weights_that_are_not_all_on_one_gpu_have_none() -> None:
+    assert card_of(weights_of()) is None
+    assert card_of({"one": torch.ones(1), "other": torch.ones(1, device="meta")}) is None
+
+
+def test_weights_on_a_cpu_go_as_files_without_a_word() -> None:
+    server = Server()
+    loader = SharedLoader(server.post, EXTENSION)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not load(loader)
+    assert not server.bodies
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_one_byte_is_tried_and_then_the_weights_are_shared_each_time() -> None:
+    server, wanted = Server(), weights_of()
+    loader = SharedLoader(server.post, EXTENSION)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load(loader, wanted)
+        changed = {name: tensor + 1 for name, tensor in wanted.items()}
+        assert load(loader, changed)
+    assert {body["method"] for body in server.bodies} == {"load_shared_weights"}
+    trial, *loads = [body["kwargs"] for body in server.bodies]
+    assert trial["pieces"] == []
+    assert len(file_sharing.opened(trial["shared"])) == 1
+    for given, sent in zip(loads, (wanted, changed), strict=True):
+        assert_equal(dict(unpacked(file_sharing.opened(given["shared"]), given["pieces"], CPU)), sent)
+
+
+@pytest.mark.usefixtures("on_gpu")
+@pytest.mark.parametrize(
+    ("extension", "answer", "reason"),
+    [
+        ("", "", rf"the server was started without --worker-extension-cls {EXTENSION}"),
+        (EXTENSION, "the server sees 0 GPUs", "the server sees 0 GPUs"),
+        (EXTENSION, EngineError("it answers 500"), "it answers 500"),
+    ],
+)
+def test_where_weights_cannot_be_shared_it_is_said_once(extension: str, answer: str | EngineError, reason: str) -> None:
+    server = Server(answer)
+    loader = SharedLoader(server.post, extension)
+    with pytest.warns(UserWarning, match=f"as files, not from GPU to GPU: {reason}$"):
+        assert not load(loader)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not load(loader)
+    assert [body["kwargs"]["pieces"] for body in server.bodies] == ([[]] if extension else [])
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_where_this_process_cannot_share_memory_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def share(buffer: torch.Tensor) -> dict[str, Any]:
+        raise RuntimeError("the allocator does not share")
+
+    monkeypatch.setattr(shared_loader, "share", share)
+    server = Server()
+    with pytest.warns(UserWarning, match="as files, not from GPU to GPU: the allocator does not share"):
+        assert not load(SharedLoader(server.post, EXTENSION))
+    assert not server.bodies
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_a_gpu_without_room_for_a_copy_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(weights: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(shared_loader, "packed", full)
+    loader = SharedLoader(Server().post, EXTENSION)
+    with pytest.warns(UserWarning, match="the GPU has no room for a copy of them"):
+        assert not load(loader)
+    assert not load(loader)
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_weights_that_can_no_longer_be_opened_are_an_error() -> None:
+    server = Server("", "no such device")
+    with pytest.raises(EngineError, match="vLLM cannot load the weights: no such device"):
+        load(SharedLoader(server.post, EXTENSION))
+
+
+def test_a_worker_that_does_not_see_the_gpu_says_so() -> None:
+    said = SharedWeights().load_shared_weights({"card": "GPU-1", "parts": []}, [])
+    assert said == f"the server sees {torch.cuda.device_count()} GPUs, and not the learner's, GPU-1"
+
+
+@pytest.mark.parametrize("has_option", [False, True])
+def test_the_command_of_a_server_has_the_workers_method_and_options_that_its_version_knows(
+    has_option: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Version 0.22 ends with an error where it is given --enable-scale-out; later ones need it."""
+    options = tmp_path / "vllm" / "entrypoints" / "openai" / "cli_args.py"
+    options.parent.mkdir(parents=True)
+    options.write_text("enable_scale_out: bool = False\n" if has_option else "host: str | None = None\n")
+    (tmp_path / "vllm" / "__init__.py").write_text("raise ImportError('vLLM takes long to import')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    command, _ = server_command(tmp_path, EngineSettings(64), 8000, dtype="bfloat16", is_cpu=False)
+    assert ("--enable-scale-out" in command) == has_option
+    assert locate(command[command.index("--worker-extension-cls") + 1]) is SharedWeights
