@@ -37,12 +37,15 @@ class Adapter:
         self._config = _inject(model, rank, alpha or 2 * rank, targets)
         self._layers: dict[str, Any] = {n: m for n, m in model.named_modules() if hasattr(m, "lora_A")}
         embeddings = model.get_input_embeddings()
+        from mage.learners.fused_lora import FusedLoraLinear  # here, because it needs PEFT
+
         for name, layer in self._layers.items():
             if not isinstance(layer.base_layer, torch.nn.Linear):
                 kind = type(layer.base_layer).__name__
                 raise ConfigError(f"learner.lora_targets: {name} is a layer of the kind {kind}; name linear layers")
             if layer.base_layer.weight is embeddings.weight:
                 raise ConfigError(f"learner.lora_targets: {name} shares its weight with the embeddings; name others")
+            layer.__class__ = FusedLoraLinear
             _initialise(layer, stream(seed, "lora", name).getrandbits(63))
         embeddings.register_forward_hook(_ask_for_gradient)
 
