@@ -47,7 +47,7 @@ WORLDS: Registry[Callable[..., Any]] = Registry(
 """Factories of worlds by name, except for OpenSpiel's games. Parameters of a spec are those of its factory."""
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def load_world(spec: str) -> World:
     """The world of a spec, made once; a run may have one for each of its wordings.
 
