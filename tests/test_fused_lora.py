@@ -18,7 +18,7 @@ def layer_of(kind: type[Linear], dtype: torch.dtype, *, bias: bool = True) -> An
     """A layer of PEFT's with random matrices, B included, and the given forward pass."""
     torch.manual_seed(0)
     base = torch.nn.Linear(IN, OUT, bias=bias).requires_grad_(False)
-    layer = Linear(base, "default", LoraConfig(), r=RANK, lora_alpha=3 * RANK)
+    layer: Any = Linear(base, "default", LoraConfig(), r=RANK, lora_alpha=3 * RANK)
     torch.nn.init.normal_(layer.lora_B["default"].weight)
     layer.__class__ = kind
     return layer.to(dtype)
@@ -31,7 +31,7 @@ def passed(layer: Any, x: Tensor) -> dict[str, Tensor]:
     weights = torch.linspace(-1, 1, y.numel()).reshape(y.shape).to(y)
     (y * weights).sum().backward()
     a, b = layer.lora_A["default"].weight, layer.lora_B["default"].weight
-    return {"y": y.detach(), "x": x.grad, "a": a.grad, "b": b.grad}  # type: ignore[dict-item]
+    return {"y": y.detach(), "x": x.grad, "a": a.grad, "b": b.grad}
 
 
 @pytest.mark.parametrize("shape", [(7, IN), (2, 3, IN)], ids=["rows", "batch"])

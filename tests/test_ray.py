@@ -80,6 +80,15 @@ def test_two_workers_play_and_train_as_one_process(local: Trained, two: Trained)
     assert_same_weights(two.weights, local.weights)
 
 
+def test_workers_play_in_the_wordings_of_the_tasks(tmp_path: Path) -> None:
+    own = (*CHUNKS, "population.wordings=9")
+    local, one = (trained(tmp_path / str(num), *own, f"rollout.workers={num}") for num in (0, 1))
+    one.setup.match_play.close()
+    assert len({group.task.world for group in local.groups}) > 1
+    assert_same_trials(one.groups, local.groups)
+    assert_same_weights(one.weights, local.weights)
+
+
 def test_one_worker_gives_the_bits_of_two(two: Trained, tmp_path: Path) -> None:
     one = trained(tmp_path / "one", *CHUNKS, "rollout.workers=1")
     one.setup.match_play.close()

@@ -38,6 +38,7 @@ KINDS = {
     "teacher": TAUGHT,
     "tutor": TUTORED,
     "schedule": ("schedule.rounds=[[0.0, 1], [1.0, 3]]",),
+    "wordings": ("population.wordings=9",),
 }
 
 

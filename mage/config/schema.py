@@ -45,7 +45,8 @@ class Config(FrozenModel):
     """Tokens put through the learner after which the run ends, even if steps are left; schedules then follow tokens.
     Methods whose trials differ in length can so be compared at equal cost. 0: no limit."""
     world: str = "rps"
-    """A world spec. Evaluations, references and the showcase play it as it stands, whatever `schedule` says."""
+    """A world spec. Evaluations, references and the showcase play it as it stands, whatever `schedule` and
+    `population.wordings` say."""
     schedule: Mapping[str, Points] = {}
     """Parameters of `world` that change over training: for each one its points [share of training, value]. Values are
     linear between points and constant before the first and after the last; two points with the same share make a jump.

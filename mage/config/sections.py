@@ -53,6 +53,9 @@ class PopulationConfig(FrozenModel):
     seat: levels; where there are none, each task's seed draws what is hidden."""
     weights: tuple[Annotated[float, Field(gt=0)], ...] = ()
     """Relative frequency of each member; empty: those of the split, else all equal."""
+    wordings: Count = 0
+    """Number of wordings of `world` that training plays: each task draws one of the seeds 1 to this of `reworded`, and
+    its siblings share it. Seeds that a split holds out are refused. 0: the words of `world`; docs/environments.md."""
     sampler: str = "auto"
     """How opponents are drawn: weighted, uniform, prioritised, psro or anchored; docs/league.md compares them. auto:
     anchored in a league; without one weighted, whatever the options."""

@@ -9,6 +9,7 @@ from inspect import signature
 import msgspec
 
 from mage.config.schema import Config
+from mage.config.wordings import REWORDED
 from mage.errors import ConfigError, listing
 from mage.evaluation.config_splits import split_names_of
 from mage.evaluation.splits import Split, SplitKind, has_levels, load_split, split_names
@@ -35,7 +36,7 @@ def refuse_held_out(world: str, members: Sequence[str], named: Sequence[Split] =
         if not members and split.kind is not SplitKind.REWORDED and isinstance(load_world(world), DrawsLevels):
             continue  # `avoid_held_out` draws no level of it
         if split.kind is SplitKind.REWORDED:  # its wording is held out, its players are not
-            if _wording(split.world) == _wording(world):
+            if wording(split.world) == wording(world):
                 raise ConfigError(
                     f"world = {world}: its wording is held out by the split {split.name!r}; train with another"
                 )
@@ -43,6 +44,17 @@ def refuse_held_out(world: str, members: Sequence[str], named: Sequence[Split] =
             _refuse_levels(members, split)
         else:
             _refuse_opponents(members, split)
+
+
+def refuse_held_out_wordings(world: str, num: int, named: Sequence[Split] = ()) -> None:
+    """Raise `ConfigError` when one of the wordings 1 to `num` of `world` is held out, whatever its parameters."""
+    for split in _held_out_splits(world, named):
+        held_out = wording(split.world)
+        if split.kind is SplitKind.REWORDED and held_out in range(1, num + 1):
+            raise ConfigError(
+                f"population.wordings = {num}: the wording {REWORDED}={held_out} is held out by the split "
+                f"{split.name!r}; give a number below {held_out}"
+            )
 
 
 def avoid_held_out(config: Config, task: Task) -> Task:
@@ -161,9 +173,9 @@ def _with_inner_specs(spec: Spec) -> list[Spec]:
     return [spec, *(other for member in inner if isinstance(member, Spec) for other in _with_inner_specs(member))]
 
 
-def _wording(game: str) -> object:
+def wording(game: str) -> object:
     """The seed of a game's rewording; None for the usual words."""
     spec = without_opening(parse_spec(game))
     if spec.name not in GAMES:
-        return spec.named.get("reworded")
-    return signature(GAMES[spec.name]).bind(*spec.args, **spec.named).arguments.get("reworded")
+        return spec.named.get(REWORDED)
+    return signature(GAMES[spec.name]).bind(*spec.args, **spec.named).arguments.get(REWORDED)

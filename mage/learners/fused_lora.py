@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 
-class FusedLoraLinear(Linear):  # type: ignore[misc]
+class FusedLoraLinear(Linear):
     """PEFT's layer with another forward pass: one adapter, no dropout, nothing merged."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -24,7 +24,7 @@ class FusedLoraLinear(Linear):  # type: ignore[misc]
             return output
         (name,) = self.active_adapters
         a_RI, b_OR = self.lora_A[name].weight, self.lora_B[name].weight
-        fused: Tensor = _LowRankLinear.apply(
+        fused: Tensor = _LowRankLinear.apply(  # type: ignore[no-untyped-call]
             x, self.base_layer.weight, self.base_layer.bias, a_RI, b_OR, self.scaling[name]
         )
         return fused
@@ -43,7 +43,7 @@ class _LowRankLinear(torch.autograd.Function):
         ctx.save_for_backward(x_TI, inner_TR, weight_OI, a_RI, b_OR)
         ctx.scaling = scaling
         ctx.shape = x.shape
-        return y_TO.unflatten(0, x.shape[:-1])
+        return y_TO.view(*x.shape[:-1], -1)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:

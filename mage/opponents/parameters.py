@@ -50,7 +50,7 @@ def move(name: str, value: Any, game: Game, seat: int) -> int:
         return whole(name, value, 0, num_actions - 1)
     known = action_words(game, seat)
     word = str(value).casefold()
-    plain = {**action_words(_with_original_words(game), seat), **known}
+    plain = {**action_words(with_original_words(game), seat), **known}
     if word not in plain:
         shown = listing(list(known)[:_WORDS_LISTED]) + (", …" if len(known) > _WORDS_LISTED else "")
         allowed = f"{shown}, or a number from 0 to {num_actions - 1}"
@@ -75,7 +75,7 @@ def action_words(game: Game, seat: int) -> Mapping[str, int]:
     return words
 
 
-def _with_original_words(game: Game) -> Game:
+def with_original_words(game: Game) -> Game:
     """The same game with its original words."""
     spec = without_opening(parse_spec(game.spec))
     if spec.name not in GAMES:

@@ -14,7 +14,7 @@ import pyspiel
 
 from mage.errors import ConfigError
 from mage.opponents.draws import draw_seed
-from mage.opponents.parameters import number
+from mage.opponents.parameters import number, with_original_words
 from mage.opponents.policy import Policy, certainly
 from mage.seeds import derive
 from mage.spec import whole
@@ -54,7 +54,7 @@ def mcts(game: Game, seat: int, rng: random.Random, simulations: Any = 100, c: A
 
 def minimax(game: Game, seat: int, rng: random.Random) -> Policy:
     """Perfect play: every move that keeps the value of the game, with the same probability."""
-    solved = _solved(game, seat)
+    solved = _solved(with_original_words(game), seat)
 
     def policy(observation: Observation) -> Sequence[float]:
         action_values = solved.action_values(position(game, observation))

@@ -11,6 +11,7 @@ import pyspiel
 
 from mage.errors import ConfigError, InexactError
 from mage.opponents.draws import enumerate_draws
+from mage.opponents.parameters import with_original_words
 from mage.opponents.policy import Policy, certainly
 from mage.opponents.scripts import MakePolicy
 from mage.opponents.search import ActionValue, Lookahead, check_length, position
@@ -28,7 +29,7 @@ _TIE = 1e-9
 
 def cfr(game: Game, seat: int, rng: random.Random, iterations: Any = 1000) -> Policy:
     """An equilibrium, with its mixed moves: the average policy of that many iterations of CFR+."""
-    odds_by_key = equilibrium(game, whole("iterations", iterations, 1))
+    odds_by_key = equilibrium(with_original_words(game), whole("iterations", iterations, 1))
     return lambda observation: odds_by_key[observation.key]
 
 

@@ -11,11 +11,12 @@ from mage.agents.methods.registry import agent_class, check_method
 from mage.agents.tutor import check_tutor
 from mage.config.schema import Config
 from mage.config.sections import AgentConfig
+from mage.config.wordings import REWORDED, wordings_of
 from mage.engines.registry import ENGINES
 from mage.engines.scripted import MODELS, ScriptedEngine
 from mage.errors import ConfigError, pick
 from mage.evaluation.config_splits import evaluated_splits, members_of, population_of, split_names_of
-from mage.evaluation.held_out import avoid_held_out, refuse_held_out
+from mage.evaluation.held_out import avoid_held_out, refuse_held_out, refuse_held_out_wordings, wording
 from mage.evaluation.splits import check_members, check_split, load_split, split_files
 from mage.learners.registry import LEARNERS
 from mage.models.address import PREFIX, refuse_remote
@@ -25,9 +26,6 @@ from mage.rollout.tasks import task_of
 from mage.seeds import derive, pick_index, uniform
 from mage.types import Memory, ReplyMode, Task, Thoughts
 from mage.worlds.registry import load_world
-
-REWORDED = "reworded"
-"""The parameter of worlds that gives their wording a seed."""
 
 
 def check(config: Config) -> None:
@@ -49,6 +47,7 @@ def check(config: Config) -> None:
     check_agent(config.agent)
     check_reply(config.agent.reply, load_world(config.world))
     check_schedule(config)
+    check_wordings(config)
     pick("engine", ENGINES, config.engine)
     pick("learner", LEARNERS, config.learner.kind)
 
@@ -67,6 +66,21 @@ def check_schedule(config: Config) -> None:
             raise ConfigError(f"{at}: {error}") from None
         if world.info.num_seats != load_world(config.world).info.num_seats:
             raise ConfigError(f"{at}: {spec} has {world.info.num_seats} seats, and {config.world} has another number")
+
+
+def check_wordings(config: Config) -> None:
+    """Raise a ConfigError where the world, at a point of the schedule too, cannot be played in other words."""
+    num = config.population.wordings
+    if num and wording(config.world) is not None:
+        raise ConfigError(
+            f"population.wordings = {num}: world = {config.world} has a wording already; leave {REWORDED} out of it"
+        )
+    try:
+        for spec in (config.world, *config.scheduled_worlds):
+            for reworded in wordings_of(spec, min(num, 1)):  # all have the same terms
+                check_members(load_world(reworded), members_of(config), config.trial.seats)
+    except ConfigError as error:
+        raise ConfigError(f"population.wordings = {num}: {error}") from None
 
 
 def check_access_of(config: Config) -> None:
@@ -116,8 +130,13 @@ def check_thoughts(agent: AgentConfig) -> None:
 
 
 def worlds_of(config: Config) -> tuple[str, ...]:
-    """The worlds of a config: those of training, at the points of its schedule, and those of its splits."""
-    return (config.world, *config.scheduled_worlds, *(load_split(name).world for name in split_names_of(config)))
+    """The worlds of a config: those of training, at the points of its schedule, and those of its splits.
+
+    Those of training are in their usual words, which are those of the showcase, and in all wordings.
+    """
+    played = (config.world, *config.scheduled_worlds)
+    wordings = [reworded for world in played for reworded in wordings_of(world, config.population.wordings)]
+    return (*played, *wordings, *(load_split(name).world for name in split_names_of(config)))
 
 
 def check_splits(config: Config) -> None:
@@ -135,6 +154,7 @@ def check_splits(config: Config) -> None:
     split_files(split_names_of(config))
     named = [load_split(name) for name in split_names_of(config)]
     refuse_held_out(config.world, members_of(config), named)
+    refuse_held_out_wordings(config.world, config.population.wordings, named)
 
 
 def draw_tasks(config: Config, *path: str | int) -> Iterator[Task]:
@@ -183,7 +203,7 @@ def language_agent_factory(
 ) -> AgentFactory:
     """A factory of language agents; `rewrite` maps reflections to what is stored in memory.
 
-    Agents are told the rules of their task's own world, which a schedule may give other parameters than `world` has.
+    Agents are told the rules of their task's own world, which may have other parameters or words than `world`.
     """
     check_method(how.method, how.memory)
     check_reply(how.reply, world)

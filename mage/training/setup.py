@@ -16,8 +16,8 @@ from mage.training.task_sources import (
     PopulationTasks,
     PrioritisedTasks,
     ReplayedTasks,
-    ScheduledTasks,
     TaskSource,
+    VariedTasks,
 )
 from mage.training.workers.pool import WorkerPlay
 
@@ -47,8 +47,8 @@ def set_up(parts: Parts, folder: Path) -> Setup:
         source = PrioritisedTasks(config, LEARNER) if uses_payoffs(config) else PopulationTasks(config)
     if config.batch.replay:
         source = ReplayedTasks(config, source)
-    if config.schedule:
-        source = ScheduledTasks(config, source, learners)
+    if config.schedule or config.population.wordings:
+        source = VariedTasks(config, source, learners)
     match_play = WorkerPlay(parts, folder) if config.rollout.workers else LocalPlay(parts, learners)
     ahead = PlayAhead(parts, learners.names, source, match_play)
     return Setup(parts, learners, source, members, match_play, ahead)

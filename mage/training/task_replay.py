@@ -16,6 +16,7 @@ from math import log
 
 import msgspec
 
+from mage.config.wordings import in_usual_words
 from mage.seeds import uniform
 from mage.types import Group, Task
 
@@ -48,9 +49,12 @@ def update_played(played: Sequence[PlayedTask], groups: Sequence[Group], size: i
 
 
 def priorities(played: Sequence[PlayedTask]) -> list[float]:
-    """The squared difference of each task's score to the best of its kind: the same world, members and seat."""
+    """The squared difference of each task's score to the best of its kind: the same world, members and seat.
+
+    The same world in other words is the same kind.
+    """
     best: dict[tuple[str, tuple[str, ...], int], float] = {}
-    kinds = [(entry.task.world, entry.task.members, entry.task.seat) for entry in played]
+    kinds = [(in_usual_words(entry.task.world), entry.task.members, entry.task.seat) for entry in played]
     for kind, entry in zip(kinds, played, strict=True):
         best[kind] = max(entry.score, best.get(kind, entry.score))
     return [(best[kind] - entry.score) ** 2 for kind, entry in zip(kinds, played, strict=True)]

@@ -2,7 +2,7 @@
 
 `PopulationTasks` draws opponents by the weights of the config, `PrioritisedTasks` by a sampler over the pay-offs of one
 learner, `LeagueTasks` over those of a league. `ReplayedTasks` wraps any of them and plays some tasks again,
-`ScheduledTasks` any of these and plays all tasks at the present values of a schedule.
+`VariedTasks` any of these and plays all tasks at the present values of a schedule, each in a wording of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Protocol
 import msgspec
 
 from mage.config.schema import Config
+from mage.config.wordings import drawn_wording
 from mage.evaluation.config_splits import population_of
 from mage.league.matches import Match, PlayedMatch, TaskOrigin, draw_matches, learning_seats
 from mage.league.members import SPEC_PREFIX, Member, MemberKind, anchor
@@ -253,8 +254,11 @@ class ReplayedTasks:
         self._inner.restore(state)
 
 
-class ScheduledTasks:
-    """Plays another source's tasks, replayed ones too, in the world that the config's schedule has at the step."""
+class VariedTasks:
+    """Plays another source's tasks, replayed ones too, in the world that the config's schedule has at the step.
+
+    Its words are those that the task's seed draws where the config has several wordings.
+    """
 
     def __init__(self, config: Config, inner: TaskSource, learners: CountsTokens) -> None:
         self._config = config
@@ -262,14 +266,19 @@ class ScheduledTasks:
         self._learners = learners
 
     def draw(self, step: int, num: Mapping[str, int]) -> list[Match]:
-        return self._scheduled(step, self._inner.draw(step, num))
+        return self._varied(step, self._inner.draw(step, num))
 
     def draw_replacements(self, step: int, num: Mapping[str, int]) -> list[Match]:
-        return self._scheduled(step, self._inner.draw_replacements(step, num))
+        return self._varied(step, self._inner.draw_replacements(step, num))
 
-    def _scheduled(self, step: int, matches: Sequence[Match]) -> list[Match]:
+    def _varied(self, step: int, matches: Sequence[Match]) -> list[Match]:
         world = self._config.world_at(step, self._learners.num_tokens)
-        return [match._replace(task=msgspec.structs.replace(match.task, world=world)) for match in matches]
+        num = self._config.population.wordings
+        worlds = [drawn_wording(world, num, match.task.seed) for match in matches]
+        return [
+            match._replace(task=msgspec.structs.replace(match.task, world=own))
+            for match, own in zip(matches, worlds, strict=True)
+        ]
 
     def replay(self, learner: str, entry: PlayedTask) -> Match | None:
         return self._inner.replay(learner, entry)

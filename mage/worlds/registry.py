@@ -47,9 +47,9 @@ WORLDS: Registry[Callable[..., Any]] = Registry(
 """Factories of worlds by name, except for OpenSpiel's games. Parameters of a spec are those of its factory."""
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def load_world(spec: str) -> World:
-    """The world of a spec, made once.
+    """The world of a spec, made once; a run may have one for each of its wordings.
 
     >>> load_world("rps(rounds=3)").info.num_seats
     2

@@ -237,7 +237,7 @@ def distinct(words: Sequence[str], ids: Sequence[int]) -> tuple[str, ...]:
     return tuple(shown)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def load_game(spec: str) -> Game:
     """The game of a spec: one with its own words, or any of OpenSpiel's by name and parameters.
 

@@ -144,12 +144,11 @@ class WebShop(SoloWorld[Goal, Position]):
         own = self._settings
         if not own.products:
             return generated(own.size, own.seed)
-        goals = Path(str(own.goals)) if own.goals else None
-        return read_catalogue(Path(str(own.products)), Path(str(own.attributes)), goals, own.seed)
+        return _read_once(str(own.products), str(own.attributes), str(own.goals), own.seed)
 
     @cached_property
     def _search(self) -> Search:
-        return Search(self._catalogue.products)
+        return _search_of(self._catalogue)
 
     def explain(self) -> str:
         return self._words.rules(self._settings.turns)
@@ -308,3 +307,15 @@ class WebShop(SoloWorld[Goal, Position]):
 
     def _product(self, position: Position) -> Product:
         return self._catalogue.by_number[position.item]
+
+
+@lru_cache(maxsize=4)
+def _read_once(products: str, attributes: str, goals: str, seed: int) -> Catalogue:
+    """The catalogue of WebShop's own files, which all wordings of a shop share."""
+    return read_catalogue(Path(products), Path(attributes), Path(goals) if goals else None, seed)
+
+
+@lru_cache(maxsize=8)
+def _search_of(catalogue: Catalogue) -> Search:
+    """The search over a catalogue, which all wordings of a shop share."""
+    return Search(catalogue.products)
