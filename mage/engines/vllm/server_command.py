@@ -29,6 +29,7 @@ def server_command(
         *("--host", "127.0.0.1", "--port", str(port), "--worker-extension-cls", EXTENSION),
         *("--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1", "--generation-config", "vllm"),
         *("--max-model-len", str(settings.length), "--dtype", dtype),
+        *("--allowed-origins", "[]"),  # vLLM 0.22 answers pages of all origins in a browser of this machine otherwise
     ]
     if _has_scale_out():
         command.append("--enable-scale-out")
