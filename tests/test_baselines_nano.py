@@ -19,7 +19,6 @@ from mage.training.build import language_agent_factory
 from mage.types import Memory, ReplyMode, Trial
 from tests.prompted import BASELINES, how_of
 from tests.seated import WORLD, agent_calls, make_task
-from tests.test_docs import commands
 from tests.tiny import evaluated, logprobs, play, sharpen, tiny_parts
 from tests.tree import ROOT
 
@@ -70,17 +69,6 @@ def test_trials_of_a_method_can_be_played_and_shown(
     shown = CliRunner().invoke(app, ["show", "run", "0"], catch_exceptions=False)
     assert f"method    {method}" in shown.output
     assert ("says" in shown.output) == (method == "react"), "thoughts are shown"
-
-
-def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    given = commands("baselines.md")
-    assert {how for how, _ in given} == {"run"}
-    assert len(given) == 5
-    for _, (program, *arguments) in given:
-        assert program == "mage"
-        done = CliRunner().invoke(app, arguments, catch_exceptions=False)
-        assert done.exit_code == 0, (arguments, done.output)
 
 
 def test_the_page_names_every_method_and_the_memory_that_is_usual_for_it() -> None:

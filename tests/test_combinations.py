@@ -214,6 +214,7 @@ FOUR = (
 )
 
 
+@pytest.mark.slow
 def test_a_league_of_four_with_replayed_tasks_killed_several_times_goes_on_to_the_same_bits(
     mage: Mage, tmp_path: Path
 ) -> None:

@@ -20,8 +20,10 @@ def test_auto_compiles_on_cuda_alone() -> None:
 
 @pytest.mark.parametrize(
     ("overrides", "most"),
-    [((), 2), (("learner.lora_rank=4", "learner.divergence=k3", "learner.divergence_weight=0.1"), 4)],
-    ids=["full", "lora"],
+    [
+        pytest.param((), 2, id="full"),
+        pytest.param(("learner.lora_rank=4", "learner.divergence=k3"), 4, id="lora", marks=pytest.mark.slow),
+    ],
 )
 def test_layers_of_any_number_and_length_are_compiled_once_and_learn_the_same(
     overrides: tuple[str, ...], most: int

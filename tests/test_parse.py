@@ -127,7 +127,7 @@ def _seconds(text: str) -> float:
 PIECES = st.one_of(st.text(st.characters(), max_size=6), st.sampled_from(FRAGMENTS), st.sampled_from(RPS))
 
 
-@settings(max_examples=5000, deadline=None)
+@settings(max_examples=1500, deadline=None)
 @given(st.lists(PIECES, max_size=6).map("".join), st.sampled_from(ACTIONS))
 def test_any_text_gives_a_legal_action_or_a_problem(text: str, actions: tuple[str, ...]) -> None:
     parsed = parse_action(text, actions)

@@ -204,6 +204,7 @@ def ended() -> Iterator[None]:
     close_pools()
 
 
+@pytest.mark.slow
 def test_a_rank_holds_its_share_as_planned(ended: None, tmp_path: Path) -> None:
     model = made_model()
     shape = saved_shape(model, tmp_path)

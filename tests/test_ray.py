@@ -80,6 +80,7 @@ def test_two_workers_play_and_train_as_one_process(local: Trained, two: Trained)
     assert_same_weights(two.weights, local.weights)
 
 
+@pytest.mark.slow
 def test_workers_play_in_the_wordings_of_the_tasks(tmp_path: Path) -> None:
     own = (*CHUNKS, "population.wordings=9")
     local, one = (trained(tmp_path / str(num), *own, f"rollout.workers={num}") for num in (0, 1))
@@ -187,6 +188,7 @@ def test_closed_it_leaves_no_process(two: Trained) -> None:
 
 
 @pytest.mark.parametrize("lag", [pytest.param(0, marks=pytest.mark.slow), 1])
+@pytest.mark.slow
 def test_a_worker_that_is_killed_is_in_the_files_of_the_run_and_in_the_viewer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lag: int
 ) -> None:

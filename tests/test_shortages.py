@@ -110,6 +110,7 @@ def test_memory_that_runs_out(mage: Mage, work: Work, whole: Path, tmp_path: Pat
     assert (folder / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_run_of_a_sweep_that_finds_no_room_is_gone_on_with(
     mage: Mage, all_works: dict[str, Work], tmp_path: Path
 ) -> None:

@@ -177,6 +177,7 @@ def planned(config: Config, num_seeds: int = 1, max_minutes: float | None = None
     return plan_sweep([("tiny", config)], num_seeds, max_minutes)
 
 
+@pytest.mark.slow
 def test_time_is_for_each_run_which_is_judged_where_it_stands(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     make_sweep(folder, planned(tiny_config("steps=50", *JUDGED), 2, max_minutes=0.0))
@@ -188,6 +189,7 @@ def test_time_is_for_each_run_which_is_judged_where_it_stands(tmp_path: Path) ->
     assert count_lines(folder / "tiny-seed0" / "metrics.jsonl") == 1
 
 
+@pytest.mark.slow
 def test_time_that_was_used_before_an_interrupt_is_not_given_again(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     make_sweep(folder, planned(tiny_config("steps=50", *JUDGED), max_minutes=0.0))
@@ -252,6 +254,7 @@ def test_wrong_commands_are_one_line(arguments: list[str], message: str) -> None
     assert message in str(done.exception)
 
 
+@pytest.mark.slow
 def test_overrides_go_for_all_recipes_and_seeds_count_from_their_own(recipes: dict[str, str], tmp_path: Path) -> None:
     arguments = [recipes["one"], recipes["two"], "steps=1", "evaluation.splits=[]", "--seeds", "1"]
     done = CliRunner().invoke(app, ["sweep", *arguments, "--run", str(tmp_path / "sweep")], catch_exceptions=False)
@@ -264,6 +267,7 @@ def test_overrides_go_for_all_recipes_and_seeds_count_from_their_own(recipes: di
     assert "seed 4 is finished after 1 of 1 steps" in done.output
 
 
+@pytest.mark.slow
 def test_a_composed_recipe_names_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.toml").write_text(to_toml(tiny_config("steps=1", *JUDGED)), encoding="utf-8")

@@ -86,6 +86,7 @@ def test_hosts_that_are_allowed_here_are_allowed_there(monkeypatch: pytest.Monke
     assert allowed_entries() == "c.example.org=MY_KEY,a.example.org,b.example.org:8443="
 
 
+@pytest.mark.slow
 def test_interrupted_and_killed_runs_side_by_side_go_on(mage: Mage, tmp_path: Path) -> None:
     config = tiny_config("steps=400", "checkpoint.every=5", *EVALUATED)
     (tmp_path / "tiny.toml").write_text(to_toml(config), encoding="utf-8")

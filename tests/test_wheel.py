@@ -82,6 +82,7 @@ def test_every_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
     assert {Path(name).name for name in names if "/share/doc/mage-rl/" in name} == pages
 
 
+@pytest.mark.slow
 def test_an_installed_wheel_trains_evaluates_and_views_outside_the_clone(installed: Path, tmp_path: Path) -> None:
     where = run(tmp_path, installed / "python", "-c", "import mage; print(mage.__file__)").strip()
     assert Path(where).is_relative_to(installed.parent)

@@ -16,6 +16,7 @@ from tests.browser.test_pages import run_id
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+pytestmark = pytest.mark.slow
 FOLD = 800
 FAMILY = "memory-one(map=[paper,scissors,rock],first=rock)"
 BROKEN = """() => {
