@@ -44,7 +44,7 @@ def kernel_table(title: str, rows: Sequence[Mapping[str, Any]], step: str) -> li
         "",
         f"## {title}",
         "",
-        f"| kernel | us a{'n' if step[0] in 'aeiou' else ''} {step} | launches | share |",
+        f"| kernel | us per {step} | launches | share |",
         "|---|---|---|---|",
         *(
             f"| `{row['name'].replace('|', '/')}` | {row['us']:.1f} | {row['launches']:.1f} | {row['share']:.1%} |"

@@ -50,13 +50,11 @@ def main() -> None:
     unknown = [name for name in games if name not in GAMES]
     if unknown:
         parser.error(f"unknown game {', '.join(unknown)}; known: {', '.join(GAMES)}")
+    if args.split and "doors" in games:
+        parser.error(f"--split {args.split[0]}: doors has no splits, its tasks are drawn by seed")
     for game in games:
         trained = load_config(GAMES[game])
-        where = (
-            {"world": trained.world}
-            if trained.evaluation.splits == ("population",)
-            else {"opponents": args.split or trained.evaluation.splits}
-        )
+        where = {"world": trained.world} if game == "doors" else {"opponents": args.split or trained.evaluation.splits}
         folders = [args.out / game / method for method in METHODS]
         for folder, (method, memory) in zip(folders, METHODS.values(), strict=True):
             if folder.exists():

@@ -10,6 +10,8 @@ from peft.tuners.lora import Linear, LoraConfig
 from torch import Tensor
 
 from mage.learners.fused_lora import FusedLoraLinear
+from mage.learners.local import LocalLearner
+from tests.made import made_model, made_settings
 
 IN, OUT, RANK = 12, 20, 4
 
@@ -60,8 +62,8 @@ def test_disabled_it_is_the_frozen_layer() -> None:
     assert not torch.equal(layer(x), layer.base_layer(x))
 
 
-def test_an_input_without_a_gradient_gets_none() -> None:
-    layer = layer_of(FusedLoraLinear, torch.float32)
-    layer(torch.ones(2, IN)).sum().backward()
-    assert layer.lora_A["default"].weight.grad is not None
-    assert layer.base_layer.weight.grad is None
+def test_every_layer_with_an_adapter_is_one() -> None:
+    learner = LocalLearner(made_model(), made_settings("learner.lora_rank=4"))
+    adapted = [module for module in learner.model.modules() if isinstance(module, Linear)]
+    assert adapted
+    assert all(isinstance(module, FusedLoraLinear) for module in adapted)

@@ -187,8 +187,8 @@ def test_closed_it_leaves_no_process(two: Trained) -> None:
     assert not any(map(is_alive, pids))
 
 
-@pytest.mark.parametrize("lag", [pytest.param(0, marks=pytest.mark.slow), 1])
 @pytest.mark.slow
+@pytest.mark.parametrize("lag", [0, 1])
 def test_a_worker_that_is_killed_is_in_the_files_of_the_run_and_in_the_viewer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lag: int
 ) -> None:

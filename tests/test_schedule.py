@@ -84,6 +84,12 @@ def resumed(folder: Path, max_minutes: float | None = None, **values: object) ->
     return folder
 
 
+def lose_a_step(folder: Path) -> None:
+    """Leave a run as a kill before the next checkpoint does: with lines in the logs that no checkpoint knows of."""
+    resumed(folder, 0)
+    shutil.rmtree(checkpoints(folder / "checkpoints")[-1])
+
+
 def leaves(folder: Path) -> list[float]:
     return [line["world/leave"] for line in read_lines(folder / "metrics.jsonl") if "world/leave" in line]
 
@@ -190,9 +196,7 @@ def test_a_run_plays_and_tells_the_scheduled_value_and_is_shown_and_evaluated_at
 def test_a_run_that_was_stopped_or_lost_steps_comes_to_the_same_bits(more: Sequence[str], tmp_path: Path) -> None:
     whole = trained(tmp_path / "whole", *more, "steps=5")
     broken = trained(tmp_path / "broken", *more, "steps=5", max_minutes=0)
-    # As a kill before the next checkpoint leaves it: with lines in the logs that no checkpoint knows of.
-    resumed(broken, 0)
-    shutil.rmtree(checkpoints(broken / "checkpoints")[-1])
+    lose_a_step(broken)
     resumed(broken)
     assert everything(broken) == everything(whole)
     values = leaves(whole)

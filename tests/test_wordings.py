@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
@@ -28,7 +27,6 @@ from mage.runs.store import RunReader
 from mage.spec import with_parameters
 from mage.training import loop
 from mage.training.build import draw_tasks
-from mage.training.checkpoint import checkpoints
 from mage.training.run import create_run_directory, train_run
 from mage.training.setup import Setup, set_up
 from mage.training.start import check_start
@@ -38,7 +36,7 @@ from mage.types import Task, Trial
 from mage.view.read.safe_world import rules_of
 from mage.worlds.openspiel.game import load_game
 from mage.worlds.registry import load_world
-from tests.test_schedule import everything, resumed
+from tests.test_schedule import everything, lose_a_step, resumed
 from tests.tiny import tiny_config, tiny_parts
 
 NUM = 5
@@ -164,8 +162,7 @@ def test_a_run_is_evaluated_and_shown_in_its_own_words(tmp_path: Path) -> None:
 def test_a_run_that_was_stopped_or_lost_steps_comes_to_the_same_bits(more: Sequence[str], tmp_path: Path) -> None:
     whole = trained(tmp_path / "whole", *more, "steps=5")
     broken = trained(tmp_path / "broken", *more, "steps=5", max_minutes=0)
-    resumed(broken, 0)
-    shutil.rmtree(checkpoints(broken / "checkpoints")[-1])
+    lose_a_step(broken)
     resumed(broken)
     assert everything(broken) == everything(whole)
     with pytest.raises(ConfigError, match=r"population\.wordings cannot change in a run that has begun"):

@@ -50,9 +50,7 @@ class _LowRankLinear(torch.autograd.Function):
         x_TI, inner_TR, weight_OI, a_RI, b_OR = ctx.saved_tensors
         gradient_TO = gradient.flatten(0, -2)
         gradient_TR = (gradient_TO @ b_OR).mul_(ctx.scaling)
-        gradient_x = None
-        if ctx.needs_input_grad[0]:
-            gradient_x = (gradient_TO @ weight_OI).addmm_(gradient_TR, a_RI).view(ctx.shape)
+        gradient_x = (gradient_TO @ weight_OI).addmm_(gradient_TR, a_RI).view(ctx.shape)
         gradient_a = gradient_TR.t() @ x_TI
         gradient_b = (gradient_TO.t() @ inner_TR).mul_(ctx.scaling)
         return gradient_x, None, None, gradient_a, gradient_b, None

@@ -35,10 +35,10 @@ class Adapter:
     def __init__(self, model: Any, *, rank: int, alpha: int, targets: str | tuple[str, ...], seed: int) -> None:
         self._model = model
         self._config = _inject(model, rank, alpha or 2 * rank, targets)
+        from mage.learners.fused_lora import FusedLoraLinear  # here, because `_inject` says what to do without PEFT
+
         self._layers: dict[str, Any] = {n: m for n, m in model.named_modules() if hasattr(m, "lora_A")}
         embeddings = model.get_input_embeddings()
-        from mage.learners.fused_lora import FusedLoraLinear  # here, because it needs PEFT
-
         for name, layer in self._layers.items():
             if not isinstance(layer.base_layer, torch.nn.Linear):
                 kind = type(layer.base_layer).__name__

@@ -27,7 +27,7 @@ from tests.engine_made import LLAMA, QWEN2, prompts
 from tests.made import made_settings
 from tests.vllm.made import Server, free_port, launch, need_vllm, wait_for
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 
 LENGTH = 512
 SIZES = {
