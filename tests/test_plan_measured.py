@@ -43,7 +43,8 @@ def test_updates_are_those_of_the_page_and_of_its_results(one: Learning) -> None
     assert case["token_budget"] == one.token_budget
     assert round(case["tokens_per_s"]) == one.tokens_per_s
     trials = {65536: 512, 32768: 256}.get(one.token_budget, 64)
-    assert round(case["tokens"] / trials) == measured().sample_tokens
+    assert round(case["tokens"] / trials) == one.sample_tokens
+    assert round(case["trained_tokens"] / trials) == (one.free_tokens or 9), "or nine choices"
     assert ("LoRA 16" in one.row, "compiled" in one.row) == (one.lora_rank == 16, one.compiled)
     assert one.row.lower().startswith(one.shape)
 
@@ -112,7 +113,7 @@ def test_peaks_of_models_of_different_sizes_agree() -> None:
     by_kind: dict[tuple[bool, bool], list[float]] = {}
     for one in CASES:
         by_kind.setdefault((one.lora_rank > 0, one.compiled), []).append(measured_activation_bytes(one))
-    assert {len(found) for found in by_kind.values()} == {1, 2}
+    assert {len(found) for found in by_kind.values()} == {1, 2, 3}
     for found in by_kind.values():
-        assert max(found) / min(found) < 1.15
+        assert max(found) / min(found) < 1.2, "layers of Qwen2 have no norms of queries and keys"
         assert 2 < min(found) <= max(found) < 4, "a number of two bytes, some of them twice or in float32"

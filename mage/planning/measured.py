@@ -26,6 +26,10 @@ class Learning(msgspec.Struct, frozen=True):
     tflops: float
     peak_gib: float
     token_budget: int
+    sample_tokens: int
+    """Tokens of a sample."""
+    free_tokens: int
+    """Those of them that are drawn from the whole vocabulary."""
 
     @property
     def model(self) -> Shape:
@@ -91,7 +95,6 @@ class Measured(msgspec.Struct, frozen=True):
 
     machine: str
     cpu: str
-    sample_tokens: int
     learning: tuple[Learning, ...]
     playing: tuple[Playing, ...]
     played: Played

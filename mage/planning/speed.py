@@ -140,7 +140,8 @@ def learn_speed(plan: Planned, tokens: TrialTokens) -> Rate:
     if config.ranks > 1:
         notes.append(f"times {config.ranks} ranks: traffic between cards was not measured and is not counted")
     # Longer samples have more attention, and free text more rows of the head.
-    is_same &= abs(tokens.total / measured().sample_tokens - 1) < _ALIKE and tokens.free == 0
+    is_same &= abs(tokens.total / one.sample_tokens - 1) < _ALIKE
+    is_same &= abs(tokens.free - one.free_tokens) <= _ALIKE * one.free_tokens
     return Rate("learning", speed, "tokens/s", Basis.MEASURED if is_same else Basis.EXTRAPOLATED, ", ".join(notes))
 
 
