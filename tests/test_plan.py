@@ -56,6 +56,14 @@ def test_qwen3_4b_with_lora_fits_one_card_of_80_gb() -> None:
     assert learning.source.endswith("benchmarks/speed.md: Qwen3-4B, LoRA 16, eager")
 
 
+def test_thoughts_of_qwen2_5_fit_one_card_of_48_gb() -> None:
+    found = plan("doors+qwen2.5-1.5b+differential+thoughts", gib=48)
+    assert found.fits
+    assert found.shape.name == "qwen2.5-1.5b"
+    (step,) = [one for one in found.rates if one.name == "step"]
+    assert 0.8 < step.value / 7.6 < 1.3, "seconds of benchmarks/llm.md; texts are planned at their full length"
+
+
 @pytest.mark.parametrize("world", ["rps", "kuhn", "tictactoe", "doors"])
 def test_the_recipe_of_qwen3_4b_is_accepted_without_weights(world: str) -> None:
     config = load_config(f"{world}+qwen3-4b")
