@@ -185,7 +185,8 @@ def in_halves(engine: LocalEngine) -> LocalEngine:
 def test_halves_give_the_tokens_of_the_whole(
     memory: Memory, reply: ReplyMode, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passes, "_MIN_HALF", 8)
+    for name in ("_MIN_HALF", "_MIN_TEXT_HALF"):
+        monkeypatch.setattr(passes, name, 8)
     model = loaded("qwen3", device)
     whole, halves, few = flat_engine(model), in_halves(flat_engine(model)), in_halves(flat_engine(model, slots=20))
     assert isinstance(whole._executor, GraphExecutor)
@@ -199,7 +200,7 @@ def test_halves_give_the_tokens_of_the_whole(
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_call_that_is_cancelled_under_way_leaves_its_slot_clean(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "_MIN_HALF", 1)
+    monkeypatch.setattr(passes, "_MIN_TEXT_HALF", 1)
     model = loaded("llama", device)
     asked = prompts(model, 8)
 
@@ -236,6 +237,30 @@ def test_a_burst_gives_the_tokens_of_one_at_a_time(device: str) -> None:
         assert len({len(s.tokens) for s in one}) > 10
         for a, b in zip(one, other, strict=True):
             assert list(a.logprobs) == pytest.approx(list(b.logprobs), abs=1e-4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_few_texts_that_begin_at_different_times_decode_together(device: str) -> None:
+    """A pass that decodes reads all weights: new rows join the others instead of taking turns with them."""
+    model = loaded("llama", device)
+    asked = prompts(model, 12)
+
+    async def scene(engine: LocalEngine) -> list[Completion]:
+        calls = []
+        for number, ids in enumerate(asked):
+            calls.append(asyncio.ensure_future(engine.complete(ids, Sampling(1.0, 40, number), None)))
+            if number % 4 == 3:  # the next four arrive while these are decoded
+                passes = engine.counters()["passes"]
+                while engine.counters()["passes"] == passes:
+                    await asyncio.sleep(0)
+        return list(await asyncio.gather(*calls))
+
+    engine = in_halves(flat_engine(model))
+    apart = [asyncio.run(flat_engine(model).complete(ids, Sampling(1.0, 40, n), None)) for n, ids in enumerate(asked)]
+    assert [s.tokens for s in asyncio.run(scene(engine))] == [s.tokens for s in apart]
+    longest = max(len(s.tokens) for s in apart)
+    assert longest == 40
+    assert engine.counters()["passes"] < 2 * longest, "three bursts that take turns would be about three times as many"
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -1,7 +1,9 @@
 """Forward passes in flight: gives rows to the executor and hands the sampled tokens to their jobs.
 
-If the executor runs asynchronously, rows are split into two halves: while one half is on the device, the trials of the
-other go on. Nothing depends on wall-clock time, so the same calls are always in the same passes.
+If the executor runs asynchronously and there are many rows, they are split into two halves: while one half is on the
+device, the trials of the other go on. A pass that decodes reads all weights, however few rows it has, so few rows stay
+together, and new ones join the others. Nothing depends on wall-clock time, so the same calls are always in the same
+passes.
 """
 
 from __future__ import annotations
@@ -22,10 +24,8 @@ from mage.seeds import uniforms
 
 _MIN_HALF = 64
 """Fewer rows than this are not worth a pass of their own."""
-_MAX_IN_FLIGHT = 2
-"""With more passes in flight, they would become smaller and smaller."""
-_SHORT_REPLY = 48
-"""Replies of more tokens keep the device busy; two halves would cost more than they save."""
+_MIN_TEXT_HALF = 128
+"""The same for free text, of which a row decodes many tokens between two answers of its trial."""
 
 
 class Passes:
@@ -44,21 +44,16 @@ class Passes:
 
     def begin(self) -> None:
         """Launch passes for the rows that are in none, unless enough passes are in flight."""
-        if len(self._in_flight) >= _MAX_IN_FLIGHT:
-            return
-        idle = [row for row in self._scheduler.rows if not row.is_in_flight]
-        executor = self._executor
-        if isinstance(executor, GraphExecutor):
-            decoding = [row for row in idle if row.is_decoding_free]
-            idle = [row for row in idle if not row.is_decoding_free]
-            if decoding:
-                self._begin(decoding, self._burst(executor, decoding))
-        for rows in self._scheduler.groups(idle):
-            for part in self._halves(rows):
-                if isinstance(executor, GraphExecutor) and all(row.job.free_tokens > 1 for row in part):
-                    self._begin(part, self._burst(executor, part))
-                else:
-                    self._begin(part, partial(self._accept, part, self._forward(part)))
+        rows = self._scheduler.rows
+        half = _MIN_TEXT_HALF if any(row.job.free_tokens for row in rows) else _MIN_HALF
+        if len(self._in_flight) >= (2 if len(rows) >= 2 * half else 1):
+            return  # with more passes in flight, they would become smaller and smaller
+        idle = [row for row in rows if not row.is_in_flight]
+        texts = [row for row in idle if row.job.free_tokens]
+        others = [row for row in idle if not row.job.free_tokens]
+        for group in (*self._scheduler.groups(texts), *self._scheduler.groups(others)):
+            for part in self._halves(group, half):
+                self._begin(part, self._launch(part))
 
     def collect(self) -> None:
         """Wait for the oldest pass, or for all of them if the executor is synchronous."""
@@ -79,12 +74,19 @@ class Passes:
             row.is_in_flight = True
         self._in_flight.append((rows, accept))
 
-    def _halves(self, rows: list[ScheduledJob]) -> list[list[ScheduledJob]]:
+    def _halves(self, rows: list[ScheduledJob], half: int) -> list[list[ScheduledJob]]:
         middle = len(rows) // 2
-        is_long = max(row.job.free_tokens for row in rows) > _SHORT_REPLY
-        if not self._executor.overlaps or self._in_flight or middle < _MIN_HALF or is_long:
+        if not self._executor.overlaps or self._in_flight or middle < half:
             return [rows]
         return [rows[:middle], rows[middle:]]
+
+    def _launch(self, rows: Sequence[ScheduledJob]) -> Callable[[], None]:
+        """Launch a burst of unconstrained tokens or a pass. Returns the function that hands the rows their tokens."""
+        executor = self._executor
+        most = max(row.job.free_tokens for row in rows)
+        if isinstance(executor, GraphExecutor) and most > any(row.num_new > 1 for row in rows):
+            return self._burst(executor, rows)
+        return partial(self._accept, rows, self._forward(rows))
 
     def _forward(self, rows: Sequence[ScheduledJob]) -> TokenSampler:
         self._counts["passes"] += 1

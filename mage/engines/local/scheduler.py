@@ -52,11 +52,6 @@ class ScheduledJob:
         """Whether it is done or its caller was cancelled."""
         return not self.is_in_flight and (self.job.is_done or self.future.done())
 
-    @property
-    def is_decoding_free(self) -> bool:
-        """Whether it decodes unconstrained text, one token per pass."""
-        return self.job.free_tokens > 0 and self.num_new == 1
-
 
 class Scheduler:
     """Rows are scheduled jobs: queued by `add`, given slots by `admit`, batched by `groups`, removed by `finish`."""
