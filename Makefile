@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 # In the order of collection: the small doctests come last, so that both processes end together.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
+# Tests start many processes: none compiles the package again.
+test test-long: export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: help install smollm2 ray demo methods test test-vllm test-long check format lint types fuzz guard clean
 
 help:

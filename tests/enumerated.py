@@ -112,14 +112,16 @@ class Tabular:
 
     def __init__(self, wholes: Sequence[Whole]) -> None:
         keys = dict.fromkeys(key for whole in wholes for key, _ in whole.decisions)
-        self._rows: Mapping[str, int] = {key: row for row, key in enumerate(keys)}
+        rows: Mapping[str, int] = {key: row for row, key in enumerate(keys)}
         numbers = [[2 * uniform(7, "logit", key, action) - 1 for action in range(2)] for key in keys]
         self.logits = torch.tensor(numbers, dtype=torch.float64, requires_grad=True)
-
-    def logprobs(self, wholes: Sequence[Whole]) -> list[Tensor]:
-        """The log-probability of every decision of every trial."""
-        table = self.logits.log_softmax(dim=1)
-        return [torch.stack([table[self._rows[key], action] for key, action in whole.decisions]) for whole in wholes]
+        made = [(rows[key], action, n) for n, whole in enumerate(wholes) for key, action in whole.decisions]
+        rows_N, actions_N, self.trials_N = torch.tensor(made).unbind(dim=1)
+        self.logprobs_N = self.logits.log_softmax(dim=1)[rows_N, actions_N]
+        """The log-probability of every decision of every trial, one after the other; `trials_N` says of which trial."""
+        self.sums_B = torch.zeros(len(wholes), dtype=torch.float64).index_add(0, self.trials_N, self.logprobs_N)
+        """Those of the trials, but for chance."""
+        self.chances_B = torch.tensor([whole.chance for whole in wholes], dtype=torch.float64)
 
     def gradient(self, value: Tensor) -> Tensor:
         """The gradient of a number by the logits."""
@@ -130,13 +132,13 @@ class Tabular:
 def estimated(wholes: Sequence[Whole], return_spec: ReturnSpec) -> Tensor:
     """The expectation of the sum of return x gradient of log-probability over the trained turns of a trial."""
     policy = Tabular(wholes)
-    total = torch.zeros((), dtype=torch.float64)
-    for whole, logprobs in zip(wholes, policy.logprobs(wholes), strict=True):
+    returns: list[float] = []
+    for whole in wholes:
         (steps,) = credit_group(Group(whole.trial.task, (whole.trial,), ()), return_spec, "x", "main").trials
-        returns = torch.tensor([step.return_ if step.trained else 0.0 for step in steps], dtype=torch.float64)
-        probability = whole.chance * logprobs.sum().exp().detach()
-        total = total + probability * (returns * logprobs).sum()
-    return policy.gradient(total)
+        returns += [step.return_ if step.trained else 0.0 for step in steps]
+    probabilities_B = policy.chances_B * policy.sums_B.exp().detach()
+    returns_N = torch.tensor(returns, dtype=torch.float64)
+    return policy.gradient((probabilities_B[policy.trials_N] * returns_N * policy.logprobs_N).sum())
 
 
 def stated(wholes: Sequence[Whole], return_spec: ReturnSpec) -> Tensor:
@@ -146,23 +148,18 @@ def stated(wholes: Sequence[Whole], return_spec: ReturnSpec) -> Tensor:
     """
     whole_returns = msgspec.structs.replace(return_spec, to_go=False)
     policy = Tabular(wholes)
-    total = torch.zeros((), dtype=torch.float64)
-    for whole, logprobs in zip(wholes, policy.logprobs(wholes), strict=True):
-        returns = _in_order(whole.trial, whole_returns)
-        held = logprobs.detach()
-        # The probability of the trial as a function of one decision at a time.
-        probabilities = whole.chance * (held.sum() - held + logprobs).exp()
-        total = total + (torch.tensor(returns, dtype=torch.float64) * probabilities).sum()
-    return policy.gradient(total)
+    returns = [value for whole in wholes for value in _in_order(whole.trial, whole_returns)]
+    others_N = policy.sums_B.detach()[policy.trials_N] - policy.logprobs_N.detach()
+    # The probability of the trial as a function of one decision at a time.
+    probabilities_N = policy.chances_B[policy.trials_N] * (others_N + policy.logprobs_N).exp()
+    return policy.gradient((torch.tensor(returns, dtype=torch.float64) * probabilities_N).sum())
 
 
 def gradient_of(wholes: Sequence[Whole], worth: Callable[[Trial], float]) -> Tensor:
     """The gradient of the expectation of a trial's worth."""
     policy = Tabular(wholes)
-    total = torch.zeros((), dtype=torch.float64)
-    for whole, logprobs in zip(wholes, policy.logprobs(wholes), strict=True):
-        total = total + whole.chance * logprobs.sum().exp() * worth(whole.trial)
-    return policy.gradient(total)
+    worths_B = torch.tensor([worth(whole.trial) for whole in wholes], dtype=torch.float64)
+    return policy.gradient((policy.chances_B * policy.sums_B.exp() * worths_B).sum())
 
 
 def _in_order(trial: Trial, return_spec: ReturnSpec) -> list[float]:
@@ -185,7 +182,7 @@ def lengths(wholes: Sequence[Whole]) -> set[int]:
 
 def is_complete(wholes: Sequence[Whole]) -> bool:
     """Whether the probabilities add up to one, and no key is met twice in a trial."""
-    logprobs = Tabular(wholes).logprobs(wholes)
-    total = sum(whole.chance * found.sum().exp().item() for whole, found in zip(wholes, logprobs, strict=True))
+    policy = Tabular(wholes)
+    total = (policy.chances_B * policy.sums_B.exp()).sum().item()
     unique = all(a != b for whole in wholes for (a, _), (b, _) in pairwise(sorted(whole.decisions)))
     return abs(total - 1.0) < 1e-9 and unique

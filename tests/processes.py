@@ -21,26 +21,28 @@ from mage.training.parts import build_parts
 tiny = ("agent.model=nano(hidden=16,layers=1,heads=2,context=512)", "agent.context=512", "threads=1")
 with tempfile.TemporaryDirectory() as folder:  # caches are filled here once: behaviours of splits, maps of transformers
     build_parts(load_config("rps", tiny)).loaded.model.save_pretrained(folder)
+def run(program):
+    try:
+        exec(program, globals()) if program else main()
+    except SystemExit as stop:
+        return stop.code or 0
+    return 0
 gc.freeze()
 for line in sys.stdin:
-    argv, out, limits, cwd, typed = json.loads(line)
+    argv, out, err, limits, cwd, typed, program = json.loads(line)
     child = os.fork()
     if child == 0:
         used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
         for name, limit in limits.items():
             limit += used if name == "RLIMIT_AS" else 0
             resource.setrlimit(getattr(resource, name), (limit, limit))
-        for fd in (1, 2):
-            os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND), fd)
+        for fd, said in ((1, out), (2, err)):
+            os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND), fd)
         sys.stdin = open(typed)
         os.dup2(sys.stdin.fileno(), 0)
         os.chdir(cwd)
         sys.argv = ["mage", *argv]
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code or 0
+        code = run(program)
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(code)  # Taking the interpreter apart is slow in a fork.
@@ -76,15 +78,19 @@ class Mage:
         limits: Mapping[str, int] | None = None,
         cwd: Path | None = None,
         typed: str = "",
+        err: Path | None = None,
+        program: str = "",
     ) -> RunEnd:
         """Run a command to its end; `meanwhile` gets its process id and may do it harm.
 
         `limits` are those of `resource.setrlimit`, by name; that of its memory counts from what it has at its start.
-        `typed` is its standard input.
+        `typed` is its standard input. What it says on standard error goes to `err`, where that is given. `program` is
+        Python code that is run instead of the command.
         """
         self._said.unlink(missing_ok=True)
         self._typed.write_text(typed, encoding="utf-8")
-        order = [[*map(str, argv)], str(self._said), limits or {}, str(cwd or Path.cwd()), str(self._typed)]
+        said = (str(self._said), str(err or self._said))
+        order = [[*map(str, argv)], *said, limits or {}, str(cwd or Path.cwd()), str(self._typed), program]
         self._pipe(self._server.stdin).write(json.dumps(order) + "\n")
         self._pipe(self._server.stdin).flush()
         pid = self._number()

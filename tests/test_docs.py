@@ -13,8 +13,6 @@ import importlib.util
 import json
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -37,6 +35,7 @@ from tests.documented import (
     resolve,
     words_of,
 )
+from tests.processes import Mage
 from tests.tree import ROOT
 
 DOCS = ROOT / "docs"
@@ -75,7 +74,7 @@ def made_tiny(code: str, sizes: Mapping[str, object]) -> str:
     return smaller
 
 
-def test_the_code_of_extending_runs(tmp_path: Path) -> None:
+def test_the_code_of_extending_runs(mage: Mage, tmp_path: Path) -> None:
     """In a process of its own: the names that it registers last as long as the process, and what follows needs them."""
     for block in blocks("extending.md"):
         file = re.fullmatch(r"toml (\S+)", block.info)
@@ -83,11 +82,11 @@ def test_the_code_of_extending_runs(tmp_path: Path) -> None:
             (tmp_path / file[1]).write_text(block.text)
     (then,) = [block.text for block in blocks("extending.md") if block.info == "python then"]
     code = made_tiny(code_of("extending.md"), SMALL) + made_tiny(then, {**SMALL, "evaluation.final_trials": 2})
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    scores = next(line for line in done.stdout.splitlines() if line.startswith("["))
+    ended = mage(program=code, cwd=tmp_path)
+    assert ended.code == 0, ended.said
+    scores = next(line for line in ended.said.splitlines() if line.startswith("["))
     assert len(json.loads(scores)) == 2
-    assert re.search(r"hunters\s*\ntrials +4\n", done.stdout), done.stdout
+    assert re.search(r"hunters\s*\ntrials +4\n", ended.said), ended.said
 
 
 def test_the_code_of_the_quickstart_runs(
@@ -267,12 +266,11 @@ def test_every_command_is_listed() -> None:
     ("page", "prints"),
     [("environments.md", "minimax"), ("opponents.md", "best memoryless"), ("value.md", "('single (GRPO)', 0.3)")],
 )
-def test_the_code_about_worlds_and_opponents_runs(page: str, prints: str, tmp_path: Path) -> None:
+def test_the_code_about_worlds_and_opponents_runs(mage: Mage, page: str, prints: str, tmp_path: Path) -> None:
     """In a process of its own: the names that it registers last as long as the process."""
-    command = [sys.executable, "-c", code_of(page)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert prints in done.stdout
+    ended = mage(program=code_of(page), cwd=tmp_path, err=tmp_path / "err.txt")
+    assert ended.code == 0, (tmp_path / "err.txt").read_text()
+    assert prints in ended.said
 
 
 def test_every_game_and_every_opponent_is_named() -> None:

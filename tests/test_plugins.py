@@ -28,6 +28,7 @@ from mage.view.play.seats import Models, SeatChoice
 from mage.view.read.folder import Folder
 from mage.worlds.openspiel.game import WORDED
 from mage.worlds.registry import WORLDS, load_world
+from tests.processes import Mage
 
 ROOT = Path(mage.__file__).parents[1]
 NUMBER = '''
@@ -103,6 +104,13 @@ def number(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def fork(request: pytest.FixtureRequest) -> Mage:
+    """The fixture `mage`, which has the name of the package: commands that train, in processes of their own."""
+    found: Mage = request.getfixturevalue("mage")
+    return found
+
+
 def run_mage(cwd: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return run_python(cwd, "-c", "from mage.cli import main; main()", *arguments, stdin=stdin)
 
@@ -129,17 +137,17 @@ def start_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_world_of_a_file_is_trained_resumed_evaluated_and_shown_though_its_file_changed_or_is_gone(
-    number: Path, tmp_path: Path
+    fork: Mage, number: Path, tmp_path: Path
 ) -> None:
     run = mage.train(str(number.with_suffix(".toml")), folder=tmp_path / "run", max_minutes=0, quiet=True)
     assert run.step == 1
     number.write_text(NUMBER.replace("one guess", "no guess"))
-    resumed = run_mage(tmp_path, "train", "--resume", "run")
-    assert resumed.returncode == 0, resumed.stderr
-    assert "step 3/3" in resumed.stdout
-    assert f"run: {number} has changed; the run's copy of it is used" in resumed.stderr
-    evaluated = run_mage(tmp_path, "evaluate", "run", "--opponents", "0", "--trials", "2", "--out", "evaluated")
-    assert evaluated.returncode == 0, evaluated.stderr
+    resumed = fork("train", "--resume", "run", cwd=tmp_path, err=tmp_path / "err.txt")
+    assert resumed.code == 0, (tmp_path / "err.txt").read_text()
+    assert "step 3/3" in resumed.said
+    assert f"run: {number} has changed; the run's copy of it is used" in (tmp_path / "err.txt").read_text()
+    evaluated = fork("evaluate", "run", "--opponents", "0", "--trials", "2", "--out", "evaluated", cwd=tmp_path)
+    assert evaluated.code == 0, evaluated.said
     assert read_info(tmp_path / "evaluated").plugins == read_info(tmp_path / "run").plugins
     number.unlink()
     shown = run_mage(tmp_path, "show", "run", "0")
@@ -148,11 +156,13 @@ def test_a_world_of_a_file_is_trained_resumed_evaluated_and_shown_though_its_fil
     assert f"{number} is gone; the run's copy of it is used" in shown.stderr
 
 
-def test_the_world_of_a_cross_play_may_come_from_the_plugins_of_an_agent(number: Path, tmp_path: Path) -> None:
+def test_the_world_of_a_cross_play_may_come_from_the_plugins_of_an_agent(
+    fork: Mage, number: Path, tmp_path: Path
+) -> None:
     given = {"world": "short_rps", "population.members": ["uniform"], "steps": 1}
     mage.train(str(number.with_suffix(".toml")), given, folder=tmp_path / "run", quiet=True)
-    crossed = run_mage(tmp_path, "cross-play", "run", "uniform", "--world", "short_rps", "--trials", "2")
-    assert crossed.returncode == 0, crossed.stderr
+    crossed = fork("cross-play", "run", "uniform", "--world", "short_rps", "--trials", "2", cwd=tmp_path)
+    assert crossed.code == 0, crossed.said
 
 
 def test_the_option_stands_before_or_after_the_command_and_is_recorded(number: Path, tmp_path: Path) -> None:
@@ -186,15 +196,15 @@ def test_what_a_script_registers_is_recorded_in_the_runs_it_makes(number: Path, 
     assert "it calls mage.train when it is imported; put what a script does under if __name__" in refused.stderr
 
 
-def test_a_sweep_goes_on_with_its_plugins(number: Path, tmp_path: Path) -> None:
+def test_a_sweep_goes_on_with_its_plugins(fork: Mage, number: Path, tmp_path: Path) -> None:
     from mage.training.sweep import begin_sweep
 
     config = load_config(str(number.with_suffix(".toml")), ["steps=1"])
     sweep = begin_sweep([("number.toml", config)], 1, tmp_path / "sweep", None)
     number.unlink()
-    done = run_mage(tmp_path, "sweep", "--resume", str(sweep))
-    assert done.returncode == 0, done.stderr
-    assert f"{number} is gone; the run's copy of it is used" in done.stderr
+    done = fork("sweep", "--resume", sweep, cwd=tmp_path, err=tmp_path / "err.txt")
+    assert done.code == 0, (tmp_path / "err.txt").read_text()
+    assert f"{number} is gone; the run's copy of it is used" in (tmp_path / "err.txt").read_text()
 
 
 def test_paths_in_a_recipe_are_relative_to_it_else_to_the_working_directory(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,30 +13,25 @@ from mage.models.load import check_words, load_model
 from mage.runs.store import RunReader
 from mage.stats import Estimate
 from mage.types import Trial
+from tests.processes import Mage
 
 NANO = "agent.model=nano(hidden=16,layers=1,heads=2,context=512)"
 
 
-def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    code = "from mage.cli import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments], cwd=cwd, capture_output=True, text=True, check=False
-    )
-
-
-def test_trials_are_played_by_the_recipes_own_model(tmp_path: Path) -> None:
-    done = command("trials", "rps", NANO, "agent.context=512", "trials=2", "--run", "run", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "Trial 0 of 2" in done.stdout
+def test_trials_are_played_by_the_recipes_own_model(mage: Mage, tmp_path: Path) -> None:
+    given = ("rps", NANO, "agent.context=512", "trials=2", "--run", "run")
+    done = mage("trials", *given, cwd=tmp_path, err=tmp_path / "err.txt")
+    assert done.code == 0, (tmp_path / "err.txt").read_text()
+    assert "Trial 0 of 2" in done.said
     outcomes = list(RunReader(tmp_path / "run").trials())
     assert [type(outcome) for outcome in outcomes] == [Trial, Trial]
     assert (tmp_path / "run" / "tokenizer" / "tokenizer.json").is_file()
 
 
 @pytest.mark.parametrize("world", ["kuhn_poker", "rps(rounds=2)", "hidden(doors)"])
-def test_a_world_is_played_without_a_recipe(world: str, tmp_path: Path) -> None:
-    done = command("trials", world, "trials=1", "--run", "run", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_a_world_is_played_without_a_recipe(mage: Mage, world: str, tmp_path: Path) -> None:
+    done = mage("trials", world, "trials=1", "--run", "run", cwd=tmp_path)
+    assert done.code == 0, done.said
     (trial,) = RunReader(tmp_path / "run").trials()
     assert isinstance(trial, Trial)
     assert trial.task.world == world

@@ -42,20 +42,24 @@ class ModelCache:
 
     def get(self, config: Config, tokenizer: Path | None = None) -> tuple[LoadedModel, PolicyServer]:
         """A copy of the config's model to train, and a server for it; `tokenizer` is that of a run that goes on."""
+        placement = resolve_placement(config.device, config.dtype)
+        key = (config.agent.model, placement, config.engine, engine_settings(config), _words(config, tokenizer))
+        entry, self._entry = self._entry, None
+        if entry is not None and entry.key != key:
+            entry = None
+        server = entry.server if entry is not None else None
+        is_same_seed = entry is not None and (entry.seed == config.seed or not is_random(config.agent.model))
+        loaded = entry.loaded if entry is not None and is_same_seed else None
+        del entry  # free memory before the next model is loaded
         gc.unfreeze()  # building the parts of a run froze them
         gc.collect()
-        placement = resolve_placement(config.device, config.dtype)
-        entry, self._entry = self._entry, None
-        key = (config.agent.model, placement, config.engine, engine_settings(config), _words(config, tokenizer))
-        if entry is None or entry.key != key:
-            del entry  # free its memory before the next is loaded
-            entry = _CacheEntry(key, config.seed, *model_and_server(config, tokenizer))
-        elif entry.seed != config.seed and is_random(config.agent.model):
-            entry = replace(entry, seed=config.seed, loaded=_load(config, placement, tokenizer))
-        entry.server.clear()
-        entry.loaded.model.to("cpu")  # GPU memory is for the learner's copy
-        self._entry = entry
-        return replace(entry.loaded, model=copy.deepcopy(entry.loaded.model).to(placement.device)), entry.server
+        gc.freeze()  # building the next has little left to look at
+        loaded = loaded or _load(config, placement, tokenizer)
+        server = server or make_server(config.engine, loaded, engine_settings(config))
+        server.clear()
+        loaded.model.to("cpu")  # GPU memory is for the learner's copy
+        self._entry = _CacheEntry(key, config.seed, loaded, server)
+        return replace(loaded, model=copy.deepcopy(loaded.model).to(placement.device)), server
 
 
 def model_and_server(config: Config, tokenizer: Path | None = None) -> tuple[LoadedModel, PolicyServer]:

@@ -13,12 +13,25 @@ import pytest
 
 from benchmarks.view_speed import Server
 from tests.browser.opened import Opened
+from tests.browser.scenes import learned, played
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 _START_MS = 180_000
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@pytest.fixture(scope="session")
+def learned_run(tmp_path_factory: pytest.TempPathFactory, executable: str) -> Path:
+    """The scene `learned`, made once for all modules: they show copies of it."""
+    return learned(tmp_path_factory.mktemp("learned") / "run")
+
+
+@pytest.fixture(scope="session")
+def played_run(tmp_path_factory: pytest.TempPathFactory, executable: str) -> Path:
+    """The scene `played`, made once for all modules: they show copies of it."""
+    return played(tmp_path_factory.mktemp("played") / "run")
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,9 @@ from io import StringIO
 from pathlib import Path
 
 from rich.console import Console
+from typer.testing import CliRunner
 
+from mage.cli import app
 from mage.config.load import to_toml
 from mage.config.schema import Config
 from mage.opponents.agent_seat import seat_agent
@@ -19,7 +21,6 @@ from mage.training.build import scripted_world_and_agent
 from mage.training.run import create_run_directory, train_run
 from mage.types import Task, Trial
 from mage.worlds.registry import load_world
-from tests.processes import alone
 from tests.recorded import guest_trial, make_task
 from tests.tiny import tiny_config
 from tests.viewed import write_lines, write_run, write_train_run
@@ -90,18 +91,22 @@ def housed() -> Trial:
     return asyncio.run(play_trial(world, task, 0, lambda task, _: seat_agent(world, "learns-from-failure", task)))
 
 
+def run_mage(*argv: str | Path) -> None:
+    """Run a command of mage in this process."""
+    ended = CliRunner().invoke(app, [*map(str, argv)], catch_exceptions=False)
+    assert ended.exit_code == 0, ended.output
+
+
 def met(path: Path, *more: str) -> Path:
     """A pay-off matrix of three players and more."""
     players = ("copy", "beat-last", "always:rock", *more)
-    ended = alone("cross-play", *players, "--world", "rps", "--trials", "2", "-o", path)
-    assert ended.code == 0, ended.said
+    run_mage("cross-play", *players, "--world", "rps", "--trials", "2", "-o", path)
     return path
 
 
 def exploited(path: Path) -> Path:
     """How far a scripted model can be exploited."""
-    ended = alone("nashconv", "scripted:first", "--world", "kuhn_poker", "--trials", "2", "-o", path)
-    assert ended.code == 0, ended.said
+    run_mage("nashconv", "scripted:first", "--world", "kuhn_poker", "--trials", "2", "-o", path)
     return path
 
 
@@ -109,8 +114,7 @@ def noted(path: Path) -> Path:
     """What the notes of a scripted model do against three constants."""
     constants = [word for move in ("rock", "paper", "scissors") for word in ("--opponents", f"always:{move}")]
     how = ("--world", "rps(rounds=3)", *constants, "--memory", "reflections", "--trials", "2", "--words", "2")
-    ended = alone("evaluate", "scripted:counter", *how, "--reflections", "-o", path)
-    assert ended.code == 0, ended.said
+    run_mage("evaluate", "scripted:counter", *how, "--reflections", "-o", path)
     return path
 
 
@@ -119,8 +123,7 @@ def seeded(path: Path) -> Path:
     config = tiny_config("steps=1", 'evaluation.splits=["rps-constants"]', "evaluation.final_trials=2")
     recipe = path.parent.parent / "tiny.toml"
     recipe.write_text(to_toml(config), encoding="utf-8")
-    ended = alone("sweep", recipe, "--seeds", "2", "--run", path)
-    assert ended.code == 0, ended.said
+    run_mage("sweep", recipe, "--seeds", "2", "--run", path)
     return path
 
 

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
 from tests.browser.opened import Opened
-from tests.browser.scenes import learned
-from tests.processes import alone
+from tests.browser.scenes import run_mage
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, executable: str) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory, learned_run: Path) -> Path:
     root = tmp_path_factory.mktemp("runs")
-    learned(root / "learned")
+    copytree(learned_run, root / "learned")
     return root
 
 
 @pytest.fixture(scope="module")
 def exported(runs: Path) -> Path:
     page = runs.parent / "page.html"
-    ended = alone("export", runs / "learned", "-o", page)
-    assert ended.code == 0, ended.said
+    run_mage("export", runs / "learned", "-o", page)
     return page
 
 

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from shutil import copytree
 from typing import TYPE_CHECKING
 
 import pytest
 
 from benchmarks.view_speed import Server
 from tests.browser.opened import Opened
-from tests.browser.scenes import alarmed, learned, met, mixed, played, unreadable
+from tests.browser.scenes import alarmed, met, mixed, unreadable
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, executable: str) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory, learned_run: Path, played_run: Path) -> Path:
     root = tmp_path_factory.mktemp("runs")
-    learned(root / "learned")
-    played(root / "played")
+    copytree(learned_run, root / "learned")
+    copytree(played_run, root / "played")
     met(root / "met")
     unreadable(root / "unreadable")
     alarmed(root / "alarmed")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copytree
 from typing import TYPE_CHECKING
 
 import pytest
 
 from benchmarks.view_speed import Server
 from tests.browser.opened import Opened
-from tests.browser.scenes import learned, played
 from tests.browser.test_pages import run_id
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ BROKEN = """() => {
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, executable: str) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory, learned_run: Path, played_run: Path) -> Path:
     root = tmp_path_factory.mktemp("runs")
-    learned(root / "learned")
-    played(root / "played")
+    copytree(learned_run, root / "learned")
+    copytree(played_run, root / "played")
     return root
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
 from benchmarks.view_speed import Server
 from tests.browser.opened import Opened
-from tests.browser.scenes import exploited, learned, met, noted, seeded
+from tests.browser.scenes import exploited, met, noted, seeded
 from tests.browser.test_pages import run_id
 from tests.recorded import guest_trial, make_task
 from tests.viewed import write_run
@@ -21,10 +22,10 @@ NUMBER = re.compile(r"[+−±]?\d+(\.\d\d\d?)?( ?%)?")
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, executable: str) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory, learned_run: Path) -> Path:
     root = tmp_path_factory.mktemp("runs") / "shown"
     root.mkdir()
-    learned(root / "learned")
+    copytree(learned_run, root / "learned")
     met(root / "met", FAMILY)
     exploited(root / "nash")
     noted(root / "notes")

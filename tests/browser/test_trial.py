@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import copytree
 
 import msgspec
 import pytest
@@ -10,16 +11,16 @@ import pytest
 from benchmarks.view_speed import Server
 from mage.types import Memory, Trial
 from tests.browser.opened import Opened
-from tests.browser.scenes import EVIL, NOTE, learned, played
+from tests.browser.scenes import EVIL, NOTE
 from tests.recorded import betting, failure, make_task, model_trial
 from tests.viewed import write_run
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, executable: str) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory, learned_run: Path, played_run: Path) -> Path:
     root = tmp_path_factory.mktemp("runs")
-    played(root / "played")
-    learned(root / "learned")
+    copytree(played_run, root / "played")
+    copytree(learned_run, root / "learned")
     write_run(root / "rewritten", [model_trial(make_task(), betting(), Memory.REFLECTIONS)])
     write_run(root / "<b>hostile", [hostile(), failure(EVIL)], description=EVIL)
     return root

@@ -32,6 +32,7 @@ DEVICES = ["cuda" if torch.cuda.is_available() else "cpu"]
 SLOW_ON_CPU = () if torch.cuda.is_available() else (pytest.mark.slow,)
 WAYS = [(Memory.HISTORY, ReplyMode.CHOICE), pytest.param(Memory.BOTH, ReplyMode.TEXT, marks=SLOW_ON_CPU)]
 """The card where there is one: the same tests have passed on a CPU before they come there."""
+NUM_TASKS = 8 if torch.cuda.is_available() else 4
 SIZES = {
     "hidden_size": 96,
     "intermediate_size": 112,
@@ -138,7 +139,7 @@ def play(engine: LocalEngine, model: LoadedModel, memory: Memory, reply: ReplyMo
         name="small", memory=memory, reply=reply, temperature=1.0, max_tokens=12, reflection_tokens=8, retries=0,
         context=engine.length,
     )  # fmt: skip
-    tasks = [Task("rps(rounds=2)", ("uniform",), 0, seed, 3, False, False, 1000) for seed in range(8)]
+    tasks = [Task("rps(rounds=2)", ("uniform",), 0, seed, 3, False, False, 1000) for seed in range(NUM_TASKS)]
     found: list[Group] = asyncio.run(
         play_groups(
             world, tasks, 8, lambda t, n: LanguageAgent(engine, model.chat_format, how, briefing_of(world, t), t, n)
