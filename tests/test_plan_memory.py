@@ -319,7 +319,9 @@ def test_measured_peaks_are_planned(one: Learning) -> None:
             rest = sum(p.num_bytes for p in learner if p.name != "activations")
             own = sum(p.num_bytes for p in learner if p.name == "activations")
             scaled = own * measured_activation_bytes(other) / measured_activation_bytes(one)
-            assert (rest + scaled) / GIB == pytest.approx(one.peak_gib, rel=0.12)
+            # Layers of Qwen2 keep less than those of Qwen3, which have norms of queries and keys.
+            is_alike = one.shape.startswith("qwen2") == other.shape.startswith("qwen2")
+            assert (rest + scaled) / GIB == pytest.approx(one.peak_gib, rel=0.12 if is_alike else 0.19)
 
 
 def test_the_tensors_of_a_run_on_a_gpu_were_as_large_as_planned() -> None:

@@ -83,8 +83,8 @@ class Passes:
     def _launch(self, rows: Sequence[ScheduledJob]) -> Callable[[], None]:
         """Launch a burst of unconstrained tokens or a pass. Returns the function that hands the rows their tokens."""
         executor = self._executor
-        most = max(row.job.free_tokens for row in rows)
-        if isinstance(executor, GraphExecutor) and most > any(row.num_new > 1 for row in rows):
+        fewest = 2 if any(row.num_new > 1 for row in rows) else 1  # the first one is sampled by the pass that prefills
+        if isinstance(executor, GraphExecutor) and max(row.job.free_tokens for row in rows) >= fewest:
             return self._burst(executor, rows)
         return partial(self._accept, rows, self._forward(rows))
 
