@@ -266,7 +266,7 @@ def _make_summary(place: Location, kind: str, status: RunStatus, **more: Any) ->
 def _updated(place: Location) -> str:
     times = [place.path.lstat().st_mtime]
     times += [(place.path / name).lstat().st_mtime for name in (*FILES, TIMINGS, WORKERS) if place.has(name)]
-    return datetime.fromtimestamp(max(times), UTC).isoformat(timespec="seconds")
+    return datetime.fromtimestamp(max(times), UTC).isoformat(timespec="milliseconds")
 
 
 def _num_wanted(info: RunInfo, num_seats: int) -> int | None:
