@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# In the order of collection: the small doctests come last, so that both processes end together.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# In the order of collection: the small doctests come last, so that both processes end together. Where one of them crashes
+# the run ends; with another in its place pytest-xdist can wait for ever.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 # Tests start many processes: none compiles the package again.
 test test-long: export PYTHONDONTWRITEBYTECODE =

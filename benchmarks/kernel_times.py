@@ -35,15 +35,6 @@ def kernels(work: Callable[[], Any], device: torch.device, *, steps: int = 1) ->
 
     events = sorted(profiled.key_averages(), key=of_kernel, reverse=True)
     whole = sum(map(of_kernel, events)) or 1.0
-    listed = [
-        {
-            "name": event.key[:90],
-            "us": of_kernel(event) / steps,
-            "launches": event.count / steps,
-            "share": of_kernel(event) / whole,
-        }
-        for event in events[:KERNELS]
-    ]
 
     def row(name: str, chosen: Sequence[Any]) -> dict[str, Any]:
         time_us = sum(map(of_kernel, chosen))
@@ -53,6 +44,7 @@ def kernels(work: Callable[[], Any], device: torch.device, *, steps: int = 1) ->
     by_kind: dict[str, list[Any]] = {kind: [] for kind in (*KINDS, "others")}
     for event in events:
         by_kind[kind_of(event.key)].append(event)
+    listed = [row(event.key[:90], [event]) for event in events[:KERNELS]]
     return [*listed, *(row(f"all {kind}", chosen) for kind, chosen in by_kind.items()), row("all", events)]
 
 

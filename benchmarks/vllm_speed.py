@@ -88,9 +88,9 @@ class Measured:
 
     def server(self, loaded: LoadedModel, length: int) -> PolicyServer:
         rank = self.args.lora_rank
-        server = self.args.server if self.name == "vllm" else ""
+        servers = tuple(self.args.server) if self.name == "vllm" else ()
         endless = replace(loaded, chat_format=Endless(loaded.chat_format, loaded.model.config.vocab_size - 1))  # type: ignore[arg-type]
-        settings = EngineSettings(length, slots=self.num, adapter_rank=rank, server=server)
+        settings = EngineSettings(length, slots=self.num, adapter_rank=rank, servers=servers)
         return make_server(self.name, endless, settings)
 
     def generation(self, server: PolicyServer) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--tiny", action="store_true", help="a tiny model and few trials, to try the script")
     parser.add_argument("--engines", default="local,vllm")
-    parser.add_argument("--server", default="", help="the address of a running vLLM server")
+    parser.add_argument("--server", action="append", default=[], help="a running vLLM server's address; one or more")
     parser.add_argument("--lora-rank", type=int, default=0)
     parser.add_argument("--num", type=int, default=512, help="prompts, and trials")
     parser.add_argument("--new", type=int, default=64, help="new tokens of each prompt")

@@ -1,11 +1,11 @@
-"""Run a coroutine from synchronous code, also where an event loop is running already, as in a notebook."""
+"""Run a coroutine from synchronous code, also where an event loop is running already, and several to their ends."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import signal
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import closing, contextmanager
 from threading import Event, Thread, current_thread, main_thread
 from types import FrameType
@@ -35,6 +35,17 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
                     runner.run(_keep(work, found, running))
             return found[0]
         return _in_a_thread(work)
+
+
+async def all_done(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """What coroutines that run together return; where some fail, the first one's error, when all have ended."""
+    found = await asyncio.gather(*work, return_exceptions=True)
+    results: list[T] = []
+    for each in found:
+        if isinstance(each, BaseException):
+            raise each
+        results.append(each)
+    return results
 
 
 async def _keep(work: Coroutine[Any, Any, T], found: list[T], running: list[asyncio.Task[Any] | None]) -> None:

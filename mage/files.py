@@ -24,7 +24,7 @@ _UNFINISHED = ".part"
 _PAUSES_S = (0.01, 0.05, 0.2)
 """Between tries for a lock."""
 CHECKSUMS = "checksums.json"
-"""In folders with tensors: the SHA-256 of each file of tensors by its name."""
+"""In folders with tensors: the SHA-256 of each file of tensors by its path there."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -86,8 +86,9 @@ def fsync(path: Path) -> None:
 
 
 def write_checksums(folder: Path) -> None:
-    """Record the checksums of all files of tensors in a folder."""
-    found = {path.name: _checksum(path) for path in sorted(folder.glob("*.safetensors"))}
+    """Record the checksums of all files of tensors in a folder and below it."""
+    paths = sorted(folder.rglob("*.safetensors"))
+    found = {path.relative_to(folder).as_posix(): _checksum(path) for path in paths}
     write_atomically(folder / CHECKSUMS, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
 
 

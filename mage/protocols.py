@@ -276,6 +276,23 @@ class Learner(Protocol):
         """Use other `mage.learners.settings.LearnerSettings` from now on, as learners of a league have."""
 
 
+@runtime_checkable
+class ShardedFiles(Learner, Protocol):
+    """A learner of several processes, each of which writes and reads its part of the state."""
+
+    def numbers(self) -> Mapping[str, float]:
+        """The numbers of the state, without its tensors."""
+
+    def check_folder(self, folder: Path) -> None:
+        """Raise a RecordError where one of the processes does not see a folder."""
+
+    def save_shards(self, folder: Path) -> None:
+        """Write all tensors of the state but the weights as safetensors files in a folder."""
+
+    def restore_files(self, folder: Path, numbers: Mapping[str, float]) -> None:
+        """Continue from the files of a state, which `mage.learners.state_files` defines."""
+
+
 class ChatFormat(Protocol):
     """Encodes chat messages one at a time, so that a stream of tokens only grows and nothing is encoded twice."""
 

@@ -53,7 +53,7 @@ class ReplyMode(StrEnum):
 
 
 class Thoughts(StrEnum):
-    """Whether thoughts (text between think tags) stay in the history after the answer, or are removed from it."""
+    """Whether thoughts (text between think tags, or before an action) stay in the history, or are removed from it."""
 
     KEEP = "keep"
     STRIP = "strip"

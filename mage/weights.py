@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -26,18 +26,36 @@ class PolicyWeights:
     """
 
     model: Mapping[str, Tensor]
-    """All weights of the model without the adapter, by the names of its state dict; tied ones under each name."""
+    """All weights of the model without the adapter, by the names of its state dict; tied ones under each name.
+
+    A sharded learner gathers them when they are read, so read them in order, and before the next update.
+    """
     adapter: Mapping[str, LowRank] = field(default_factory=dict)
     """The adapter's matrices by module; empty where the policy is a whole model."""
 
     def merged(self) -> Mapping[str, Tensor]:
-        """All weights, with the adapter added to them in float32."""
-        weights = dict(self.model)
-        for name, (a_RI, b_OR, scaling) in self.adapter.items():
-            weight_OI = weights[f"{name}.weight"]
-            added_OI = scaling * (b_OR.float() @ a_RI.float())
-            weights[f"{name}.weight"] = (weight_OI.float() + added_OI.to(weight_OI.device)).to(weight_OI.dtype)
-        return weights
+        """All weights, with the adapter added to them in float32; each is computed when it is read."""
+        return _Merged(self.model, self.adapter) if self.adapter else self.model
+
+
+class _Merged(Mapping[str, Tensor]):
+    def __init__(self, model: Mapping[str, Tensor], adapter: Mapping[str, LowRank]) -> None:
+        self._model = model
+        self._adapter = {f"{name}.weight": factors for name, factors in adapter.items()}
+
+    def __getitem__(self, name: str) -> Tensor:
+        weight_OI = self._model[name]
+        if name not in self._adapter:
+            return weight_OI
+        a_RI, b_OR, scaling = self._adapter[name]
+        added_OI = scaling * (b_OR.float() @ a_RI.float())
+        return (weight_OI.float() + added_OI.to(weight_OI.device)).to(weight_OI.dtype)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._model)
+
+    def __len__(self) -> int:
+        return len(self._model)
 
 
 @dataclass(frozen=True)

@@ -27,3 +27,14 @@ def mage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mage]:
     server = Mage(tmp_path_factory.mktemp("mage"))
     yield server
     server.close()
+
+
+@pytest.fixture
+def own_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Only the names that come with mage are known; what a test registers or imports is forgotten after it."""
+    from mage.worlds.registry import load_world
+    from tests.registered import forget_names
+
+    forget_names(monkeypatch)
+    yield
+    load_world.cache_clear()

@@ -9,6 +9,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from mage.learners.local import LearnerSettings
+from mage.models.device import with_dtype
 from mage.seeds import stream
 from mage.training.parts import learner_settings
 from mage.types import Phase, Sample
@@ -36,7 +37,7 @@ def made_model(dtype: torch.dtype = torch.float32, kind: type[Any] = LlamaForCau
         for weight in model.parameters():
             if weight.dim() > 1:
                 weight.copy_(torch.randn(weight.shape, generator=generator) / math.sqrt(weight.shape[1]))
-    return model.to(dtype).eval()
+    return with_dtype(model, dtype).eval()
 
 
 def made_samples(num: int = 6, length: int = 24, *, reply: int = 3, vocabulary: int = VOCABULARY) -> list[Sample]:

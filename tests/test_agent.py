@@ -199,7 +199,9 @@ def test_stripped_thoughts_are_in_no_later_prompt(memory: Memory) -> None:
     first, second, *_ = asyncio.run(play())
     assert first is not None
     assert second is not None
-    assert "I say <action>c</action>" in CODEC.decode(engine.prompts[1]), "what was said stays"
+    later = CODEC.decode(engine.prompts[1])
+    assert "<action>c</action>" in later, "the action stays"
+    assert "I say" not in later, "what stands before it is a thought too"
     assert [call.stream for call in (*first.calls, *second.calls)] == [0, 1, 2, 3]
 
 

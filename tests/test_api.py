@@ -16,22 +16,19 @@ from types import FrameType
 import pytest
 
 import mage
-from mage import api, plugins
-from mage.agents.methods.registry import ALL_METHODS
+from mage import api
 from mage.aio import run_sync
 from mage.config.load import load_config
-from mage.credit.estimators import ALL, Estimator, make_estimator
+from mage.credit.estimators import Estimator, make_estimator
 from mage.credit.estimators.rloo import Rloo
 from mage.errors import ConfigError, RecordError
-from mage.models.load import MODELS
 from mage.opponents.policy import Policy, evenly
-from mage.opponents.registry import OPPONENTS, check_opponent, describe_opponents, family
+from mage.opponents.registry import check_opponent, describe_opponents, family
 from mage.registry import Registry
 from mage.results import Run
 from mage.types import Trial
-from mage.worlds.openspiel.game import WORDED, load_game
+from mage.worlds.openspiel.game import load_game
 from mage.worlds.openspiel.game_builders import Built, rps
-from mage.worlds.registry import WORLDS
 
 TINY: dict[str, object] = {
     "steps": 2,
@@ -48,14 +45,6 @@ TINY: dict[str, object] = {
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return mage.train("rps", TINY, folder=tmp_path_factory.mktemp("api") / "run", quiet=True)
-
-
-@pytest.fixture
-def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers is forgotten after it."""
-    for table in (WORDED, OPPONENTS, ALL, WORLDS, MODELS, ALL_METHODS):
-        monkeypatch.setattr(table, "_added", {})
-    monkeypatch.setattr(plugins, "_known", {})
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
@@ -202,7 +191,7 @@ def my_player(game: object, seat: int, rng: object, seed: int = 0) -> Policy:
     return evenly
 
 
-@pytest.mark.usefixtures("nobody_else")
+@pytest.mark.usefixtures("own_names")
 def test_registered_names_are_used_in_specs() -> None:
     mage.register_game("mine", my_game)
     mage.register_game("mine", my_game)  # a cell that runs twice does no harm
@@ -220,7 +209,7 @@ def test_registered_names_are_used_in_specs() -> None:
         check_opponent("also-mine", load_game("rps"), 1)
 
 
-@pytest.mark.usefixtures("nobody_else")
+@pytest.mark.usefixtures("own_names")
 def test_names_that_are_taken_or_cannot_be_names_are_refused() -> None:
     mage.register_game("mine", my_game)
     with pytest.raises(ConfigError, match="the game 'mine' is registered already"):
@@ -237,7 +226,7 @@ def test_names_that_are_taken_or_cannot_be_names_are_refused() -> None:
             mage.register_game(name, my_game)
 
 
-@pytest.mark.usefixtures("nobody_else")
+@pytest.mark.usefixtures("own_names")
 def test_what_is_registered_must_be_of_its_kind() -> None:
     with pytest.raises(ConfigError, match=r"'x' cannot be registered: an estimator is a frozen msgspec.Struct"):
         mage.register_estimator("x", int)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from mage.agents.messages import asks_for_reflection
 from mage.config.schema import Config
 from mage.errors import RecordError
 from mage.evaluation.compare.cost import (
@@ -21,7 +23,9 @@ from mage.evaluation.compare.cost import (
     read_history,
 )
 from mage.training.step_metrics import step_metrics
+from mage.types import Group, Memory, ReplyMode
 from tests.compared import made_run
+from tests.seated import make_settings, make_task, newest_message, play_scripted
 from tests.tiny import play, tiny_parts
 
 
@@ -105,7 +109,29 @@ def test_siblings_whose_first_texts_are_the_same_have_no_variety(temperature: st
     groups = play(tiny_parts(*text))
     assert step_metrics(groups, groups)["groups/distinct_texts"] == expected
     chosen = play(tiny_parts())
-    assert "groups/distinct_texts" not in step_metrics(chosen, chosen), "choices are no texts"
+    texts = {"groups/distinct_texts", "play/repeated_texts"}
+    assert texts <= step_metrics(groups, groups).keys()
+    assert not texts & step_metrics(chosen, chosen).keys(), "choices are no texts"
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (("rock",), 1.0),  # the same in all four rounds
+        (("rock", "paper"), 2 / 3),
+        (("rock", "paper", "scissors", "a rock"), 0.0),
+    ],
+)
+def test_texts_that_a_trial_repeats(said: tuple[str, ...], expected: float) -> None:
+    texts = cycle(f"{text} <action>rock</action>" for text in said)
+
+    def answer(prompt: str, choices: tuple[str, ...]) -> str:
+        return "rock" if asks_for_reflection(newest_message(prompt)) else next(texts)
+
+    how = make_settings(memory=Memory.BOTH, reply=ReplyMode.TEXT)
+    trial = play_scripted(make_task(episodes=2), answer, how)
+    group = Group(trial.task, (trial, trial), ())
+    assert step_metrics([group], [group])["play/repeated_texts"] == pytest.approx(expected), "notes do not count"
 
 
 def test_levels() -> None:

@@ -76,7 +76,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     }
     skipping = {"steps": 1, "learner.entropy_start": 1e39}  # a loss that is not finite
     cloning = {"steps": 1, "credit.estimator": "cloning"}
-    scheduled = {"steps": 1, "schedule.rounds": [[0.0, 3]]}
+    scheduled = {"steps": 1, "schedule.rounds": [[0.0, 3]], "agent.reply": "text", "agent.max_tokens": 4}
     revisiting = {"batch.groups": 8, "batch.replay": 0.2, "population.split": "", "population.members": ["uniform"]}
     special: dict[str, Mapping[str, object]] = {
         "everything": everything,

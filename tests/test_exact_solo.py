@@ -170,6 +170,7 @@ def test_a_list_of_actions_that_gives_the_level_away_is_refused(by: str) -> None
         best_memoryless(f"solo-unlike(by={by})", [], 0, 1)
 
 
+@pytest.mark.usefixtures("own_names")
 def test_keys_that_hide_different_actions_are_refused_in_any_model() -> None:
     class Leaky:
         """Two types at one decision, with different actions."""
@@ -235,6 +236,7 @@ def test_what_cannot_be_listed_has_a_reason(world: str, why: str) -> None:
     assert all(why in found.missing[name] for name in ("best_response()", "memoryless", "bayes_last", "bayes_sum"))
 
 
+@pytest.mark.usefixtures("own_names")
 def test_a_world_without_an_exact_model_has_no_references_and_says_so() -> None:
     class Plain:
         """A world that can be played and no more."""
@@ -254,6 +256,7 @@ def test_a_world_without_an_exact_model_has_no_references_and_says_so() -> None:
     assert (found.memoryless, found.equilibrium, found.best_response_mean) == (None, None, None)
 
 
+@pytest.mark.usefixtures("own_names")
 def test_chance_must_sum_to_one() -> None:
     class Bent(exact_worlds.Coin):
         def chance(self, hidden: str, position: str) -> dict[str, float]:

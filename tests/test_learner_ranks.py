@@ -20,7 +20,6 @@ from mage.checks.learners import check_learner
 from mage.learners.load_weights import DivergedError, RankError
 from mage.learners.registry import make_learner
 from mage.learners.sharded.learner import ShardedLearner, close_pools
-from mage.learners.shared import load_state, save_state
 from mage.protocols import Learner
 from mage.types import Sample
 from tests.made import made_model, made_samples, made_settings
@@ -167,42 +166,6 @@ def test_the_model_that_is_trained_may_be_of_any_kind() -> None:
     for each in (several, one):
         each.update(made_samples())
     assert distance(several.state().weights, one.state().weights) < 1e-6
-
-
-class Checkpoints:
-    """Learners of one kind that go on from each other's files."""
-
-    def __init__(self, kind: str, folder: Path) -> None:
-        self._kind, self._folder = kind, folder
-        self._samples = made_samples()
-        self._alone = self.made(1)
-
-    def made(self, ranks: int) -> Learner:
-        """A new learner."""
-        if self._kind == "full":
-            return learner(ranks)
-        return learner(ranks, "learner.lora_rank=4", model=made_model(torch.bfloat16), with_values=True)
-
-    def go_on(self, ranks: int) -> None:
-        """Restore what was saved last, update and save; the learner that was never saved is a step ahead of nothing."""
-        now = self.made(ranks)
-        if self._folder.exists():
-            before = load_state(self._folder, now)
-            now.restore(before)
-            assert distance(now.state().tensors, before.tensors) == 0.0, "nothing of the optimizer is lost"
-        now.update(self._samples)
-        self._alone.update(self._samples)
-        assert now.state().numbers == self._alone.state().numbers
-        if self._kind == "full":
-            assert distance(now.state().weights, self._alone.state().weights) < 1e-6
-        save_state(self._folder, now, "base")
-
-
-def test_a_checkpoint_of_two_ranks_goes_on_with_one_and_with_three(tmp_path: Path) -> None:
-    kinds = [Checkpoints(kind, tmp_path / kind) for kind in ("full", "lora, values, bfloat16")]
-    for ranks in (2, 1, 3):
-        for each in kinds:
-            each.go_on(ranks)
 
 
 def test_a_rank_that_is_killed_ends_the_learner_in_one_line() -> None:

@@ -186,6 +186,17 @@ def test_a_saved_model_comes_back_through_the_same_door(tmp_path: Path) -> None:
     assert (again.chat_format.end, again.chat_format.close) == (loaded.chat_format.end, loaded.chat_format.close)
 
 
+def test_in_bfloat16_far_positions_are_turned_as_far_as_in_float32() -> None:
+    found, expected = (load_model("nano", dtype=dtype, worlds=("rps",)).model for dtype in ("bfloat16", "float32"))
+    assert {parameter.dtype for parameter in found.parameters()} == {torch.bfloat16}
+    assert found.lm_head.weight is found.model.embed_tokens.weight, "tied weights stay one"
+    positions, given = torch.arange(1000)[None], torch.zeros(1, 1000, 1)
+    for one, other in zip(
+        found.model.rotary_emb(given, positions), expected.model.rotary_emb(given, positions), strict=True
+    ):
+        assert torch.equal(one, other)
+
+
 def test_models_have_a_description() -> None:
     assert all(make.__doc__ for make in MODELS.values())
 

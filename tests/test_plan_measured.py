@@ -58,7 +58,7 @@ def test_rollouts_are_those_of_the_page_and_of_its_results() -> None:
     section = "Two sizes, and vLLM"
     assert large.row in page(large.page)
     for first, value in (("choices", large.choice_s), ("texts of up to 32 tokens", large.text_s)):
-        assert float(row_of(large.page, first, section)[2]) == value
+        assert float(row_of(large.page, first, section)[0]) == value
     played, found = measured().played, result("engine_speed")
     for kind in ("choice", "text"):
         ours = found[f"rollout, {kind}"]["ours"]

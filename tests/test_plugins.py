@@ -5,30 +5,26 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
 import mage
-from mage import plugins
-from mage.agents.methods.registry import ALL_METHODS
 from mage.config.compose import resolved
 from mage.config.load import load_config
 from mage.config.schema import Config
-from mage.credit.estimators import ALL
 from mage.errors import ConfigError, RecordError
-from mage.models.load import MODELS
-from mage.opponents.registry import OPPONENTS
 from mage.plugins import Plugin, import_plugins, import_recorded
 from mage.runs.run_plugins import check_plugins_of, import_plugins_of
 from mage.runs.store import RunWriter, read_info
 from mage.view.play.seats import Models, SeatChoice
 from mage.view.read.folder import Folder
-from mage.worlds.openspiel.game import WORDED
 from mage.worlds.registry import WORLDS, load_world
 from tests.processes import Mage
+from tests.registered import forget_names
+
+pytestmark = pytest.mark.usefixtures("own_names")
 
 ROOT = Path(mage.__file__).parents[1]
 NUMBER = '''
@@ -81,17 +77,6 @@ population.members = ["0", "1"]
 RECIPE = f'plugins = ["number.py"]\n{PLAIN}'
 
 
-@pytest.fixture(autouse=True)
-def no_names_of_others(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a test imports and registers is forgotten after it."""
-    for table in (WORDED, OPPONENTS, ALL, WORLDS, MODELS, ALL_METHODS):
-        monkeypatch.setattr(table, "_added", {})
-    monkeypatch.setattr(plugins, "_known", {})
-    load_world.cache_clear()
-    yield
-    load_world.cache_clear()
-
-
 @pytest.fixture
 def number(tmp_path: Path) -> Path:
     """The file of a plugin, with a recipe beside it."""
@@ -126,14 +111,6 @@ def made_run(folder: Path) -> Path:
     """A run without trials, with the plugins of this process."""
     RunWriter.create(folder, kind="test", config={}, seed=0).close()
     return folder
-
-
-def start_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in another process: nothing is imported or registered."""
-    monkeypatch.setattr(plugins, "_known", {})
-    for table in (WORDED, WORLDS):
-        monkeypatch.setattr(table, "_added", {})
-    load_world.cache_clear()
 
 
 def test_a_world_of_a_file_is_trained_resumed_evaluated_and_shown_though_its_file_changed_or_is_gone(
@@ -287,7 +264,7 @@ def test_what_the_user_names_takes_precedence_over_what_a_run_records(
 ) -> None:
     import_plugins([str(number)])
     run = made_run(tmp_path / "run")
-    start_afresh(monkeypatch)
+    forget_names(monkeypatch)
     changed = tmp_path / "number.py"
     changed.write_text(NUMBER.replace("one guess", "two guesses"))
     import_plugins([str(changed)])
@@ -296,7 +273,7 @@ def test_what_the_user_names_takes_precedence_over_what_a_run_records(
         capsys.readouterr().err.split()
     )
     other = made_run(tmp_path / "other")
-    start_afresh(monkeypatch)
+    forget_names(monkeypatch)
     import_plugins_of(run)
     with pytest.raises(ConfigError, match=f"^{other} was made with another number.py than {run}; .*--import$"):
         import_plugins_of(other)
@@ -305,7 +282,7 @@ def test_what_the_user_names_takes_precedence_over_what_a_run_records(
 def test_a_copy_that_was_changed_is_not_executed(number: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import_plugins([str(number)])
     run = made_run(tmp_path / "run")
-    start_afresh(monkeypatch)
+    forget_names(monkeypatch)
     number.unlink()
     (copy,) = (run / "plugins").iterdir()
     copy.write_text("raise SystemExit('executed')")
@@ -321,7 +298,7 @@ def test_readers_of_a_folder_execute_no_code_of_its_runs(
     import_plugins([str(number)])
     run = made_run(tmp_path / "run")
     check_plugins_of(run)
-    start_afresh(monkeypatch)
+    forget_names(monkeypatch)
     with pytest.raises(ConfigError, match=f"start again with --import {number}$"):
         check_plugins_of(run)
     assert "hidden_number" not in WORLDS
@@ -331,7 +308,7 @@ def test_the_viewer_plays_no_checkpoint_whose_plugins_it_was_not_given(
     number: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mage.train(str(number.with_suffix(".toml")), {"steps": 1}, folder=tmp_path / "runs" / "mine", quiet=True)
-    start_afresh(monkeypatch)
+    forget_names(monkeypatch)
     folder = Folder(tmp_path / "runs")
     (place,) = folder.places()
     choice = SeatChoice("mine", f"checkpoint:{place.id}/1", place.name, 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,9 @@ from safetensors.torch import load_file
 import mage
 from mage.checks.servers import check_policy_server, check_publish
 from mage.config.load import load_config
-from mage.engines.registry import ENGINES
 from mage.engines.settings import EngineSettings
 from mage.errors import ConfigError
 from mage.files import read_lines
-from mage.learners.registry import LEARNERS
 from mage.models.load import load_model
 from mage.training.start import check_start
 from mage.weights import PolicyWeights
@@ -41,12 +38,9 @@ OWN = {**SHORT, "engine": "counting", "learner.kind": "sgd", "learner.lr": 0.5}
 
 
 @pytest.fixture(autouse=True)
-def registered() -> Iterator[None]:
+def _registered(own_names: None) -> None:
     mage.register_engine("counting", CountingServer)
     mage.register_learner("sgd", SgdLearner)
-    yield
-    for table, name in ((ENGINES, "counting"), (LEARNERS, "sgd")):
-        del table._added[name]
 
 
 def weights(folder: Path, step: int) -> dict[str, bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from mage.agents.briefing import Briefing
@@ -89,6 +90,42 @@ def test_streams_hold_what_was_read_and_notes_are_not_begun(memory: Memory, thou
     samples = to_samples(trial, turns, [1.0] * len(turns), [0.0] * len(turns))
     trained = sum(len(sample.positions) for sample in samples)
     assert trained == sum(len(call.completion.tokens) for call in agent_calls(trial)), "what is begun is never trained"
+
+
+@pytest.mark.parametrize(
+    ("prefill", "answer"),
+    [("Thought:", " they like rock. <action>rock</action>"), ("<think>", "hm</think><action>rock</action>")],
+)
+@pytest.mark.parametrize("context", [100_000, 1000])
+def test_a_stripped_thought_takes_the_start_of_its_answer_with_it(prefill: str, answer: str, context: int) -> None:
+    engine = RandomEngine((answer,))
+    how = make_settings(
+        memory=Memory.HISTORY, reply=ReplyMode.TEXT, thoughts=Thoughts.STRIP, prefill=prefill, context=context
+    )
+    trial = play(make_task(episodes=4), engine, how)
+    assert bool(trial.overflows) == (context == 1000)
+    for prompt in map(CODEC.transcript, engine.prompts):
+        assert prompt.endswith(f"<|assistant|>\n{prefill}")
+        assert prompt.count(prefill) == 1, "it is in the answer that is asked for alone"
+        earlier = prompt.split("<|assistant|>\n")[1:-1]
+        assert all(said.startswith("<action>rock</action>\n") for said in earlier)
+    assert any(prompt.count("<|assistant|>") > 2 for prompt in map(CODEC.transcript, engine.prompts))
+
+
+def test_a_note_that_names_an_action_keeps_what_stands_before_it() -> None:
+    said = "So: <action>paper</action>"
+    engine = RandomEngine((said,))
+    agent = agent_of(engine, make_settings(memory=Memory.BOTH, reply=ReplyMode.TEXT, thoughts=Thoughts.STRIP))
+
+    async def two_episodes() -> None:
+        await agent.act(SEEN)
+        await agent.reflect(msgspec.structs.replace(SEEN, actions=(), ids=()))
+        await agent.act(msgspec.structs.replace(SEEN, episode=1))
+
+    asyncio.run(two_episodes())
+    *_, answer, note, _ = CODEC.transcript(engine.prompts[-1]).split("<|assistant|>\n")
+    assert answer.startswith("<action>paper</action>\n")
+    assert note.startswith(f"{said}\n")
 
 
 def test_a_full_context_keeps_how_the_answer_begins() -> None:

@@ -16,7 +16,9 @@ from mage.errors import ConfigError
 from mage.models.load import LoadedModel, ModelRequest, is_ours, is_random, load_model
 from mage.types import WorldInfo
 from mage.worlds.registry import load_world
-from tests.test_plugins import NUMBER, ROOT, no_names_of_others  # noqa: F401, the fixture clears the tables
+from tests.test_plugins import NUMBER, ROOT
+
+pytestmark = pytest.mark.usefixtures("own_names")
 
 
 class Halfway:

@@ -44,6 +44,7 @@ def test_runs_side_by_side_are_the_runs_of_one_process_and_failures_cost_no_othe
     assert {path.name for path in (tmp_path / "two").glob("*.log")} == {"bad-seed0.log"}
 
 
+@pytest.mark.usefixtures("own_names")
 def test_a_process_that_dies_is_a_failed_run_and_its_log_is_named(tmp_path: Path) -> None:
     (tmp_path / "dies.py").write_text(DIES, encoding="utf-8")
     config = tiny_config("steps=1", "learner.kind=dies", f"plugins=['{tmp_path / 'dies.py'}']")

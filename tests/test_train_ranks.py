@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from math import isclose
 from pathlib import Path
 from signal import SIGINT, SIGKILL, SIGTERM, Signals
@@ -92,12 +93,15 @@ def test_a_run_is_that_of_one_rank_until_a_rank_is_killed_and_goes_on_with_one(m
     assert said == f"mage: {what}; what was saved stays; go on with: mage train --resume {two}"
     assert "Traceback" not in ended.said
     assert_ended(workers)
-    done = read_state(checkpoints(two / "checkpoints")[-1]).step
+    newest = checkpoints(two / "checkpoints")[-1]
+    done = read_state(newest).step
+    assert len(list((newest / "optimizer").iterdir())) == 2
     assert mage("train", "--resume", two, "learner.ranks=1", "--max-minutes", "0").code == 0
     assert read_state(checkpoints(two / "checkpoints")[-1]).step == done + 1
     assert mage("train", "rps", *SMALL, f"steps={done + 1}", "--run", one).code == 0
     assert_alike(two, one, done + 1)
     assert mage("export-model", two, "--out", folder, "--step", "2").code == 0
+    assert not (folder / "optimizer").exists()
     found, expected = (load_file(path / WEIGHTS) for path in (folder, one / "checkpoints" / "step-000002"))
     assert found.keys() == expected.keys()
     assert all((found[name] - expected[name]).abs().max() < 1e-6 for name in found)
@@ -112,6 +116,55 @@ def test_other_ranks_end_with_the_run(sent: Signals, code: int, mage: Mage, tmp_
     assert ended.code == code, ended.said
     assert workers
     assert_ended(workers)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_rank", [False, True])
+def test_a_run_killed_while_it_writes_shards_goes_on(is_rank: bool, mage: Mage, tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    folder = two / "checkpoints"
+
+    def is_writing() -> bool:
+        with suppress(FileNotFoundError):  # a folder that gets its name in this moment
+            return len(checkpoints(folder)) > 1 and any(folder.glob(".writing-*/optimizer/*"))
+        return False
+
+    def kill(pid: int) -> None:
+        workers: list[int] = []
+        while is_alive(pid) and not is_writing():
+            workers = workers or workers_of(pid)
+        send(workers[0] if is_rank else pid, SIGKILL)
+
+    ended = mage("train", "rps", *SMALL, "learner.ranks=2", "--run", two, meanwhile=kill)
+    assert ended.code == (2 if is_rank else -SIGKILL), ended.said
+    done = read_state(checkpoints(folder)[-1]).step
+    assert mage("train", "--resume", two, "--max-minutes", "0").code == 0
+    assert read_state(checkpoints(folder)[-1]).step == done + 1
+    assert not list(folder.glob(".*"))
+    assert mage("train", "rps", *SMALL, f"steps={done + 1}", "--run", one).code == 0
+    assert_alike(two, one, done + 1)
+
+
+@pytest.mark.slow
+def test_a_rank_that_finds_no_room_for_its_shard_ends_the_run_in_one_line(mage: Mage, tmp_path: Path) -> None:
+    """The weights have 19,800 bytes, the shard of rank 0 has 23,028 and that of rank 1 24,504."""
+    command = (
+        "train",
+        "rps",
+        *SMALL,
+        "checkpoint.transcripts=0",
+        "steps=1",
+        "learner.ranks=2",
+        "--run",
+        tmp_path / "run",
+    )
+    ended = mage(*command, limits={"RLIMIT_FSIZE": 23_552})
+    assert ended.code == 2
+    shards = tmp_path / "run" / "checkpoints" / ".writing-step-000001" / "optimizer"
+    said = f"mage: {shards} cannot be written: rank 1 of 2: [Errno 27] File too large; what was saved stays; go on with"
+    assert ended.said.splitlines()[-1] == f"{said}: mage train --resume {tmp_path / 'run'}"
+    assert not list((tmp_path / "run" / "checkpoints").iterdir()), "what could not be written leaves its room"
+    assert mage("train", "--resume", tmp_path / "run").code == 0
 
 
 @pytest.mark.slow

@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 import mage
-from mage import plugins
 from mage.cli import app
 from mage.errors import ConfigError, MageError, RecordError
 from mage.evaluation.splits import write_split
@@ -18,7 +17,6 @@ from mage.evaluation.value.dial import Variation, parse_variation
 from mage.evaluation.value.report import ValueRequest
 from mage.evaluation.value.value_file import make_value_file, read_json
 from mage.spec import with_parameters
-from mage.worlds.registry import WORLDS
 
 OWN = '''
 import mage
@@ -146,9 +144,8 @@ def test_the_curve_is_drawn_the_same_each_time() -> None:
     assert [point.episodes for point in read_json(Path("curve.json")).curve] == [1, 2, 3, 4]
 
 
-def test_a_world_of_ones_own_is_valued_with_its_parameter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugins, "_known", {})  # what is imported here is forgotten after the test
-    monkeypatch.setattr(WORLDS, "_added", dict(WORLDS._added))
+@pytest.mark.usefixtures("own_names")
+def test_a_world_of_ones_own_is_valued_with_its_parameter() -> None:
     Path("safe.py").write_text(OWN)
     printed = run("safe", "--import", "safe.py", "--episodes", "2", "--vary", "price=-1:0.1:12")
     assert line_of(printed, "M   best without memory") == ["0.600"]

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
@@ -72,9 +71,9 @@ def test_a_watcher_is_told_what_grew(tmp_path: Path) -> None:
             server.open("/api/live") as every,
         ):
             assert one.headers["content-type"].startswith("text/event-stream")
-            one.readline()
-            every.readline()
-            time.sleep(1.2)
+            first = _event(one)
+            assert (first["run"], first["trials"]) == (identity, 1), "what a page may have missed before it listened"
+            assert _event(every) == {"runs": [identity], "gone": []}
             with RunWriter.reopen(path) as writer:
                 writer.append(some_trials()[1])
             told = _event(one)

@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from mage.files import read_lines
+from mage.training.workers.health import WORKERS, WorkerHealth, WorkerProcess
 from mage.view.export import export_page
 from mage.view.read.worker_report import WorkerReport
 from tests.test_docs import DOCS
@@ -80,6 +82,26 @@ def test_a_worker_that_dies_is_seen_before_the_step_ends(tmp_path: Path, viewer:
     write_lines(path / "workers.jsonl", [happened(1, "answered", 12, seconds=61.0)])
     assert standing(viewer.run("run", "/workers"), "state") == ["alive", "alive"]
     assert viewer.run("run", "/workers")["workers"][1]["since"].endswith("00:09+00:00")
+
+
+def test_what_a_run_records_is_what_the_viewer_reads(tmp_path: Path, viewer: Viewer) -> None:
+    path = write_train_run(tmp_path / "run", **TWO)
+    health = WorkerHealth(path)
+    health.note_built(1, WorkerProcess("a", 11), 3.0)
+    health.note_slow(1, 60.0)
+    health.note_death(2, "no memory", "the run ends")
+    health.close()
+    built, slow, died = read_lines(path / WORKERS)
+    assert {key: built[key] for key in list(built)[1:]} == {
+        "step": 0,
+        "worker": 1,
+        "what": "built",
+        **HERE,
+        "seconds": 3,
+    }
+    assert {key: died[key] for key in list(died)[4:]} == {"error": "no memory", "trials": 0}
+    nothing = {"error": None, "host": None, "pid": None, "seconds": None, "trials": None}
+    assert viewer.run("run", "/workers")["incidents"] == [nothing | died, nothing | slow]
 
 
 def test_a_change_of_workers_alone_makes_the_run_change(tmp_path: Path, viewer: Viewer) -> None:

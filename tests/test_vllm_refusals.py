@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from threading import Thread
 
 import pytest
 
-from mage.config.load import load_config
+from mage.config.load import load_config, replaced, to_toml
 from mage.engines.registry import make_server
 from mage.engines.settings import EngineSettings
 from mage.engines.vllm.availability import check_vllm
@@ -69,7 +70,7 @@ def test_the_package_for_cpus_has_another_name(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr("mage.extras.find_spec", lambda _: object())
     monkeypatch.setattr("mage.engines.vllm.availability.version", version)
-    check_vllm("")
+    check_vllm(())
 
 
 def test_no_server_answers() -> None:
@@ -88,6 +89,28 @@ def test_what_answers_is_not_vllm_or_another_version() -> None:
         check_start(load_config("rps", (VLLM, f"agent.server={address}")))
 
 
+def test_one_of_several_servers_is_named_where_it_cannot_be_used() -> None:
+    with answering(b'{"version": "0.32.0"}') as good, answering(b'{"version": "0.11.0"}') as old:
+        refused(rf"^vLLM 0\.11\.0 is at {old}; engine = vllm works", f'agent.server=["{good}","{old}"]')
+        refused(r"^agent\.server = http://127\.0\.0\.1:9: no server", f"agent.server=[{good}, http://127.0.0.1:9]")
+        refused("^agent.server = 'x' is no address", f"agent.server=[{good}, x]")
+        local = good.replace("127.0.0.1", "localhost")
+        refused(rf"^agent\.server = {local}/: it is named twice", f"agent.server=[{good}, {local}/]")
+        check_start(load_config("rps", (VLLM, f"agent.server=[{good}]")))
+
+
+def test_one_address_stands_without_brackets_and_an_empty_text_is_none() -> None:
+    address = "http://127.0.0.1:8000"
+    written = [f"agent.server={given}" for given in (address, f'"{address}"', f"[{address}]", '""', "[]")]
+    found = [load_config("rps", (VLLM, one)) for one in written]
+    assert [one.agent.server for one in found] == [(address,)] * 3 + [()] * 2
+    for one in found:
+        assert one == replaced(one, {}, "a stored config")
+        assert f"server = {json.dumps(one.agent.server)}" in to_toml(one)
+    with pytest.raises(ConfigError, match=r"agent\.server = 8000: input should be a valid tuple"):
+        load_config("rps", (VLLM, "agent.server=8000"))
+
+
 @pytest.mark.parametrize("address", ["10.0.0.7:8000", "http://", "https://127.0.0.1:1", "http://127.0.0.1:1/v1", "x"])
 def test_what_is_no_address(address: str) -> None:
     refused("is no address; write http://127.0.0.1:8000", f'agent.server="{address}"')
@@ -103,6 +126,11 @@ def test_settings_that_do_not_go_together() -> None:
     refused(said, "rollout.workers=2", "agent.server=http://127.0.0.1:8000")
     refused("learner.ranks = 2: engine = vllm cannot share a process", "learner.ranks=2")
     refused("league.learners = 2: engine = vllm serves one whole model; set learner.lora_rank", "league.learners=2")
+    refused(
+        "agent.server = http://127.0.0.1:8000, http://127.0.0.1:8001: each worker",
+        "rollout.workers=2",
+        "agent.server=[http://127.0.0.1:8000, http://127.0.0.1:8001]",
+    )
     with pytest.raises(ConfigError, match=r"agent\.server = http://127\.0\.0\.1:1: engine = local has none"):
         check_start(load_config("rps", ("agent.server=http://127.0.0.1:1",)))
 

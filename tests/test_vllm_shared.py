@@ -16,7 +16,7 @@ import torch
 from mage.engines.settings import EngineSettings
 from mage.engines.vllm import shared_loader
 from mage.engines.vllm.server_command import server_command
-from mage.engines.vllm.shared_loader import SharedLoader
+from mage.engines.vllm.shared_loader import SharedLoader, share_weights
 from mage.engines.vllm.shared_weights import EXTENSION, SharedWeights, card_of, packed, unpacked
 from mage.errors import EngineError
 from tests.engine_made import family
@@ -56,8 +56,13 @@ class Server:
         return {"results": ["", answer]}
 
 
+def loader_of(server: Server, extension: str = EXTENSION, name: str = "the server") -> SharedLoader:
+    return SharedLoader(name, server.post, extension)
+
+
 def load(loader: SharedLoader, weights: Mapping[str, torch.Tensor] | None = None) -> bool:
-    return asyncio.run(loader.load(weights or weights_of()))
+    (is_done,) = asyncio.run(share_weights([loader], weights or weights_of()))
+    return is_done
 
 
 @pytest.fixture
@@ -95,7 +100,7 @@ def test_weights_that_are_not_all_on_one_gpu_have_none() -> None:
 
 def test_weights_on_a_cpu_go_as_files_without_a_word() -> None:
     server = Server()
-    loader = SharedLoader(server.post, EXTENSION)
+    loader = loader_of(server)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not load(loader)
@@ -105,7 +110,7 @@ def test_weights_on_a_cpu_go_as_files_without_a_word() -> None:
 @pytest.mark.usefixtures("on_gpu")
 def test_one_byte_is_tried_and_then_the_weights_are_shared_each_time() -> None:
     server, wanted = Server(), weights_of()
-    loader = SharedLoader(server.post, EXTENSION)
+    loader = loader_of(server)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert load(loader, wanted)
@@ -130,8 +135,8 @@ def test_one_byte_is_tried_and_then_the_weights_are_shared_each_time() -> None:
 )
 def test_where_weights_cannot_be_shared_it_is_said_once(extension: str, answer: str | EngineError, reason: str) -> None:
     server = Server(answer)
-    loader = SharedLoader(server.post, extension)
-    with pytest.warns(UserWarning, match=f"as files, not from GPU to GPU: {reason}$"):
+    loader = loader_of(server, extension)
+    with pytest.warns(UserWarning, match=f"weights go to the server as files, not from GPU to GPU: {reason}$"):
         assert not load(loader)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -147,7 +152,7 @@ def test_where_this_process_cannot_share_memory_it_is_said(monkeypatch: pytest.M
     monkeypatch.setattr(shared_loader, "share", share)
     server = Server()
     with pytest.warns(UserWarning, match="as files, not from GPU to GPU: the allocator does not share"):
-        assert not load(SharedLoader(server.post, EXTENSION))
+        assert not load(loader_of(server))
     assert not server.bodies
 
 
@@ -157,7 +162,7 @@ def test_a_gpu_without_room_for_a_copy_is_no_failure(monkeypatch: pytest.MonkeyP
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(shared_loader, "packed", full)
-    loader = SharedLoader(Server().post, EXTENSION)
+    loader = loader_of(Server())
     with pytest.warns(UserWarning, match="the GPU has no room for a copy of them"):
         assert not load(loader)
     assert not load(loader)
@@ -166,8 +171,40 @@ def test_a_gpu_without_room_for_a_copy_is_no_failure(monkeypatch: pytest.MonkeyP
 @pytest.mark.usefixtures("on_gpu")
 def test_weights_that_can_no_longer_be_opened_are_an_error() -> None:
     server = Server("", "no such device")
-    with pytest.raises(EngineError, match="vLLM cannot load the weights: no such device"):
-        load(SharedLoader(server.post, EXTENSION))
+    with pytest.raises(EngineError, match="the server cannot load the weights: no such device"):
+        load(loader_of(server))
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_servers_that_cannot_read_the_gpu_are_left_to_files_and_the_others_share_one_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copies: list[int] = []
+
+    def counted(weights: Mapping[str, torch.Tensor]) -> Any:
+        copies.append(len(weights))
+        return packed(weights)
+
+    monkeypatch.setattr(shared_loader, "packed", counted)
+    servers = [Server(), Server("the server sees 0 GPUs"), Server()]
+    loaders = [loader_of(server, name=f"server {number}") for number, server in enumerate(servers)]
+    with pytest.warns(UserWarning, match="weights go to server 1 as files") as told:
+        assert asyncio.run(share_weights(loaders, weights_of())) == [True, False, True]
+    assert len(told) == len(copies) == 1
+    for server, num in zip(servers, (2, 1, 2), strict=True):
+        assert len(server.bodies) == num
+    for server in (servers[0], servers[2]):
+        given = server.bodies[1]["kwargs"]
+        assert_equal(dict(unpacked(file_sharing.opened(given["shared"]), given["pieces"], CPU)), weights_of())
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_a_server_that_cannot_load_is_named_when_the_others_have_loaded() -> None:
+    servers = [Server("", "no such device"), Server()]
+    loaders = [loader_of(server, name=f"server {number}") for number, server in enumerate(servers)]
+    with pytest.raises(EngineError, match="server 0 cannot load the weights: no such device"):
+        asyncio.run(share_weights(loaders, weights_of()))
+    assert len(servers[1].bodies) == 2
 
 
 def test_a_worker_that_does_not_see_the_gpu_says_so() -> None:

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 import torch
 
-from mage import plugins
 from mage.errors import ConfigError
 from mage.league.matches import groups_of, jobs_of
 from mage.plugins import import_plugins
@@ -18,8 +17,8 @@ from mage.training.workers.order import order_of, read_order, read_outcomes, to_
 from mage.training.workers.packed_weights import pack, unpack
 from mage.training.workers.worker import Worker
 from mage.weights import LowRank, PolicyWeights
-from mage.worlds.registry import WORLDS, load_world
 from tests.ray_made import assert_same_trials, set_up_workers
+from tests.registered import forget_names
 from tests.test_plugins import NUMBER
 from tests.tiny import tiny_config
 
@@ -83,12 +82,10 @@ def test_of_an_adapter_the_base_is_not_sent() -> None:
     assert torch.equal(unpack(packed, base).merged()["layer.weight"], torch.full((2, 2), 0.5))
 
 
+@pytest.mark.usefixtures("own_names")  # other tests have a world of the same name
 def test_plugins_and_tokenizer_reach_a_machine_that_has_neither(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plugins, "_known", {})
-    monkeypatch.setattr(WORLDS, "_added", {})
-    load_world.cache_clear()  # other tests have a world of the same name
     file = tmp_path / "number.py"
     file.write_text(NUMBER.partition("mage.register_game")[0])
     import_plugins([str(file)])
@@ -97,15 +94,12 @@ def test_plugins_and_tokenizer_reach_a_machine_that_has_neither(
     order = to_bytes(order_of(setup.parts.config, tmp_path / "run" / "tokenizer"))
     matches = setup.source.draw(0, {"main": 2})
     file.unlink()
-    monkeypatch.setattr(plugins, "_known", {})
-    monkeypatch.setattr(WORLDS, "_added", {})
-    load_world.cache_clear()
+    forget_names(monkeypatch)
     worker = Worker()
     worker.build(order)
     worker.publish(pack(setup.parts.learner.weights()), 0)
     outcomes = read_outcomes(worker.play(to_bytes(jobs_of(matches, 2)), 0))
     assert [type(outcome) for outcome in outcomes] == [tuple] * 4
-    load_world.cache_clear()
 
 
 def test_a_worker_of_another_version_refuses() -> None:

@@ -8,12 +8,13 @@ Text that a prompting method retrieves for a decision is put before that decisio
 overflow.
 
 If thoughts are stripped, the message after an answer with a thought begins a new stream that holds the answer without
-it: a thought is trained only in the stream where it was sampled. The cost is quadratic in the number of such answers.
+it and without its prefilled start: a thought is trained only in the stream where it was sampled. The cost is quadratic
+in the number of such answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import NamedTuple
 
@@ -53,6 +54,8 @@ class _Message(NamedTuple):
     ids: tuple[int, ...]
     begun: tuple[int, ...]
     """The prefilled start of its answer, at the end of `ids`."""
+    spoken: Callable[[str], str]
+    """What is left of its answer where thoughts are stripped."""
 
 
 class _Answer(NamedTuple):
@@ -60,8 +63,8 @@ class _Answer(NamedTuple):
 
     episode: int
     ids: tuple[int, ...]
-    kept: tuple[int, ...]
-    """The ids that later messages see: the same, without stripped thoughts."""
+    stripped: tuple[int, ...] | None = None
+    """What later messages see instead of the prefilled start and `ids`; None if they see both."""
 
 
 class Context:
@@ -130,11 +133,16 @@ class Context:
         """Prepend retrieved items, best first, to the next message. They are dropped before anything else."""
         self._recall = _Recall(heading, tuple(items))
 
-    def add_message(self, episode: int, text: str, reserved: int, begun: str = "") -> None:
-        """Append a user message and the start of its answer, and reserve tokens for the rest and the end token."""
+    def add_message(
+        self, episode: int, text: str, reserved: int, begun: str = "", spoken: Callable[[str], str] = strip_thoughts
+    ) -> None:
+        """Append a user message and the start of its answer, and reserve tokens for the rest and the end token.
+
+        Where thoughts are stripped, `spoken` says what later messages see of the answer.
+        """
         before = ("" if self._pieces else notes_message(self._carried)) + self._preface + self._recall.text
         start = self._chat_format.answer(begun)[:-1] if begun else ()
-        message = _Message(episode, self._recall, text, self._chat_format.user(before + text) + start, start)
+        message = _Message(episode, self._recall, text, self._chat_format.user(before + text) + start, start, spoken)
         glue = self._chat_format.close if self._pieces else ()
         self._preface, self._recall = "", _NOTHING
         read = self._ids_before_next()
@@ -165,33 +173,39 @@ class Context:
         self._pieces = pieces if completion is None else [*pieces, message]
         self._begin_stream(before)
         if completion is not None:
-            kept = self._answer(answer.episode, completion).kept
-            self._pieces.append(_Answer(answer.episode, kept, kept))
-            self.prompt.extend(kept)
+            other = self._answer(answer.episode, completion)
+            ids = other.ids if other.stripped is None else other.stripped
+            self._pieces.append(_Answer(answer.episode, ids))
+            self.prompt.extend(ids)
 
     def _answer(self, episode: int, completion: Completion) -> _Answer:
+        """The answer to the newest message."""
         ids = (*completion.tokens, self._chat_format.end) if completion.truncated else completion.tokens
+        message = self._pieces[-1]
+        assert isinstance(message, _Message)
         is_free = completion.allowed is None
-        return _Answer(episode, ids, self._stripped(ids) if self._strips and is_free else ids)
+        return _Answer(episode, ids, self._stripped(message, ids) if self._strips and is_free else None)
 
-    def _stripped(self, ids: tuple[int, ...]) -> tuple[int, ...]:
-        """An answer without its thoughts; unchanged if it has none."""
-        text = self._chat_format.decode(ids)
+    def _stripped(self, message: _Message, ids: tuple[int, ...]) -> tuple[int, ...] | None:
+        """An answer with its prefilled start and without its thoughts; None if it has none."""
+        text = self._chat_format.decode(message.begun) + self._chat_format.decode(ids)
         if self._opens_thoughts:
-            return self._chat_format.answer(_NO_THOUGHT + strip_thoughts(_THOUGHT + text).strip())
-        spoken = strip_thoughts(text)
-        return ids if spoken == text else self._chat_format.answer(spoken.strip())
+            return self._chat_format.answer(_NO_THOUGHT + message.spoken(_THOUGHT + text).strip())
+        spoken = message.spoken(text)
+        return None if spoken == text else self._chat_format.answer(spoken.strip())
 
     def _ids_before_next(self) -> list[int]:
         """The ids before the next message: the current stream, or a copy without the thoughts of the last answer."""
         if not self._pieces:
             return self.prompt
-        answer = self._pieces[-1]
+        *pieces, message, answer = self._pieces
+        assert isinstance(message, _Message)
         assert isinstance(answer, _Answer)
-        if answer.kept == answer.ids:
+        if answer.stripped is None:
             return self.prompt
-        self._pieces[-1] = _Answer(answer.episode, answer.kept, answer.kept)
-        return [*self.prompt[: -len(answer.ids)], *answer.kept]
+        asked = message._replace(ids=message.ids[: len(message.ids) - len(message.begun)], begun=())
+        self._pieces = [*pieces, asked, _Answer(answer.episode, answer.stripped)]
+        return [*self.prompt[: -len(message.begun) - len(answer.ids)], *answer.stripped]
 
     def _begin_stream(self, ids: list[int]) -> None:
         """Make `ids` the current stream. A stream without messages is replaced, so that stream numbers have no gaps."""
@@ -254,5 +268,5 @@ class Context:
         ids = [*self._opening, *told, *first.begun]
         for piece in others:
             ids += self._chat_format.close if isinstance(piece, _Message) else ()
-            ids += piece.ids if isinstance(piece, _Message) else piece.kept
+            ids += piece.ids
         return ids

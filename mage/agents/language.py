@@ -23,7 +23,15 @@ from mage.agents.messages import (
     tagged,
     turn_message,
 )
-from mage.agents.parsing import Parsed, opens_action, parse_action, parse_open_action, parse_reflection
+from mage.agents.parsing import (
+    Parsed,
+    opens_action,
+    parse_action,
+    parse_open_action,
+    parse_reflection,
+    strip_thoughts,
+    strip_to_action,
+)
 from mage.errors import EngineError, PlayError
 from mage.protocols import ChatFormat, Engine, Sampling, ScoringEngine
 from mage.seeds import derive
@@ -172,7 +180,7 @@ class LanguageAgent:
             choices = self._choices(observation)
             ids = choices[observation.actions.index(action)]
             allowed, max_answer = tuple((token,) for token in ids), max(map(len, choices))
-        self._context.add_message(observation.episode, message, max_answer, self._settings.prefill)
+        self._context.add_message(observation.episode, message, max_answer, self._settings.prefill, strip_to_action)
         self._context.add_answer(observation.episode, Completion(ids, (0.0,) * len(ids), allowed, 0, False))
 
     def _message(self, observation: Observation) -> str:
@@ -249,7 +257,9 @@ class LanguageAgent:
         """Ask once for an action; return the calls and the parsed answer."""
         if self._settings.reply is ReplyMode.TEXT:
             how = self._settings
-            call = await self._ask(observation.episode, message, how.max_tokens, seed, None, how.prefill)
+            call = await self._ask(
+                observation.episode, message, how.max_tokens, seed, None, how.prefill, strip_to_action
+            )
             said = how.prefill + self._chat_format.decode(call.completion.tokens)
             is_open = self._briefing.has_open_actions
             parsed = parse_open_action(said) if is_open else parse_action(said, observation.actions)
@@ -259,11 +269,12 @@ class LanguageAgent:
         return (call,), Parsed(observation.actions[choices.index(call.completion.tokens)], None)
 
     async def _ask(
-        self, episode: int, message: str, max_tokens: int, seed: int, choices: Choices | None, begun: str = ""
-    ) -> Call:
+        self, episode: int, message: str, max_tokens: int, seed: int, choices: Choices | None, begun: str = "",
+        spoken: Callable[[str], str] = strip_thoughts,
+    ) -> Call:  # fmt: skip
         """Send a user message with the start of its answer, sample the rest and append it to the stream."""
         max_answer = max_tokens if choices else max_tokens + 1  # a truncated reply gets an end token
-        self._context.add_message(episode, message, max_answer, begun)
+        self._context.add_message(episode, message, max_answer, begun, spoken)
         prompt = tuple(self._context.prompt)
         sampling = Sampling(self._settings.temperature, max_tokens, seed)
         completion = await self._engine.complete(prompt, sampling, choices)

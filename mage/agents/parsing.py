@@ -152,6 +152,17 @@ def strip_thoughts(text: str) -> str:
     return "".join(text[start:stop] for start, stop in _spoken(text))
 
 
+def strip_to_action(text: str) -> str:
+    """Remove thoughts, and what stands before the last complete tag of an action.
+
+    >>> strip_to_action("Thought: they like rock. <action>paper</action>"), strip_to_action("<think>a</think>paper")
+    ('<action>paper</action>', 'paper')
+    """
+    spoken = strip_thoughts(text)
+    tags, _ = _tags(spoken)
+    return spoken[tags[-1][0] :] if tags else spoken
+
+
 def _spoken(text: str) -> list[tuple[int, int]]:
     """Start and stop of the pieces of a text outside of thoughts, in order."""
     spoken: list[tuple[int, int]] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -42,6 +43,7 @@ def command(
 ) -> None:
     """Train an agent by a recipe, or go on with a run. Some settings may be changed on the way."""
     if is_torchrun_worker():
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else PyTorch prints stacks where rank 0 ends first
         from mage.learners.sharded.worker import serve_torchrun
 
         serve_torchrun()

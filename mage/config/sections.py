@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from mage.types import (
     AlarmAction,
@@ -119,8 +119,9 @@ class AgentConfig(FrozenModel):
     tutor_fade: Count = 0
     """Further steps over which the share of tutored tasks falls to zero."""
     thoughts: Thoughts = Thoughts.KEEP
-    """Thoughts in the history: `keep` them as sampled, or `strip` them. Stripping begins a new stream after each answer
-    with a thought, so the cost of playing and training grows with the square of the number of turns."""
+    """Thoughts in the history, which are text between think tags and what stands before an action: `keep` them as
+    sampled, or `strip` them. Stripping begins a new stream after each answer with a thought, so the cost of playing and
+    training grows with the square of the number of turns."""
     retries: Count = 1
     """How often an invalid answer is asked for again before the episode is forfeited."""
     context: Positive = 4096
@@ -128,9 +129,16 @@ class AgentConfig(FrozenModel):
     slots: Count = 0
     """Calls that the engine runs in one batch; each reserves the memory of a full context. 0: as many as fit into a
     share of the free GPU memory, or into 1 GiB on a CPU, at most 1,024. Changes results by rounding only."""
-    server: str = ""
-    """The address of a running vLLM server on this machine, such as http://127.0.0.1:8000, for `engine = "vllm"`.
-    Empty: vLLM runs in this process. docs/scaling.md has the command that starts one."""
+    server: tuple[str, ...] = ()
+    """The addresses of running vLLM servers on this machine that share the play, for `engine = "vllm"`; one may stand
+    without brackets: http://127.0.0.1:8000. Empty: vLLM runs in this process. docs/scaling.md has the command that
+    starts one."""
+
+    @field_validator("server", mode="before")
+    @classmethod
+    def _with_one_address(cls, given: object) -> object:
+        """A text is one address, or none where it is empty."""
+        return ((given,) if given else ()) if isinstance(given, str) else given
 
 
 class RolloutConfig(FrozenModel):

@@ -11,6 +11,8 @@ CUDA_CACHE_SHARE = 0.4
 LEARNER_BYTES = 16
 """Bytes of a learner per trained parameter, left free for it: master weight, gradient, two moments, in float32."""
 MAX_SLOTS = 1024
+SERVER_CONCURRENCY = 256
+"""Requests to one server that are open at once; the rest wait in the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,8 @@ class EngineSettings:
     """The share of a GPU that this process has; the rest belongs to others."""
     ranks: int = 1
     """Ranks that share the memory of this learner."""
-    server: str = ""
-    """The address of a running server that serves the model; empty: the engine runs in this process."""
+    servers: tuple[str, ...] = ()
+    """The addresses of running servers that serve the model; empty: the engine runs in this process."""
 
 
 def slots_within(num_bytes: int, bytes_per_slot: int) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mage.errors import ConfigError
 from mage.learners.batch import MicroBatch
-from mage.learners.lm_head import Head
+from mage.learners.lm_head import Head, HeadKind
 from mage.learners.losses import Regulariser, TokenStats
 
 _RECOMPILE_LIMIT = 32
@@ -20,9 +20,9 @@ _RECOMPILE_LIMIT = 32
 class PolicyModel:
     """A causal language model and its head. Sequences are padded on the right, which causal attention ignores."""
 
-    def __init__(self, model: Any, temperature: float, *, compiled: bool) -> None:
+    def __init__(self, model: Any, temperature: float, *, compiled: bool, kind: HeadKind | None = None) -> None:
         self.model = model
-        self._head = Head(model, temperature, compiled=compiled)
+        self._head = Head(model, temperature, compiled=compiled, kind=kind)
         if compiled:
             compile_layers(model)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,15 +34,32 @@ SMALL_VOCABULARY = 4096
 TokenReader = Callable[[Tensor, Tensor, Tensor], TokenStats]
 
 
+class HeadKind(NamedTuple):
+    """How a model's logits can be computed."""
+
+    is_plain: bool
+    """Whether they are the head's output, without a cap or scale after it."""
+    has_rows: bool
+    """Whether rows of the head give the logits of single ids."""
+
+
 class Head:
     """Computes statistics of trained tokens from a model's head, at the temperature they were sampled with."""
 
-    def __init__(self, model: Any, temperature: float, *, compiled: bool, chunk_bytes: int = _CHUNK_BYTES) -> None:
+    def __init__(
+        self,
+        model: Any,
+        temperature: float,
+        *,
+        compiled: bool,
+        kind: HeadKind | None = None,
+        chunk_bytes: int = _CHUNK_BYTES,
+    ) -> None:
+        """`kind` is needed where the model has no weights yet; else it is found out."""
         self._model = model
         self.temperature = temperature
         self._chunk_bytes = chunk_bytes
-        self._is_plain = _is_plain(model)
-        self._has_rows = self._is_plain and _has_rows(model)
+        self._is_plain, self._has_rows = kind or head_kind(model)
         self._is_small = model.config.vocab_size <= SMALL_VOCABULARY
         self._read_all: TokenReader = torch.compile(read_all, dynamic=True) if compiled else read_all
         self._read_targets: TokenReader = self._read_all if compiled else read_targets
@@ -156,6 +173,12 @@ def _product(hidden_MD: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> Ten
         return torch.nn.functional.linear(hidden_MD, weight_VD, bias_V)
     logits_MV: Tensor = _FloatProduct.apply(hidden_MD, weight_VD)  # type: ignore[no-untyped-call]
     return logits_MV if bias_V is None else logits_MV + bias_V
+
+
+def head_kind(model: Any) -> HeadKind:
+    """How a model's logits can be computed, tried on a probe."""
+    is_plain = _is_plain(model)
+    return HeadKind(is_plain, is_plain and _has_rows(model))
 
 
 @torch.no_grad()

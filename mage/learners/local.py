@@ -16,7 +16,7 @@ from mage.config.sections import LearnerConfig
 from mage.learners.batch import MicroBatch, iter_micro_batches, largest_of, partition, split_by_sample
 from mage.learners.forward import PolicyModel, checkpoint_layers, is_compiled
 from mage.learners.load_weights import DivergedError, LearnError, load_weights, with_tied
-from mage.learners.lora import ADAPTER_FILE, Adapter
+from mage.learners.lora import ADAPTER_FILE, new_adapter
 from mage.learners.losses import floor_factor
 from mage.learners.master_weights import MasterWeights
 from mage.learners.metric_sums import MetricSums
@@ -49,20 +49,27 @@ class LocalLearner:
     """
 
     def __init__(
-        self, model: Any, settings: LearnerSettings, *, with_values: bool = False, imitates: bool = False
+        self,
+        model: Any,
+        settings: LearnerSettings,
+        *,
+        with_values: bool = False,
+        imitates: bool = False,
+        device: torch.device | None = None,
     ) -> None:
+        """`device` is where it computes; by default where the model is."""
         self.model = model
         self._settings = settings
         config = settings.config
-        self._device = next(model.parameters()).device
+        self._device = device or next(model.parameters()).device
         self._is_cuda = self._device.type == "cuda"
-        self._adapter = _adapter(model, config, settings.seed)
+        self._adapter = new_adapter(model, config, settings.seed)
         compiled = is_compiled(config.compile, self._device)
         is_copied = config.divergence is not Divergence.NONE and self._adapter is None
-        reference = frozen_copy(model, settings.temperature, compiled=compiled) if is_copied else None
+        reference = self._policy_model(frozen_copy(model), compiled=compiled) if is_copied else None
         if config.gradient_checkpointing:
             checkpoint_layers(model)
-        self._policy = PolicyModel(model, settings.temperature, compiled=compiled)
+        self._policy = self._policy_model(model, compiled=compiled)
         self._value_head = torch.nn.Linear(model.config.hidden_size, 1, device=self._device) if with_values else None
         if self._value_head is not None:
             torch.nn.init.zeros_(self._value_head.weight)
@@ -87,6 +94,10 @@ class LocalLearner:
         self._factor = 1.0
         self._skips = 0
         self._budget = TokenBudget(config.token_budget, self._device)
+
+    def _policy_model(self, model: Any, *, compiled: bool) -> PolicyModel:
+        """A model as the loss uses it; on ranks it has no weights yet."""
+        return PolicyModel(model, self._settings.temperature, compiled=compiled)
 
     def _place(self, reference: PolicyModel | None) -> None:
         """Called once, when all modules are built and before the optimizer is; a learner of several ranks shards."""
@@ -336,9 +347,3 @@ class LocalLearner:
         self._factor = numbers["entropy_factor"]
         self._skips = int(numbers["skips"])
         self._budget.restore(numbers, self._config.token_budget)
-
-
-def _adapter(model: Any, config: LearnerConfig, seed: int) -> Adapter | None:
-    if config.lora_rank == 0:
-        return None
-    return Adapter(model, rank=config.lora_rank, alpha=config.lora_alpha, targets=config.lora_targets, seed=seed)

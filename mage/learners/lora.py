@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from mage.config.sections import LearnerConfig
 from mage.errors import ConfigError
 from mage.extras import require
 from mage.learners.load_weights import LearnError
@@ -108,6 +109,13 @@ class Adapter:
         save_file({name: tensor.contiguous() for name, tensor in written.items()}, folder / ADAPTER_FILE)
         self._config.base_model_name_or_path = base
         self._config.save_pretrained(folder)
+
+
+def new_adapter(model: Any, config: LearnerConfig, seed: int) -> Adapter | None:
+    """The adapter that a config asks for; None where the whole model is trained."""
+    if config.lora_rank == 0:
+        return None
+    return Adapter(model, rank=config.lora_rank, alpha=config.lora_alpha, targets=config.lora_targets, seed=seed)
 
 
 def _file_name(module: str, letter: str) -> str:

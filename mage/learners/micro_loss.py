@@ -120,6 +120,6 @@ class MicroLoss:
             return self._policy.read(self._policy.hidden(batch), batch)[0]
 
 
-def frozen_copy(model: Any, temperature: float, *, compiled: bool) -> PolicyModel:
+def frozen_copy(model: Any) -> Any:
     """A frozen copy of a model: the reference of the divergence penalty."""
-    return PolicyModel(copy.deepcopy(model).requires_grad_(False), temperature, compiled=compiled)
+    return copy.deepcopy(model).requires_grad_(False)

@@ -30,6 +30,8 @@ class LearnerSettings:
     """Whether samples may come from older weights than those before the update (`rollout.lag`)."""
     workers: int = 1
     """Micro-batches that are computed side by side, in threads."""
+    device: str = ""
+    """The kind of device that ranks compute on, also where the model is loaded elsewhere; empty: the model's."""
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot train, or that contradict each other."""

@@ -10,16 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 
 from mage.errors import RecordError
-from mage.files import BAD_JSON, verify_checksums, write_atomically, write_checksums
+from mage.files import BAD_JSON, write_atomically
 from mage.learners.settings import LearnerSettings
+from mage.learners.state_files import numbers_of, read_tensors, write_tensors
 from mage.protocols import Learner
 from mage.weights import LearnerState
 
-OPTIMIZER, NUMBERS = "optimizer.safetensors", "numbers.json"
+NUMBERS = "numbers.json"
 
 
 class SharedLearner:
@@ -73,22 +72,19 @@ class SharedLearner:
 
 
 def save_state(folder: Path, learner: Learner, base: str) -> None:
-    """Write a learner's state to a folder: the model or adapter in checkpoint format, the optimizer and counters."""
-    state = learner.state()
+    """Write a learner's state to a folder: its tensors and counters."""
     folder.mkdir(parents=True, exist_ok=True)
-    learner.save(folder, base)
-    save_file({name: tensor.contiguous() for name, tensor in state.tensors.items()}, folder / OPTIMIZER)
-    write_checksums(folder)
-    write_atomically(folder / NUMBERS, msgspec.json.encode(state.numbers))
+    write_tensors(folder, learner, base)
+    write_atomically(folder / NUMBERS, msgspec.json.encode(numbers_of(learner)))
 
 
 def load_state(folder: Path, learner: Learner) -> LearnerState:
     """Read a state that `save_state` wrote for a learner of this kind."""
-    verify_checksums(folder)
+    if not (folder / learner.weights_file).is_file():
+        raise RecordError(f"{folder} holds no learner that can be read: it has no {learner.weights_file}")
+    weights, tensors = read_tensors(folder, learner)
     try:
-        weights = load_file(folder / learner.weights_file)
-        tensors = load_file(folder / OPTIMIZER)
         numbers = msgspec.json.decode((folder / NUMBERS).read_bytes(), type=dict[str, float])
-    except (OSError, SafetensorError, *BAD_JSON) as error:
+    except (OSError, *BAD_JSON) as error:
         raise RecordError(f"{folder} holds no learner that can be read: {error}") from None
     return LearnerState(weights, tensors, numbers)

@@ -48,6 +48,16 @@ def configure_torch(placement: Placement) -> None:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
+def with_dtype(model: Any, dtype: Any) -> Any:
+    """Convert a model's parameters to a dtype of PyTorch.
+
+    Buffers keep theirs: rotary frequencies that are rounded to bfloat16 turn far positions too little or too much.
+    """
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
+    return model
+
+
 def share_threads(model: Any, threads: int) -> int:
     """Divide CPU threads between one operation and the learner; returns how many micro-batches it takes at a time.
 

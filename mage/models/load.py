@@ -16,6 +16,7 @@ from mage.errors import ConfigError, library_errors, listing
 from mage.extras import require
 from mage.models import SMOLLM2
 from mage.models.address import refuse_remote
+from mage.models.device import with_dtype
 from mage.models.vocabulary import actions_of
 from mage.registry import Registry
 from mage.spec import call_with, parse_spec, whole
@@ -144,7 +145,7 @@ def load_model(
     if not isinstance(built, LoadedModel):
         model, own = built
         built = LoadedModel(name, model, own, _chat_format(name, own))
-    placed = built.model.to(dtype=getattr(torch, dtype), device=torch.device(device)).eval()
+    placed = with_dtype(built.model, getattr(torch, dtype)).to(device=torch.device(device)).eval()
     return replace(built, name=name, model=placed)
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from itertools import groupby
 from typing import NamedTuple
 
-import msgspec
-
 from mage.config.schema import Config
 from mage.errors import ConfigError
 from mage.learners.settings import AUTO_BUDGET, AUTO_SHARE
-from mage.planning.engine_memory import engine_parts, num_slots
+from mage.planning.engine_memory import engine_parts, num_slots, server_parts
 from mage.planning.figures import Basis, Card, MemoryPart
-from mage.planning.learner_memory import FLOAT32, Placement, activation_part, position_bytes, state_parts
+from mage.planning.learner_memory import Placement, activation_part, position_bytes, state_parts
 from mage.planning.measured import GIB
 from mage.planning.shapes import Shape
 
@@ -28,7 +26,7 @@ class Machine(NamedTuple):
     gib: float
     """Memory of a card; 0 on a CPU, whose memory is not asked for."""
     per_node: int
-    """Cards of one machine; the ranks of a learner share one."""
+    """Cards of one machine."""
 
     @property
     def card_bytes(self) -> int:
@@ -44,12 +42,28 @@ class Planned(NamedTuple):
     where: Placement
     machine: Machine
 
+    @property
+    def serving(self) -> int:
+        """Cards that vLLM servers are on, all of the first machine; 0 where the engine is the run's own."""
+        return _serving(self.config, self.machine)
+
+    @property
+    def num_engines(self) -> int:
+        """Engines that share the play: those of workers, servers with cards of their own, or one."""
+        return self.config.rollout.workers or (len(self.config.agent.server) if self.serving else 1)
+
 
 class _Content(NamedTuple):
     """What is on one card."""
 
     rank: int | None
     num_workers: int
+    serves: bool
+    """Whether it has a part of a vLLM server."""
+
+
+def _serving(config: Config, machine: Machine) -> int:
+    return min(machine.gpus, machine.per_node) if config.agent.server else 0
 
 
 def check_machine(config: Config, machine: Machine) -> None:
@@ -59,22 +73,24 @@ def check_machine(config: Config, machine: Machine) -> None:
         return
     if ranks > gpus:
         raise ConfigError(f"learner.ranks = {ranks}: each rank needs a GPU of its own, and --gpus is {gpus}")
-    if ranks > machine.per_node:
-        raise ConfigError(
-            f"learner.ranks = {ranks}: all ranks are on one machine, and one has {machine.per_node} GPUs (--per-node)"
-        )
     if rollout.workers and not rollout.gpus:
         raise ConfigError("rollout.gpus = 0: the model runs on cuda; give each worker a GPU or a share of one")
     if rollout.workers * rollout.gpus > gpus:
         needed = f"{rollout.workers * rollout.gpus:g} GPUs are needed, and --gpus is {gpus}"
         raise ConfigError(f"rollout.workers = {rollout.workers} with rollout.gpus = {rollout.gpus:g}: {needed}")
+    servers, cards = len(config.agent.server), _serving(config, machine)
+    if servers and cards % servers:
+        raise ConfigError(
+            f"agent.server names {servers} servers: each is planned with as many cards as the others, and the first "
+            f"machine has {cards}"
+        )
 
 
 def cards_of(plan: Planned) -> list[Card]:
     """The cards in order, equal neighbours as one."""
-    contents = _contents(plan.config, plan.machine)
+    contents = _contents(plan)
     # All ranks but the first are alike.
-    kinds = [(None if one.rank is None else min(1, one.rank), one.num_workers) for one in contents]
+    kinds = [(None if one.rank is None else min(1, one.rank), one.num_workers, one.serves) for one in contents]
     cards: list[Card] = []
     at = 0
     for _, same in groupby(kinds):
@@ -84,14 +100,18 @@ def cards_of(plan: Planned) -> list[Card]:
     return cards
 
 
-def _contents(config: Config, machine: Machine) -> list[_Content]:
+def _contents(plan: Planned) -> list[_Content]:
+    config, machine = plan.config, plan.machine
     ranks, rollout = config.learner.ranks, config.rollout
     if not machine.gpus:
-        return [*(_Content(rank, 0) for rank in range(ranks)), *(_Content(None, 1) for _ in range(rollout.workers))]
+        others = (_Content(None, 1, False) for _ in range(rollout.workers))
+        return [*(_Content(rank, 0, False) for rank in range(ranks)), *others]
     workers = [0] * machine.gpus
     for number in range(rollout.workers):  # Ray gives out cards from the first one on
         workers[int(number * rollout.gpus + 1e-9)] += 1
-    return [_Content(card if card < ranks else None, workers[card]) for card in range(machine.gpus)]
+    return [
+        _Content(card if card < ranks else None, workers[card], card < plan.serving) for card in range(machine.gpus)
+    ]
 
 
 def _card(plan: Planned, contents: list[_Content]) -> Card:
@@ -99,35 +119,19 @@ def _card(plan: Planned, contents: list[_Content]) -> Card:
     first, ranks = contents[0], plan.config.learner.ranks
     state = state_parts(shape, config.learner, where) if first.rank is not None else []
     engine: list[MemoryPart] = []
-    if first.rank == 0:
+    if first.rank == 0 and not config.agent.server:
         engine = engine_parts(
             shape, config, where, num_slots(shape, config, where, machine.card_bytes, is_trained=True)
         )
-    parts = [*state, *engine, *(_worker_parts(plan, first.num_workers) if first.num_workers else [])]
+    served = server_parts(shape, config, where, plan.serving) if first.serves else []
+    parts = [*state, *engine, *served, *(_worker_parts(plan, first.num_workers) if first.num_workers else [])]
     start = 0
     if first.rank is not None:
-        parts.append(_passing_part(plan, sum(part.num_bytes for part in parts), is_root=first.rank == 0))
-        if ranks > 1:
-            whole = where.number_bytes * shape.parameters + FLOAT32 * shape.parameters // ranks
-            start = whole + sum(part.num_bytes for part in engine)
+        kept = sum(part.num_bytes for part in parts)
+        parts.append(activation_part(shape, config.learner, where, num_positions(plan, kept)))
+        if ranks > 1 and engine:
+            start = where.number_bytes * shape.parameters + sum(part.num_bytes for part in engine)
     return Card(_name(contents, config), len(contents), tuple(parts), start)
-
-
-def _passing_part(plan: Planned, kept: int, *, is_root: bool) -> MemoryPart:
-    """The larger of what comes and goes in a step: activations, and on rank 0 the whole weights when it publishes them.
-
-    `kept` are the bytes that a card holds besides.
-    """
-    shape, config, where, _ = plan
-    activations = activation_part(shape, config.learner, where, num_positions(plan, kept))
-    if config.learner.ranks == 1 or not is_root:
-        return activations
-    whole = where.number_bytes * shape.parameters
-    if whole > activations.num_bytes:
-        how = f"gathered when they are published; activations ({activations.num_bytes / GIB:.2f} GiB) are gone then"
-        return MemoryPart("whole weights", whole, Basis.COMPUTED, how)
-    more = f"; the whole weights ({whole / GIB:.2f} GiB) take their place when they are published"
-    return msgspec.structs.replace(activations, source=activations.source + more)
 
 
 def _worker_parts(plan: Planned, num: int) -> list[MemoryPart]:
@@ -157,9 +161,12 @@ def _name(contents: list[_Content], config: Config) -> str:
     first, last = contents[0], contents[-1]
     names = []
     if first.rank == 0:
-        names.append("rank 0" if config.learner.ranks > 1 else "learner and engine")
+        alone = "learner" if config.agent.server else "learner and engine"
+        names.append("rank 0" if config.learner.ranks > 1 else alone)
     elif first.rank is not None:
         names.append(f"rank {first.rank}" if first.rank == last.rank else f"ranks {first.rank} to {last.rank}")
+    if first.serves:
+        names.append("server")
     if first.num_workers:
         names.append("worker" if first.num_workers == 1 else f"{first.num_workers} workers")
     return " + ".join(names) or "unused"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mage.config.schema import Config
-from mage.engines.settings import CPU_CACHE_BYTES, CUDA_CACHE_SHARE, LEARNER_BYTES, slots_within
+from mage.engines.settings import CPU_CACHE_BYTES, CUDA_CACHE_SHARE, LEARNER_BYTES, SERVER_CONCURRENCY, slots_within
 from mage.planning.figures import Basis, MemoryPart
 from mage.planning.learner_memory import FLOAT32, Placement
 from mage.planning.shapes import Shape
@@ -20,6 +20,19 @@ def engine_length(shape: Shape, config: Config) -> int:
 def token_bytes(shape: Shape, where: Placement) -> int:
     """Bytes of the keys and values of one token."""
     return shape.num_hidden_layers * 2 * shape.key_width * where.number_bytes
+
+
+def server_parts(shape: Shape, config: Config, where: Placement, serving: int) -> list[MemoryPart]:
+    """One card's part of a vLLM server; servers share the cards that serve, each over as many."""
+    slots, servers = config.agent.slots or SERVER_CONCURRENCY, len(config.agent.server)
+    cards = serving // servers
+    cache = token_bytes(shape, where) * slots * engine_length(shape, config)
+    each = "" if servers == 1 else f"each of {servers} servers "
+    how = f"{each}over {cards} card{'s' * (cards > 1)} (--tensor-parallel-size {cards}); not tried"
+    return [
+        MemoryPart("server's weights", where.number_bytes * shape.parameters // cards, Basis.COMPUTED, how),
+        MemoryPart("server's KV cache", cache // cards, Basis.COMPUTED, f"{slots} requests at once, {how}"),
+    ]
 
 
 def num_slots(shape: Shape, config: Config, where: Placement, card_bytes: int, *, is_trained: bool) -> int:

@@ -15,6 +15,8 @@ LEAST_BUDGET, LEAST_SLOTS = 1024, 16
 """The smallest numbers that are advised."""
 _RANK = 16
 """The rank of an adapter that is advised."""
+_SERVER = {"engine": "vllm", "agent.server": "http://127.0.0.1:8000"}
+"""The engine that is spread over the cards of a machine, where ours needs the whole model on one."""
 
 
 def too_large(cards: list[Card], machine: Machine) -> list[Card]:
@@ -36,11 +38,9 @@ def verdict(plan: Planned, cards: list[Card]) -> str:
     found = advice(plan)
     if found:
         return f"{needs}; it fits with {' or with '.join(found)}"
-    whole = plan.where.number_bytes * plan.shape.parameters / GIB
     return (
-        f"{needs}; neither learner.ranks, token_budget, gradient_checkpointing and lora_rank nor agent.slots make it "
-        f"fit: rank 0 and every worker hold the whole weights, {whole:.1f} GiB, twice; take larger cards or a smaller "
-        "model"
+        f"{needs}; neither learner.ranks, token_budget, gradient_checkpointing and lora_rank nor agent.slots and "
+        "agent.server make it fit; take more or larger cards, or a smaller model"
     )
 
 
@@ -60,9 +60,8 @@ def advice(plan: Planned) -> list[str]:
 def _changes(plan: Planned) -> Iterator[dict[str, object]]:
     """Changes that save memory, those that cost least first; numbers are the least that are tried."""
     learner, machine = plan.config.learner, plan.machine
-    ranks = min(machine.gpus, machine.per_node)
-    if learner.ranks < ranks and learner.token_budget != "auto":
-        yield {"learner.ranks": ranks}
+    if learner.ranks < machine.gpus and learner.token_budget != "auto":
+        yield {"learner.ranks": machine.gpus}
     if learner.token_budget != "auto" and learner.token_budget > LEAST_BUDGET:
         yield {"learner.token_budget": LEAST_BUDGET}
     if not 0 < plan.config.agent.slots <= LEAST_SLOTS:
@@ -71,6 +70,10 @@ def _changes(plan: Planned) -> Iterator[dict[str, object]]:
         yield {"learner.gradient_checkpointing": True}
     if not learner.lora_rank:
         yield {"learner.lora_rank": _RANK}
+    if len(plan.config.agent.server) > 1:
+        yield {"agent.server": plan.config.agent.server[0]}  # over as many cards as all of them
+    if not plan.config.agent.server and not plan.config.rollout.workers:
+        yield dict(_SERVER)
 
 
 def _needed(plan: Planned, values: dict[str, object]) -> dict[str, object]:

@@ -106,17 +106,31 @@ def _notes(plan: Planned, cards: Sequence[Card]) -> list[str]:
     notes = []
     if plan.machine.gpus:
         notes.append(f"Speeds are those of {measured().machine}; other cards were not measured.")
+    per_node, whole = plan.machine.per_node, plan.where.number_bytes * plan.shape.parameters / 1e9
+    if plan.machine.gpus and ranks > per_node:
+        notes.append(f"{ranks} ranks are on {-(-ranks // per_node)} machines, where torchrun starts them.")
     if ranks > 1:
-        each = 14 if plan.where.number_bytes == BFLOAT16 else 12
-        host = each * trained_parameters(plan.shape, config.learner) / 1e9
-        notes.append(f"A checkpoint is gathered in the memory of rank 0's host: {host:,.0f} GB.")
+        trained = plan.where.number_bytes * trained_parameters(plan.shape, config.learner) / 1e9
+        notes.append(
+            f"Rank 0 gathers the trained weights of a checkpoint in the memory of its host: {trained:,.0f} GB."
+        )
+    if plan.serving:
+        each = " for each server" if plan.num_engines > 1 else ""
+        slower = "vLLM was 2.2 to 9.7 times slower on one card (benchmarks/speed.md), and was not measured on several"
+        notes.append(f"The speed of play is that of our engine on one card{each}; {slower}.")
+    if plan.serving and ranks > 1:
+        loaded = FLOAT32 * plan.shape.parameters / 1e9
+        notes.append(
+            f"The model is loaded on rank 0's host, {loaded:,.0f} GB in float32 at first; {whole:,.0f} GB are there "
+            "again for each publication, which is checked there."
+        )
     unused = sum(card.count for card in cards if not card.parts)
     if unused:
         notes.append(
             f"{unused} of {plan.machine.gpus} cards are not used: learner.ranks shards the learner over up to "
-            f"{min(plan.machine.gpus, plan.machine.per_node)}, rollout.workers with rollout.gpus play on others."
+            f"{plan.machine.gpus}, rollout.workers with rollout.gpus play on others."
         )
-    if not config.agent.slots and plan.machine.gpus:
+    if not config.agent.slots and plan.machine.gpus and not plan.serving:
         notes.append(
             "agent.slots = 0: as many as fit when the engine is made, before the learner is; a number is surer."
         )

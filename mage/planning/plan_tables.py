@@ -38,7 +38,12 @@ def _memory(card: Card) -> Table:
         table.add_row(part.name, gib(part.num_bytes), part.basis, shown(part.source))
     table.add_row("all", gib(sum(part.num_bytes for part in card.parts)), "", "")
     if card.start_bytes == card.num_bytes > 0:
-        table.add_row("at the start", gib(card.start_bytes), "computed", "the whole weights before they are sharded")
+        table.add_row(
+            "at the start",
+            gib(card.start_bytes),
+            "computed",
+            "the engine and the whole weights before they are sharded",
+        )
     return table
 
 

@@ -6,6 +6,7 @@ from math import exp, log
 from typing import NamedTuple
 
 from mage.config.schema import Config
+from mage.engines.settings import SERVER_CONCURRENCY
 from mage.planning.cards import Planned
 from mage.planning.engine_memory import num_slots
 from mage.planning.figures import Basis, Rate
@@ -33,16 +34,17 @@ def step_rates(plan: Planned, tokens: TrialTokens) -> list[Rate]:
     """Speeds by part, and the seconds of a step."""
     config = plan.config
     trials = config.batch.groups * config.batch.size
-    engines = config.rollout.workers or 1
+    engines, workers = plan.num_engines, config.rollout.workers
     play, learn = play_speed(plan, trials), learn_speed(plan, tokens)
     learned = trials * tokens.total * config.learner.epochs
     play_s = trials * (tokens.read / play.reading + tokens.sampled / play.generation) / engines
-    if config.rollout.workers:
+    if workers:
         play_s += trials * measured().worker.trial_ms / 1000 / engines
     learn_s = learned / learn.value
     many = f" of {engines} engines" if engines > 1 else ""
     resampled = "; dead groups that are played again come on top" if config.batch.dead is DeadGroups.RESAMPLE else ""
-    shared = play.source + (f"; shared by {engines} workers, {measured().worker.page}" if engines > 1 else "")
+    by = f"{workers} workers, {measured().worker.page}" if workers else f"{engines} servers, as if each were alone"
+    shared = play.source + (f"; shared by {by}" if engines > 1 else "")
     return [
         Rate("reading" + many, play.reading * engines, "tokens/s", play.basis, shared),
         Rate("generation" + many, play.generation * engines, "tokens/s", play.basis, shared),
@@ -81,6 +83,8 @@ def _rows(plan: Planned, trials: int) -> int:
     """Trials that an engine plays at once."""
     config, machine = plan.config, plan.machine
     has_workers = config.rollout.workers > 0
+    if config.agent.server:
+        return min(config.agent.slots or SERVER_CONCURRENCY, -(-trials // plan.num_engines))
     slots = num_slots(plan.shape, config, plan.where, machine.card_bytes, is_trained=not has_workers)
     return min(slots, min(trials, config.rollout.chunk) if has_workers else trials)
 

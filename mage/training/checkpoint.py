@@ -3,7 +3,8 @@
     checkpoints/step-000100/
         config.json model.safetensors tokenizer.json …   loads with transformers; where an adapter is trained,
         adapter_config.json adapter_model.safetensors    instead of the model: loads with PEFT
-        optimizer.safetensors                            master weights, the optimizer's tensors, a value head's
+        optimizer.safetensors                            master weights, the optimizer's tensors, a value head's; with
+        optimizer/                                       `learner.ranks` a folder, to which each rank writes its part
         state.json                                       step, statistics, counters, lengths of the logs
         checksums.json                                   of the tensors; they are verified when these are loaded
         README.md                                        a model card
@@ -23,18 +24,16 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 import msgspec
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 
 from mage.credit.running_stats import Stats
 from mage.errors import RecordError
-from mage.files import BAD_JSON, fsync, verify_checksums, write_atomically, write_checksums
+from mage.files import BAD_JSON, fsync, write_atomically
 from mage.league.payoffs import PayoffCell
+from mage.learners.state_files import restore_tensors, write_tensors
 from mage.models.load import LoadedModel
 from mage.protocols import Learner
 from mage.training.alarms import AlarmState
 from mage.training.task_replay import PlayedTask
-from mage.weights import LearnerState
 
 CHECKPOINTS, SAVED, AHEAD = "checkpoints", "saved.json", "ahead.msgpack"
 _PREFIX = "step-"
@@ -80,11 +79,8 @@ def save_checkpoint(
     shutil.rmtree(scratch, ignore_errors=True)
     try:
         scratch.mkdir(parents=True)
-        learner.save(scratch, loaded.name)
+        write_tensors(scratch, learner, loaded.name)
         loaded.tokenizer.save_pretrained(scratch)
-        tensors = learner.state().tensors
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, scratch / "optimizer.safetensors")
-        write_checksums(scratch)
         (scratch / "README.md").write_text(card, encoding="utf-8")
         write_atomically(scratch / "state.json", msgspec.json.format(msgspec.json.encode(state), indent=1))
         write_extra(scratch)
@@ -108,12 +104,7 @@ def load_checkpoint(path: Path, learner: Learner) -> TrainState:
     state = read_state(path)
     if not (path / learner.weights_file).is_file():
         raise RecordError(f"{path} has no {learner.weights_file} to go on with; is learner.lora_rank what it was?")
-    verify_checksums(path)
-    try:
-        weights, tensors = load_file(path / learner.weights_file), load_file(path / "optimizer.safetensors")
-    except (OSError, SafetensorError) as error:
-        raise RecordError(f"{path} cannot be read: {error}") from None
-    learner.restore(LearnerState(weights, tensors, state.learner))
+    restore_tensors(path, learner, state.learner)
     return state
 
 

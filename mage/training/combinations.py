@@ -119,16 +119,15 @@ def _check_workers(config: Config) -> None:
 
 def _check_vllm(config: Config) -> None:
     """Refuse what cannot be played with vLLM."""
+    servers = ", ".join(config.agent.server)
     if config.engine != VLLM:
-        if config.agent.server:
-            raise ConfigError(
-                f"agent.server = {config.agent.server}: engine = {config.engine} has none; set engine = vllm"
-            )
+        if servers:
+            raise ConfigError(f"agent.server = {servers}: engine = {config.engine} has none; set engine = vllm")
         return
-    if config.rollout.workers and config.agent.server:
+    if config.rollout.workers and servers:
         raise ConfigError(
-            f"{_workers_key(config)} with agent.server = {config.agent.server}: each worker has its own vLLM; leave "
-            "agent.server out, or set rollout.workers = 0"
+            f"{_workers_key(config)} with agent.server = {servers}: each worker has its own vLLM; leave agent.server "
+            "out, or set rollout.workers = 0"
         )
     if config.league.learners and not config.learner.lora_rank:
         raise ConfigError(

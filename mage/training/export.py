@@ -16,14 +16,15 @@ from mage.config.schema import Config
 from mage.errors import ConfigError, RecordError, library_errors
 from mage.extras import require
 from mage.files import CHECKSUMS
+from mage.learners.state_files import OPTIMIZER
 from mage.models.load import base_directory, describe_model, load_model
 from mage.training.checkpoint import AHEAD, checkpoint_path, checkpoints, read_state
 from mage.training.model_card import model_card
 from mage.training.resume_changes import config_of
 
 ADAPTER_CONFIG, ADAPTER = "adapter_config.json", "adapter_model.safetensors"
-_OURS = ("optimizer.safetensors", "state.json", AHEAD, CHECKSUMS, "README.md")
-"""Files of a checkpoint that are not copied: the training state, and the card, which is written anew."""
+_OURS = (OPTIMIZER, "state.json", AHEAD, CHECKSUMS, "README.md")
+"""Files of a checkpoint that are not copied: the training state, and the card, which is written anew. No folder is."""
 
 _LOAD_WHOLE = """
 ## Load it

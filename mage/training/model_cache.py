@@ -16,6 +16,7 @@ from mage.models.device import Placement, configure_torch, num_cores, resolve_pl
 from mage.models.load import LoadedModel, canonical_worlds, is_random, load_model
 from mage.protocols import PolicyServer
 from mage.training.build import worlds_of
+from mage.types import Device
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,13 @@ class ModelCache:
         """A copy of the config's model to train, and a server for it; `tokenizer` is that of a run that goes on."""
         placement = resolve_placement(config.device, config.dtype)
         key = (config.agent.model, placement, config.engine, engine_settings(config), _words(config, tokenizer))
-        entry, self._entry = self._entry, None
-        if entry is not None and entry.key != key:
-            entry = None
-        server = entry.server if entry is not None else None
-        is_same_seed = entry is not None and (entry.seed == config.seed or not is_random(config.agent.model))
-        loaded = entry.loaded if entry is not None and is_same_seed else None
-        del entry  # free memory before the next model is loaded
+        loaded: LoadedModel | None = None
+        server: PolicyServer | None = None
+        if self._entry is not None and self._entry.key == key:
+            server = self._entry.server
+            if self._entry.seed == config.seed or not is_random(config.agent.model):
+                loaded = self._entry.loaded
+        self._entry = None  # frees memory before the next model is loaded
         gc.unfreeze()  # building the parts of a run froze them
         gc.collect()
         gc.freeze()  # building the next has little left to look at
@@ -59,7 +60,7 @@ class ModelCache:
         server.clear()
         loaded.model.to("cpu")  # GPU memory is for the learner's copy
         self._entry = _CacheEntry(key, config.seed, loaded, server)
-        return replace(loaded, model=copy.deepcopy(loaded.model).to(placement.device)), server
+        return replace(loaded, model=copy.deepcopy(loaded.model).to(_loaded_on(config, placement))), server
 
 
 def model_and_server(config: Config, tokenizer: Path | None = None) -> tuple[LoadedModel, PolicyServer]:
@@ -87,7 +88,7 @@ def model_and_inference_server(
         tokenizer=tokenizer,
     )
     share_threads(loaded.model, config.threads or num_cores())
-    settings = EngineSettings(config.agent.context, config.agent.slots, is_trained=False, server=config.agent.server)
+    settings = EngineSettings(config.agent.context, config.agent.slots, is_trained=False, servers=config.agent.server)
     return loaded, make_server(config.engine, loaded, settings)
 
 
@@ -101,7 +102,7 @@ def engine_settings(config: Config) -> EngineSettings:
     league = config.league
     num = 1 + 2 * league.learners + max(league.snapshots, league.learners) if league.learners else 1
     agent, learner = config.agent, config.learner
-    return EngineSettings(agent.context, agent.slots, num, learner.lora_rank, ranks=learner.ranks, server=agent.server)
+    return EngineSettings(agent.context, agent.slots, num, learner.lora_rank, ranks=learner.ranks, servers=agent.server)
 
 
 def _load(config: Config, placement: Placement, tokenizer: Path | None) -> LoadedModel:
@@ -109,10 +110,18 @@ def _load(config: Config, placement: Placement, tokenizer: Path | None) -> Loade
         config.agent.model,
         seed=config.seed,
         dtype=placement.dtype,
-        device=placement.device,
+        device=_loaded_on(config, placement),
         worlds=worlds_of(config),
         tokenizer=tokenizer,
     )
+
+
+def _loaded_on(config: Config, placement: Placement) -> str:
+    """The device that a model to train is loaded on: the host, where ranks take it from there and a server plays.
+
+    No card needs room for the whole model then.
+    """
+    return Device.CPU.value if config.learner.ranks > 1 and config.agent.server else placement.device
 
 
 def _words(config: Config, tokenizer: Path | None) -> object:

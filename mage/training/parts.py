@@ -203,7 +203,8 @@ def build_parts(
     check(config)
     check_splits(config)
     learning = learning or learner_settings(config)
-    configure_torch(resolve_placement(config.device, config.dtype))
+    placement = resolve_placement(config.device, config.dtype)
+    configure_torch(placement)
     estimator = make_estimator(config.credit.estimator, config.credit.options)
     teacher = teacher_for(config, estimator)
     splits = evaluated_splits(config)
@@ -211,7 +212,7 @@ def build_parts(
     for spec in worlds_of(config):
         check_words(loaded, spec)
     threads = max(1, (config.threads or num_cores()) // learning.config.ranks)
-    learning = replace(learning, workers=share_threads(loaded.model, threads))
+    learning = replace(learning, workers=share_threads(loaded.model, threads), device=placement.device)
     needs_values = getattr(estimator, "needs_values", False)
     learner = make_learner(
         config.learner.kind, loaded.model, learning, with_values=needs_values, imitates=teacher is not None

@@ -14,6 +14,7 @@ from mage.evaluation.suite.report import evaluation_report, to_json
 from mage.files import closing_on_error, write_atomically
 from mage.league.matches import PlayedMatch
 from mage.league.payoffs import Payoffs
+from mage.learners.state_files import numbers_of
 from mage.runs.store import RUN, Change
 from mage.runs.tracker import Trackers
 from mage.training.alarms import MAX_ROLLBACKS, NO_ALARMS, AlarmState, watch_score, watch_step
@@ -297,7 +298,7 @@ class RunRecorder:
         return TrainState(
             step=self.step,
             stats=self.stats,
-            learner=self._parts.learner.state().numbers,
+            learner=numbers_of(self._parts.learner),
             lines=log_lengths(self.folder),
             best=self._best,
             healthy=self._healthy,

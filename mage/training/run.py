@@ -18,6 +18,7 @@ from mage.config.load import replaced
 from mage.config.schema import Config
 from mage.errors import RecordError
 from mage.learners.load_weights import DivergedError, RankError
+from mage.learners.state_files import check_folder
 from mage.models.device import num_cores
 from mage.models.hosts import named_by
 from mage.runs.new_directory import new_run_path
@@ -118,6 +119,7 @@ def _train(
     config = parts.config
     display = (LiveDisplay if console.is_terminal else PlainDisplay)(console, config.steps)
     try:
+        check_folder(folder, parts.learner)
         setup = set_up(parts, folder)
         recorder = RunRecorder(setup, folder, display, max_minutes)
         try:

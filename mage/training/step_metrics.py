@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from mage.credit.steps import agent_turns
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.opponents.registry import family
 from mage.spec import parse_spec
-from mage.types import Ending, Group, Sample, Trial
+from mage.types import Completion, Ending, Group, Phase, Sample, Trial
 
 
 def step_metrics(drawn: Sequence[Group], groups: Sequence[Group], num_replayed: int = 0) -> dict[str, float]:
@@ -23,7 +24,8 @@ def step_metrics(drawn: Sequence[Group], groups: Sequence[Group], num_replayed: 
         metrics["groups/replayed"] = float(num_replayed)
     if not trials:
         return metrics
-    parts = (_scores(trials), _health(trials), _variety(drawn), _cost(groups), _shares(drawn, groups))
+    texts = {**_variety(drawn), **_repetition(trials)}
+    parts = (_scores(trials), _health(trials), texts, _cost(groups), _shares(drawn, groups))
     return {**metrics, **{name: value for part in parts for name, value in part.items()}}
 
 
@@ -33,7 +35,8 @@ def as_teacher_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
     >>> as_teacher_metrics({"score/episode_1": 1.0, "play/overflows": 0.0, "groups/distinct_texts": 0.0})
     {'teacher/episode_1': 1.0, 'play/overflows': 0.0}
     """
-    played = {name: value for name, value in metrics.items() if name != "groups/distinct_texts"}
+    written = ("groups/distinct_texts", "play/repeated_texts")
+    played = {name: value for name, value in metrics.items() if name not in written}
     return {re.sub("^score/", "teacher/", name): value for name, value in played.items()}
 
 
@@ -80,15 +83,25 @@ def _health(trials: Sequence[Trial]) -> dict[str, float]:
 
 def _variety(groups: Sequence[Group]) -> dict[str, float]:
     """How much the first texts of siblings differ: 0 where all of a group are the same, 1 where no two are."""
-    found = [[text for trial in group.trials if (text := _first_text(trial)) is not None] for group in groups]
+    found = [[made.tokens for trial in group.trials for _, made in islice(_texts(trial), 1)] for group in groups]
     shares = [(len(set(texts)) - 1) / (len(texts) - 1) for texts in found if len(texts) > 1]
     return {"groups/distinct_texts": sum(shares) / len(shares)} if shares else {}
 
 
-def _first_text(trial: Trial) -> tuple[int, ...] | None:
-    """The tokens of the first reply or reflection that was not held to choices."""
-    calls = (call.completion for turn in agent_turns(trial) for call in turn.calls)
-    return next((made.tokens for made in calls if made.allowed is None), None)
+def _repetition(trials: Sequence[Trial]) -> dict[str, float]:
+    """How often an agent says again what it has said in the same trial: of its replies after the first, the share."""
+    found = [[made.tokens for phase, made in _texts(trial) if phase is Phase.PLAY] for trial in trials]
+    num_later = sum(len(texts) - 1 for texts in found if texts)
+    num_new = sum(len(set(texts)) - 1 for texts in found if texts)
+    return {"play/repeated_texts": 1 - num_new / num_later} if num_later else {}
+
+
+def _texts(trial: Trial) -> Iterator[tuple[Phase, Completion]]:
+    """The replies and reflections that were not held to choices."""
+    for turn in agent_turns(trial):
+        for call in turn.calls:
+            if call.completion.allowed is None:
+                yield turn.phase, call.completion
 
 
 def _cost(groups: Sequence[Group]) -> dict[str, float]:

@@ -40,8 +40,7 @@ STRIP = ".transcript.columns"
 SHOWN = (
     Picture("strip", "#/runs/{llm/rps-llm-seed0}/trials/14?layout=columns&at=3.end", 210, only=STRIP),
     Picture("runs", "#/runs?compare={llm/rps-llm-seed0}+{llm/rps-llm-seed2}+{demo}&over=recipes", 980),
-    Picture("run", "#/runs/{llm/rps-llm-seed0}", 860),
-    Picture("demo", "#/runs/{demo}", 860),
+    Picture("run", "#/runs/{demo}", 860),
     Picture("trials", "#/runs/{demo}/trials", 620),
     Picture("trial", "#/runs/{demo}/trials/8?at=1.5", 780),
     Picture("episodes", "#/runs/{demo}/trials/9?layout=columns&at=3.end&seen=all", 760),

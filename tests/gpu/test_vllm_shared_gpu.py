@@ -89,7 +89,7 @@ def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.fixture
 def backend(started: tuple[str, Server]) -> Iterator[HttpVllm]:
     kind, server = started
-    found = HttpVllm(model_of(kind), EngineSettings(LENGTH, slots=16, server=server.address))
+    found = HttpVllm(model_of(kind), EngineSettings(LENGTH, slots=16), server.address)
     yield found
     found.close()
 
@@ -140,8 +140,8 @@ def test_shared_weights_give_the_log_probabilities_of_the_same_weights_in_files(
     torch.cuda.ipc_collect()  # type: ignore[no-untyped-call]
     assert torch.cuda.memory_allocated() == before, "a publication leaves memory behind"
     assert again == pytest.approx(shared[0], abs=1e-3)
-    assert backend._shared._obstacle == ""
-    backend._shared._obstacle = "as files, to compare"
+    assert backend.loader._obstacle == ""
+    backend.loader._obstacle = "as files, to compare"
     files = [asyncio.run(scores(weights)) for weights in (first, second)]
     for one, other in zip(shared, files, strict=True):
         assert one == pytest.approx(other, abs=1e-3)

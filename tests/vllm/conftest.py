@@ -18,8 +18,17 @@ MakeBackend = Callable[[str, str], Backend]
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Server]]:
     """Servers of models with a tied head, and with one of its own; the first has room for adapters."""
     need_vllm()
-    with servers(tmp_path_factory.mktemp("servers")) as found:
+    with servers(tmp_path_factory.mktemp("servers"), "tied", "untied") as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def two_of_one_model(
+    started: dict[str, Server], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Server, Server]]:
+    """The server of the tied model, and another one of it."""
+    with servers(tmp_path_factory.mktemp("second"), "tied") as found:
+        yield started["tied"], found["tied"]
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +51,7 @@ def make_backend(request: pytest.FixtureRequest) -> Iterator[MakeBackend]:
             found: InProcessVllm = request.getfixturevalue("engines")[kind == "adapters"]
             return found
         address = request.getfixturevalue("started")["untied" if kind == "untied" else "tied"].address
-        opened.append(HttpVllm(model_of(kind), settings_of(kind, address)))
+        opened.append(HttpVllm(model_of(kind), settings_of(kind), address))
         return opened[-1]
 
     need_vllm()

@@ -65,9 +65,9 @@ def model_of(kind: str) -> LoadedModel:
     return sharpened(LoadedModel("untied", model.eval(), tied.tokenizer, tied.chat_format))
 
 
-def settings_of(kind: str, server: str = "") -> EngineSettings:
+def settings_of(kind: str, *servers: str) -> EngineSettings:
     num, rank = (PLACES, RANK) if kind == "adapters" else (1, 0)
-    return EngineSettings(LENGTH, slots=16, policies=num, adapter_rank=rank, server=server)
+    return EngineSettings(LENGTH, slots=16, policies=num, adapter_rank=rank, servers=servers)
 
 
 def learner_of(kind: str, *overrides: str) -> LocalLearner:
@@ -95,11 +95,11 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def servers(folder: Path) -> Iterator[dict[str, Server]]:
-    """Two servers: one of a model whose head is tied, with room for adapters; one of a model that is untied."""
+def servers(folder: Path, *kinds: str) -> Iterator[dict[str, Server]]:
+    """Servers of models: of the one whose head is tied, with room for adapters, and of the one that is untied."""
     started: dict[str, Server] = {}
     try:
-        for kind in ("tied", "untied"):
+        for kind in kinds:
             started[kind] = _start(folder / kind, kind)
         for server in started.values():
             wait_for(server)

@@ -211,6 +211,9 @@ class OtherWeights:
             return await self._inner.generate(request._replace(salt="always"))
         return await self._inner.generate(request)
 
+    async def generate_on_each(self, request: VllmRequest) -> Mapping[str, VllmAnswer]:
+        return {"vLLM": await self.generate(request)}
+
     async def load_model(self, weights: Mapping[str, Any]) -> None:
         kept = {name: tensor.clone() for name, tensor in weights.items()}
         if self._left_out in weights:

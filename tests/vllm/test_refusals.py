@@ -22,7 +22,7 @@ def refused(
     policies: int = 1,
     adapter_rank: int = 0,
 ) -> None:
-    given = EngineSettings(length, policies=policies, adapter_rank=adapter_rank, server=server.address)
+    given = EngineSettings(length, policies=policies, adapter_rank=adapter_rank, servers=(server.address,))
     with pytest.raises(ConfigError, match=match) as error:
         vllm_server(loaded or model_of("tied"), given)
     assert "\n" not in str(error.value)
@@ -51,7 +51,7 @@ def test_a_server_without_room_for_the_adapters(started: dict[str, Server]) -> N
 
 
 def test_a_server_that_another_run_uses(started: dict[str, Server]) -> None:
-    first = HttpVllm(model_of("tied"), settings_of("tied", started["tied"].address))
+    first = HttpVllm(model_of("tied"), settings_of("tied"), started["tied"].address)
     refused(started["tied"], "another run uses it")
     first.close()
-    HttpVllm(model_of("tied"), settings_of("tied", started["tied"].address)).close()
+    HttpVllm(model_of("tied"), settings_of("tied"), started["tied"].address).close()

@@ -67,15 +67,22 @@ TINY = (
 )
 
 
-@pytest.mark.parametrize("where", ["here", "http"])
-def test_a_run_through_the_command_line(where: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize(
+    ("where", "ranks", "lora"),
+    [("here", 1, 0), ("http", 1, 0), ("http", 2, 0), ("http", 2, 4)],
+    ids=["here", "http", "two ranks", "two ranks with an adapter"],
+)
+def test_a_run_through_the_command_line(
+    where: str, ranks: int, lora: int, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     need_vllm()
-    engine, model = ["engine=vllm"], MODEL
+    engine, model = ["engine=vllm", f"learner.ranks={ranks}"], MODEL
     if where == "http":
         server = request.getfixturevalue("started")["tied"]
         engine, model = [*engine, f"agent.server={server.address}"], str(server.folder)
+    common = (*TINY, *CHOICES, f"agent.model={model}", f"learner.lora_rank={lora}")
     for name, more in (("vllm", engine), ("local", ["engine=local"])):
-        run_mage("train", "rps", "--run", tmp_path / name, *TINY, *CHOICES, f"agent.model={model}", *more)
+        run_mage("train", "rps", "--run", tmp_path / name, *common, *more)
     found, wanted = metrics_of(tmp_path / "vllm"), metrics_of(tmp_path / "local")
     assert steps_of(tmp_path / "vllm") == {1, 2}
     for one, other in zip(found, wanted, strict=True):

@@ -16,13 +16,24 @@ OLDEST, NEWEST = (0, 22), (0, 32)
 _TIMEOUT_S = 10.0
 
 
-def check_vllm(server: str) -> None:
-    """Raise a ConfigError where the engine vllm cannot be used: in this process, or at a server's address."""
-    if server:
-        check_server(server)
+def check_vllm(servers: tuple[str, ...]) -> None:
+    """Raise a ConfigError where the engine vllm cannot be used: in this process, or at the addresses of servers."""
+    if servers:
+        check_named_once(servers)
+        for server in servers:
+            check_server(server)
         return
     require("vllm", "engine = vllm needs", "; or name a running server in agent.server")
     check_version(_installed_version(), "installed here")
+
+
+def check_named_once(servers: tuple[str, ...]) -> None:
+    """Raise a ConfigError for what is no address on this machine, or is named twice in any spelling."""
+    places: set[str] = set()
+    for server in servers:
+        if (place := server_place(server)) in places:
+            raise ConfigError(f"agent.server = {server}: it is named twice; a server plays once in a run")
+        places.add(place)
 
 
 def check_server(server: str) -> None:
@@ -60,6 +71,17 @@ def server_address(server: str) -> str:
             "reaches it run commands, so the server must be on this machine: 127.0.0.1 or localhost"
         )
     return f"http://{parts.netloc}"
+
+
+def server_place(server: str) -> str:
+    """Host and port of a server on this machine, the same for all spellings of its address.
+
+    >>> server_place("http://localhost:8000/"), server_place("http://127.0.0.1")
+    ('127.0.0.1:8000', '127.0.0.1:80')
+    """
+    parts = urlsplit(server_address(server))
+    host = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname
+    return f"{host}:{parts.port or 80}"
 
 
 def check_version(found: str, where: str) -> None:

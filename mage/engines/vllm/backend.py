@@ -31,6 +31,9 @@ class Backend(Protocol):
 
     async def generate(self, request: VllmRequest) -> VllmAnswer: ...
 
+    async def generate_on_each(self, request: VllmRequest) -> Mapping[str, VllmAnswer]:
+        """The answer of each vLLM there is, by what it is called: a publication is checked on all of them."""
+
     async def load_model(self, weights: Mapping[str, Tensor]) -> None:
         """Replace all weights of the model; no request is in flight."""
 

@@ -38,5 +38,9 @@ class BaseWeights:
 @torch.no_grad()
 def _sums(weights: Mapping[str, Tensor]) -> list[float]:
     """The sum and the sum of squares of each tensor."""
-    tensors = [tensor.detach().float() for tensor in weights.values()]
-    return [float(value) for tensor in tensors for value in (tensor.sum(), tensor.square().sum())]
+    found: list[Tensor] = []
+    for tensor in weights.values():
+        numbers = tensor.detach().float()
+        found += (numbers.sum(), numbers.square().sum())
+    sums: list[float] = torch.stack(found).tolist()
+    return sums

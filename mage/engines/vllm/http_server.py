@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,21 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from mage.engines.settings import EngineSettings
+from mage.aio import all_done
+from mage.engines.settings import SERVER_CONCURRENCY, EngineSettings
 from mage.engines.vllm.availability import check_server, server_address
 from mage.engines.vllm.backend import LoadedAdapter
 from mage.engines.vllm.model_files import write_weights
 from mage.engines.vllm.requests import VllmAnswer, VllmRequest
 from mage.engines.vllm.server_lock import lock_server
-from mage.engines.vllm.shared_loader import SharedLoader
+from mage.engines.vllm.shared_loader import SharedLoader, share_weights
 from mage.errors import ConfigError, EngineError, library_errors
 from mage.models.load import LoadedModel
 
 if TYPE_CHECKING:
     import httpx
 
-_CONCURRENCY = 256
-"""Requests that are open at once; the rest wait here."""
 _TIMEOUT_S = 600.0
 _SHOWN = 200
 _SIZES = ("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
@@ -43,7 +42,7 @@ class _Session:
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self.client = client
-        self.gate = asyncio.Semaphore(_CONCURRENCY)
+        self.gate = asyncio.Semaphore(SERVER_CONCURRENCY)
         self.loop = asyncio.get_running_loop()
         self.num_requests = 0
 
@@ -51,18 +50,21 @@ class _Session:
 class HttpVllm:
     """A vLLM server, which another process has started for the same model."""
 
-    def __init__(self, loaded: LoadedModel, settings: EngineSettings) -> None:
-        check_server(settings.server)
-        self._server = settings.server
-        self._address = server_address(settings.server)
+    def __init__(self, loaded: LoadedModel, settings: EngineSettings, server: str) -> None:
+        """`server` is its address."""
+        check_server(server)
+        self._server = server
+        self._address = server_address(server)
+        self.name = f"the vLLM server at {server}"
         self._session: _Session | None = None
         config = self._config()
         limit = getattr(loaded.model.config, "max_position_embeddings", None) or settings.length
         self._length = min(limit, settings.length)
         self._check(config, loaded, settings)
-        self._name = str(_found(config, "model_config", "served_model_name"))
-        self._shared = SharedLoader(self._post, str(_found(config, "parallel_config", "worker_extension_cls")))
-        self._lock = lock_server(settings.server)
+        self._model = str(_found(config, "model_config", "served_model_name"))
+        extension = str(_found(config, "parallel_config", "worker_extension_cls"))
+        self.loader = SharedLoader(self.name, self._post, extension)
+        self._lock = lock_server(server)
 
     @property
     def length(self) -> int:
@@ -78,7 +80,7 @@ class HttpVllm:
 
     async def generate(self, request: VllmRequest) -> VllmAnswer:
         body = {
-            "model": request.adapter or self._name,
+            "model": request.adapter or self._model,
             "token_ids": list(request.prompt),
             "sampling_params": dict(request.params),
             "cache_salt": request.salt,
@@ -91,13 +93,15 @@ class HttpVllm:
         except (LookupError, TypeError, ValueError) as error:
             raise self._failed(f"answers with what is no completion: {error!r}") from None
 
+    async def generate_on_each(self, request: VllmRequest) -> Mapping[str, VllmAnswer]:
+        return {self.name: await self.generate(request)}
+
     async def load_model(self, weights: Mapping[str, Tensor]) -> None:
-        if await self._shared.load(weights):
-            return
-        with TemporaryDirectory(prefix="mage-vllm-weights-") as folder:
-            write_weights(Path(folder), weights)
-            body = {"method": "reload_weights", "kwargs": {"weights_path": folder}}
-            await self._post("/collective_rpc", body)
+        await load_weights([self], weights)
+
+    async def load_files(self, folder: Path) -> None:
+        """Replace all weights of the model by those in a folder."""
+        await self._post("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}})
 
     async def load_adapter(self, adapter: LoadedAdapter) -> None:
         await self._post("/v1/load_lora_adapter", {"lora_name": adapter.name, "lora_path": str(adapter.folder)})
@@ -126,7 +130,7 @@ class HttpVllm:
 
         session = self._session
         if session is None or session.loop is not asyncio.get_running_loop():
-            limits = httpx.Limits(max_connections=_CONCURRENCY, max_keepalive_connections=_CONCURRENCY)
+            limits = httpx.Limits(max_connections=SERVER_CONCURRENCY, max_keepalive_connections=SERVER_CONCURRENCY)
             client = httpx.AsyncClient(timeout=_TIMEOUT_S, limits=limits, trust_env=False)
             session = self._session = _Session(client)
         session.num_requests += 1
@@ -204,7 +208,21 @@ class HttpVllm:
         return ConfigError(f"agent.server = {self._server}: {why}")
 
     def _failed(self, why: str) -> EngineError:
-        return EngineError(f"the vLLM server at {self._server} {why}")
+        return EngineError(f"{self.name} {why}")
+
+
+async def load_weights(servers: Sequence[HttpVllm], weights: Mapping[str, Tensor]) -> None:
+    """Replace all weights of servers: on the GPU they are on, and for servers that cannot read it by files.
+
+    The files are written once, and all of these servers read them at the same time.
+    """
+    is_shared = await share_weights([server.loader for server in servers], weights)
+    others = [server for server, is_done in zip(servers, is_shared, strict=True) if not is_done]
+    if not others:
+        return
+    with TemporaryDirectory(prefix="mage-vllm-weights-") as folder:
+        write_weights(Path(folder), weights)
+        await all_done(server.load_files(Path(folder)) for server in others)
 
 
 def _found(config: Mapping[str, Any], section: str, name: str) -> Any:

@@ -52,7 +52,7 @@ class InProcessVllm:
     """
 
     def __init__(self, loaded: LoadedModel, settings: EngineSettings) -> None:
-        check_vllm("")
+        check_vllm(())
         weight = next(loaded.model.parameters())
         self._is_cpu = weight.device.type == "cpu"
         _check_heads(loaded, self._is_cpu)
@@ -107,6 +107,9 @@ class InProcessVllm:
         finally:
             if self._futures.pop(name, None) is not None and future.cancelled():
                 self._engine.abort_request([name])
+
+    async def generate_on_each(self, request: VllmRequest) -> Mapping[str, VllmAnswer]:
+        return {"vLLM": await self.generate(request)}
 
     async def load_model(self, weights: Mapping[str, Tensor]) -> None:
         named = ((name, tensor.detach()) for name, tensor in weights.items())

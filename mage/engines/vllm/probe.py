@@ -6,7 +6,7 @@ Weights that are published wrongly are seldom an error, so every publication is 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -35,12 +35,16 @@ class Probe:
         self.tolerance = _TOLERANCE if loaded.model.dtype is torch.float32 else _ROUNDED_TOLERANCE
 
     @torch.no_grad()
-    def gap(self, weights: Mapping[str, Tensor], found: Mapping[int, float]) -> float:
-        """The largest difference of vLLM's log-probabilities to those of a plain pass with the weights."""
+    def expected(self, weights: Mapping[str, Tensor]) -> list[float]:
+        """The log-probabilities of the allowed ids, by a plain pass with the weights."""
         placed = {name: tensor.detach().to(self._device) for name, tensor in weights.items()}
         ids_1T = torch.tensor([self.prompt], device=self._device)
         read = torch.func.functional_call(self._model, placed, (ids_1T,), {"use_cache": False}, tie_weights=False)
         logits_V = read.logits[0, -1]
-        expected: list[float] = logits_V[list(self.allowed)].float().log_softmax(0).tolist()
+        logprobs: list[float] = logits_V[list(self.allowed)].float().log_softmax(0).tolist()
+        return logprobs
+
+    def gap(self, expected: Sequence[float], found: Mapping[int, float]) -> float:
+        """The largest difference of vLLM's log-probabilities to those of a plain pass."""
         answered = normalised([found.get(token, float("nan")) for token in self.allowed])
         return max(abs(one - other) for one, other in zip(expected, answered, strict=True))

@@ -47,7 +47,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _serve(given: argparse.Namespace, options: Sequence[str]) -> int:
-    check_vllm("")
+    check_vllm(())
     if is_random(given.model):
         raise ConfigError(f"{given.model}: its words and weights are made in each run; leave agent.server empty")
     placement = resolve_placement(Device(given.device), Dtype(given.dtype))

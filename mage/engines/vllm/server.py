@@ -165,9 +165,11 @@ class VllmPolicyServer:
 
     async def _ask(self, publication: _Publication, prompt: Ids, params: Mapping[str, object]) -> VllmAnswer:
         self._totals["requests"] += 1
+        return await self._backend.generate(self._request(publication, prompt, params))
+
+    def _request(self, publication: _Publication, prompt: Ids, params: Mapping[str, object]) -> VllmRequest:
         adapter = "" if publication.adapter is None else publication.adapter.name
-        salt = f"{self._mark}.{publication.number}.{self._num_resets}"
-        return await self._backend.generate(VllmRequest(prompt, params, adapter, salt))
+        return VllmRequest(prompt, params, adapter, f"{self._mark}.{publication.number}.{self._num_resets}")
 
     async def _load_model(self, policy: str, weights: PolicyWeights) -> None:
         await self._backend.load_model(weights.merged())
@@ -191,14 +193,18 @@ class VllmPolicyServer:
             self._retired.append(publication.adapter)
 
     async def _check(self, policy: str, weights: PolicyWeights, publication: _Publication) -> None:
-        """Compare a publication with a plain forward pass."""
-        answer = await self._ask(publication, self._probe.prompt, decision_params(self._probe.allowed))
-        gap = self._probe.gap(weights.merged(), answer.logprobs[0])
-        if not gap <= self._probe.tolerance:
-            raise EngineError(
-                f"vLLM does not play with the weights that were published for {policy!r}: log-probabilities differ by "
-                f"{gap:.2g} from those of a plain pass, where {self._probe.tolerance:g} is allowed"
-            )
+        """Compare a publication with a plain forward pass, on each server that there is."""
+        asked = self._request(publication, self._probe.prompt, decision_params(self._probe.allowed))
+        answers = await self._backend.generate_on_each(asked)
+        self._totals["requests"] += len(answers)
+        expected = self._probe.expected(weights.merged())
+        for name, answer in answers.items():
+            gap = self._probe.gap(expected, answer.logprobs[0])
+            if not gap <= self._probe.tolerance:
+                raise EngineError(
+                    f"{name} does not play with the weights that were published for {policy!r}: log-probabilities "
+                    f"differ by {gap:.2g} from those of a plain pass, where {self._probe.tolerance:g} is allowed"
+                )
 
 
 class VllmPolicy:

@@ -8,12 +8,13 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
+from mage.engines.vllm.availability import server_place
 from mage.errors import ConfigError
 
 
 def lock_server(server: str) -> IO[str]:
     """Hold a server until the file that is returned is closed, or this process ends."""
-    name = re.sub(r"\W+", "-", server.strip("/"))
+    name = re.sub(r"\W+", "-", server_place(server))
     file = (Path(tempfile.gettempdir()) / f"mage-vllm-{name}.lock").open("a")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,6 +11,7 @@ import torch
 
 from mage.config.sections import LearnerConfig
 from mage.learners.settings import LearnerSettings
+from mage.models.device import with_dtype
 from mage.types import Sample
 
 
@@ -26,7 +27,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Build(msgspec.Struct, frozen=True, tag="build"):
-    """Make an empty model like that of rank 0, receive its weights, and make the learner."""
+    """Make an empty model like that of rank 0, and its learner, which receives the weights."""
 
     kind: tuple[str, str]
     """Module and name of the model's class."""
@@ -75,11 +76,32 @@ class Restore(msgspec.Struct, frozen=True, tag="restore"):
     numbers: Mapping[str, float]
 
 
+class Find(msgspec.Struct, frozen=True, tag="find"):
+    """Look whether a file of rank 0 is there."""
+
+    path: str
+
+
+class Save(msgspec.Struct, frozen=True, tag="save"):
+    """Write the own part of all tensors of the state but the weights to a folder."""
+
+    folder: str
+
+
+class Load(msgspec.Struct, frozen=True, tag="load"):
+    """Read the own part of a state from the files of a folder, and continue from it."""
+
+    folder: str
+    names: dict[str, str]
+    """The names in the files by those of parameters and moments."""
+    numbers: Mapping[str, float]
+
+
 class End(msgspec.Struct, frozen=True, tag="end"):
     """End the process."""
 
 
-Command = Build | SetSettings | Update | Read | Fetch | Restore | End
+Command = Build | SetSettings | Update | Read | Fetch | Restore | Find | Save | Load | End
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -135,13 +157,13 @@ def build_of(model: Any, settings: LearnerSettings, *, with_values: bool, imitat
     )
 
 
-def empty_model(build: Build, device: torch.device) -> Any:
-    """A model of the same kind, whose weights are still to come."""
+def empty_model(build: Build) -> Any:
+    """A model of the same kind, without memory for weights."""
     config = _class_of(build.config).from_dict(msgspec.json.decode(build.values))
     config._attn_implementation = build.attention
-    with device:
+    with torch.device("meta"):
         model = _class_of(build.kind)(config)
-    return model.to(getattr(torch, build.dtype)).eval()
+    return with_dtype(model, getattr(torch, build.dtype)).eval()
 
 
 def _path_of(kind: type) -> tuple[str, str]:

@@ -6,28 +6,37 @@ import atexit
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, TypeVar
 
+from safetensors import safe_open
 from torch import Tensor
 
-from mage.learners.load_weights import DivergedError, LearnError, RankError
+from mage.learners.load_weights import LearnError, RankError
 from mage.learners.settings import LearnerSettings
+from mage.learners.sharded.cards import is_torchrun
 from mage.learners.sharded.commands import (
     END,
     Command,
     Fetch,
+    Find,
+    Load,
     Message,
     Read,
     Restore,
+    Save,
     SetSettings,
     Update,
     as_plain,
     build_of,
     encode,
 )
-from mage.learners.sharded.rank_learner import BASE, PARAMETER, WEIGHTS, RankLearner, without_threads
+from mage.learners.sharded.files import stored
+from mage.learners.sharded.gathered import Gathered
+from mage.learners.sharded.rank_learner import ALIKE, BASE, PARAMETER, WEIGHTS, RankLearner, without_threads
 from mage.learners.sharded.ranks import Ranks, spawn
-from mage.learners.sharded.shards import share_tensors
+from mage.learners.sharded.torchrun import lead
+from mage.learners.state_files import SHARDS
 from mage.types import Sample
 from mage.weights import LearnerState, PolicyWeights
 
@@ -43,17 +52,15 @@ class ShardedLearner:
     """
 
     def __init__(self, model: Any, settings: LearnerSettings, *, with_values: bool, imitates: bool) -> None:
-        self._pool = pool(settings.config.ranks, next(model.parameters()).device.type)
+        self._pool = pool(settings.config.ranks, settings.device or next(model.parameters()).device.type)
         self._number = self._pool.take_number()
         weakref.finalize(self, self._pool.unused.append, self._number)
         command = build_of(model, settings, with_values=with_values, imitates=imitates)
 
         def build() -> RankLearner:
-            share_tensors(model)
             return RankLearner(model, settings, self._pool.ranks, with_values=with_values, imitates=imitates)
 
         self._own = self._together(command, build)
-        self._state: LearnerState | None = None
 
     @property
     def workers(self) -> tuple[int, ...]:
@@ -81,7 +88,6 @@ class ShardedLearner:
 
     def update(self, samples: Sequence[Sample]) -> dict[str, float]:
         """Update the weights on one batch and return metrics; see `LocalLearner.update`."""
-        self._state = None
         return self._together(Update(list(samples)), lambda: self._own.update(samples))
 
     def evaluate_tokens(self, samples: Sequence[Sample]) -> list[list[tuple[float, float]]]:
@@ -96,34 +102,56 @@ class ShardedLearner:
         """The weights to publish: the current ones, or those with `trained`, the weights of another state."""
         adapter = self._own.adapter
         if adapter is None:
-            return PolicyWeights(self._with_tied(self._fetch(WEIGHTS) if trained is None else trained))
-        return PolicyWeights(self._fetch(BASE), adapter.factors(self._fetch(WEIGHTS) if trained is None else trained))
+            return PolicyWeights(self._gathered_when_read(WEIGHTS) if trained is None else self._with_tied(trained))
+        factors = adapter.factors(self._fetch(WEIGHTS) if trained is None else trained)
+        return PolicyWeights(self._gathered_when_read(BASE), factors)
 
     def state(self) -> LearnerState:
         """What an exact continuation needs, whole, in memory of the host."""
-        if self._state is None:
-            weights = self._fetch(WEIGHTS, to_host=True)
-            others = [name for name in self._own.tensors() if not name.startswith((WEIGHTS, BASE))]
-            tensors = self._gathered(others, to_host=True)
-            whole = weights if self._own.adapter else self._with_tied(weights)
-            self._state = LearnerState(whole, tensors, self._own.numbers())
-        return self._state
+        tensors = self._gathered(list(self._own.others()), to_host=True)
+        return LearnerState(self._whole_weights(), tensors, self.numbers())
+
+    def numbers(self) -> dict[str, float]:
+        """The counters of the state."""
+        return self._own.numbers()
 
     def restore(self, state: LearnerState) -> None:
-        """Continue from a state of any number of ranks, in memory or read from files."""
-        given = self._to_send(state)
+        """Continue from a state of any number of ranks, in memory."""
+        given = self._matched(state.weights, state.tensors)
         shapes = [(name, tuple(t.shape), str(t.dtype).removeprefix("torch.")) for name, t in given.items()]
         command = Restore(shapes, dict(state.numbers))
-        self._state = None
         self._together(command, lambda: self._own.receive(command, given))
+
+    def restore_files(self, folder: Path, numbers: Mapping[str, float]) -> None:
+        """Continue from the files of a state of any number of ranks; each rank reads what it needs."""
+        found = stored(folder) | stored(folder / SHARDS)
+        with safe_open(folder / self.weights_file, framework="pt") as file:
+            weights = {name: found.pop(name) for name in file.keys()}  # noqa: SIM118
+        names = {name: each.name for name, each in self._matched(weights, found).items()}
+        command = Load(str(folder.resolve()), names, dict(numbers))
+        self._together(command, lambda: self._own.load(command))
 
     def save(self, folder: Path, base: str) -> None:
         """Write the model in Hugging Face layout, or the adapter as PEFT does, with the name of its base."""
-        weights = dict(self.state().weights)
+        weights = self._whole_weights()
         if self._own.adapter is None:
             self._own.model.save_pretrained(folder, state_dict=weights)
         else:
             self._own.adapter.save(folder, base, weights)
+
+    def check_folder(self, folder: Path) -> None:
+        """Raise a `RecordError` where a rank does not see a folder of rank 0."""
+        with NamedTemporaryFile(dir=folder, prefix=".seen-by-all-ranks-") as file:
+            path = Path(file.name).resolve()
+            self._together(Find(str(path)), lambda: self._own.find(path))
+
+    def save_shards(self, folder: Path) -> None:
+        """Write all tensors of the state but the weights, each rank its part; no rank has them whole."""
+        self._together(Save(str(folder.resolve())), lambda: self._own.save_shards(folder))
+
+    def _whole_weights(self) -> dict[str, Tensor]:
+        weights = self._fetch(WEIGHTS, to_host=True)
+        return weights if self._own.adapter else self._with_tied(weights)
 
     def _with_tied(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Weights under every name that the model has for them."""
@@ -141,27 +169,51 @@ class ShardedLearner:
             names = [name for name in names if self._own.tied[name.removeprefix(WEIGHTS)] == name.removeprefix(WEIGHTS)]
         return {name.removeprefix(prefix): tensor for name, tensor in self._gathered(names, to_host=to_host).items()}
 
+    def _gathered_when_read(self, prefix: str) -> Gathered:
+        """The tensors of a prefix, which are gathered when they are read."""
+        size = self._own.model.dtype.itemsize
+        own = {name.removeprefix(prefix): t for name, t in self._own.tensors().items() if name.startswith(prefix)}
+        tied = {_without_layer(name): _without_layer(first) for name, first in self._own.tied.items()}
+
+        def gather(names: Sequence[str]) -> dict[str, Tensor]:
+            found = self._gathered([prefix + name for name in names], to_host=False)
+            return {name.removeprefix(prefix): tensor for name, tensor in found.items()}
+
+        return Gathered({name: size * t.numel() for name, t in own.items()}, {name: tied[name] for name in own}, gather)
+
     def _gathered(self, names: list[str], *, to_host: bool) -> dict[str, Tensor]:
         return self._together(Fetch(names), lambda: self._own.fetch(names, to_host=to_host))
 
-    def _to_send(self, state: LearnerState) -> dict[str, Tensor]:
-        """The tensors of a state as parameters and moments of the optimizer, checked."""
+    def _matched(self, weights: Mapping[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
+        """The tensors of a state, or what is known of those in files, as parameters and moments; checked."""
         adapter = self._own.adapter
-        weights = adapter.by_parameter(state.weights) if adapter else self._with_tied(state.weights)
-        given: dict[str, Tensor] = {}
-        for name, parameter in self._own.trained().items():
-            source = state.tensors.get(f"master/{name}", state.tensors.get(name, weights.get(name)))
+        weights = adapter.by_parameter(weights) if adapter else self._with_tied(weights)
+        found: dict[str, Any] = {}
+        trained = self._own.trained()
+        for name, parameter in trained.items():
+            source = tensors.get(f"master/{name}", tensors.get(name, weights.get(name)))
             if source is None:
                 raise LearnError(f"the weights do not fit the model: missing {name}")
             if source.shape != parameter.shape:
-                found, needed = tuple(source.shape), tuple(parameter.shape)
-                raise LearnError(f"the weights do not fit the model: {name} has shape {found}, not {needed}")
-            given[PARAMETER + name] = source
-        return given | {n: t for n, t in state.tensors.items() if "/" in n and not n.startswith("master/")}
+                shape, needed = tuple(source.shape), tuple(parameter.shape)
+                raise LearnError(f"the weights do not fit the model: {name} has shape {shape}, not {needed}")
+            found[PARAMETER + name] = source
+        kinds = {name: name.partition("/") for name in tensors}
+        moments = [name for name, (kind, _, own) in kinds.items() if kind != "master" and own in trained]
+        return found | {name: tensors[name] for name in moments}
 
     def _together(self, command: Command, own: Callable[[], T]) -> T:
         """Tell the other ranks what to do, and do rank 0's part of it."""
         return self._pool.together(Message(command, self._number, self._pool.take_unused()), own)
+
+
+def _without_layer(name: str) -> str:
+    """The name of a weight in the model without an adapter.
+
+    >>> _without_layer("model.layers.0.mlp.up_proj.base_layer.weight")
+    'model.layers.0.mlp.up_proj.weight'
+    """
+    return name.replace(".base_layer.", ".")
 
 
 class RankPool:
@@ -193,8 +245,8 @@ class RankPool:
             self._raise_ended(0.0)
             self.ranks.broadcast(encode(message))
             done = own()
-        except DivergedError:
-            self.is_usable = True  # on all ranks alike: they are still in step
+        except ALIKE:
+            self.is_usable = True
             raise
         except RuntimeError:
             self._raise_ended(_FAILURE_S)
@@ -222,7 +274,7 @@ def pool(size: int, device: str) -> RankPool:
         if one.is_usable and (one.ranks.size, one.ranks.device.type) == (size, device):
             return one
     close_pools()
-    _pools.append(RankPool(spawn(size, device)))
+    _pools.append(RankPool(lead(size, device) if is_torchrun() else spawn(size, device)))
     return _pools[-1]
 
 

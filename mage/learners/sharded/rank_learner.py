@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,21 +12,27 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from mage.errors import RecordError
 from mage.learners.batch import MicroBatch, iter_micro_batches, partition
 from mage.learners.forward import PolicyModel
-from mage.learners.load_weights import RankError
+from mage.learners.lm_head import HeadKind, head_kind
+from mage.learners.load_weights import DivergedError, RankError
 from mage.learners.local import LocalLearner
 from mage.learners.lora import Adapter
 from mage.learners.metric_sums import MetricSums
 from mage.learners.settings import LearnerSettings
-from mage.learners.sharded.commands import Restore
+from mage.learners.sharded.commands import Load, Restore
+from mage.learners.sharded.files import read_stored, stored, write_shards
 from mage.learners.sharded.ranks import ROOT, Ranks
 from mage.learners.sharded.shards import ShardedRoot, received, tied_names, whole
+from mage.learners.state_files import SHARDS
 from mage.types import Sample
 
 WEIGHTS, BASE, PARAMETER = "weights/", "base/", "parameter/"
 """Prefixes of tensors of the state: trained weights, those below an adapter, and parameters that are received."""
 _MASTER = "master/"
+ALIKE = (DivergedError, RecordError)
+"""Errors that all ranks have when one has: they are still in step."""
 
 
 class RankLearner(LocalLearner):
@@ -39,12 +46,19 @@ class RankLearner(LocalLearner):
     ) -> None:
         self._ranks = ranks
         self._dtype: torch.dtype = model.dtype
-        super().__init__(model, without_threads(settings), with_values=with_values, imitates=imitates)
+        super().__init__(
+            model, without_threads(settings), with_values=with_values, imitates=imitates, device=ranks.device
+        )
+
+    def _policy_model(self, model: Any, *, compiled: bool) -> PolicyModel:
+        kind = msgspec.msgpack.encode(head_kind(model)) if self._ranks.rank == ROOT else b""
+        known = HeadKind(*msgspec.msgpack.decode(self._ranks.broadcast(kind)))
+        return PolicyModel(model, self._settings.temperature, compiled=compiled, kind=known)
 
     def _place(self, reference: PolicyModel | None) -> None:
         self.tied = tied_names(self.model)
         modules = [self.model, self._value_head, None if reference is None else reference.model]
-        self._root = ShardedRoot([m for m in modules if m is not None], self._ranks.mesh, self._dtype)
+        self._root = ShardedRoot([m for m in modules if m is not None], self._ranks, self._dtype)
 
     @property
     def adapter(self) -> Adapter | None:
@@ -132,6 +146,10 @@ class RankLearner(LocalLearner):
             found |= {f"value_head.{name}": tensor for name, tensor in self._value_head.state_dict().items()}
         return found | self._master_weights.state()
 
+    def others(self) -> dict[str, Tensor]:
+        """All tensors of the state but the weights, by name; they are sharded."""
+        return {name: tensor for name, tensor in self.tensors().items() if not name.startswith((WEIGHTS, BASE))}
+
     @torch.no_grad()
     def fetch(self, names: Sequence[str], *, to_host: bool = False) -> dict[str, Tensor]:
         """Some of the tensors, gathered one after the other; empty but on rank 0, which may move them to its host."""
@@ -148,19 +166,59 @@ class RankLearner(LocalLearner):
     @torch.no_grad()
     def receive(self, command: Restore, given: dict[str, Tensor]) -> None:
         """Continue from a state that rank 0 gives."""
-        weights: dict[str, Tensor] = {}
-        moments: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         parameters = self.trained()
         for name, shape, dtype in command.tensors:
             room = torch.empty(shape, dtype=getattr(torch, dtype), device=self._device)
             if name in given:
                 room.copy_(given[name])
-            kind, _, parameter = name.partition("/")
-            (weights if f"{kind}/" == PARAMETER else moments)[parameter if f"{kind}/" == PARAMETER else name] = (
-                received(room, parameters.get(parameter))
-            )
-        self._master_weights.restore(moments, weights)
-        self.restore_numbers(command.numbers)
+            tensors[name] = received(room, parameters.get(name.partition("/")[2]))
+        self._go_on(tensors, command.numbers)
+
+    def save_shards(self, folder: Path) -> None:
+        """Write this rank's part of all tensors of the state but the weights."""
+        write_shards(folder, self.others(), self._ranks.group)
+
+    @torch.no_grad()
+    def load(self, command: Load) -> None:
+        """Continue from the files of a state, of which each rank reads its part."""
+        tensors: dict[str, Tensor] = {}
+        why = ""
+        try:
+            for folder in (Path(command.folder), Path(command.folder) / SHARDS):
+                there = stored(folder)
+                names = {name: source for name, source in command.names.items() if source in there}
+                own = {name: self._room(name, there[source].shape) for name, source in names.items()}
+                read_stored(folder, {source: own[name] for name, source in names.items()})
+                tensors |= own
+            if missing := command.names.keys() - tensors.keys():
+                raise RecordError(f"{command.folder} has no {min(missing)} any more")
+        except RecordError as error:
+            why = str(error)
+        self._agree(why)
+        self._go_on(tensors, command.numbers)
+
+    def find(self, path: Path) -> None:
+        """Look whether a file of rank 0 is there, as those of the run's other files must be."""
+        needed = "the run directory must be on a file system that all machines have, at the same path"
+        self._agree("" if path.is_file() else f"{path.parent} is not that of rank 0; {needed}")
+
+    def _agree(self, why: str) -> None:
+        """Raise the same `RecordError` on all ranks where one has a reason for it."""
+        for rank, said in enumerate(self._ranks.gather(why.encode())):
+            if said:
+                raise RecordError(f"rank {rank} of {self._ranks.size}: {said.decode()}")
+
+    def _room(self, name: str, shape: torch.Size) -> Tensor:
+        """Room for a tensor in files: sharded as the parameter that it belongs to where it has its shape."""
+        parameter = self.trained()[name.partition("/")[2]]
+        return torch.empty_like(parameter) if parameter.shape == shape else torch.empty(shape)
+
+    def _go_on(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, float]) -> None:
+        """Continue with parameters and moments, by their names with prefix, and counters."""
+        weights = {n.removeprefix(PARAMETER): tensor for n, tensor in tensors.items() if n.startswith(PARAMETER)}
+        self._master_weights.restore({n: t for n, t in tensors.items() if not n.startswith(PARAMETER)}, weights)
+        self.restore_numbers(numbers)
 
 
 def without_threads(settings: LearnerSettings) -> LearnerSettings:

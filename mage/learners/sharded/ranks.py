@@ -32,11 +32,12 @@ _HOST = "127.0.0.1"
 _WORKER = "mage.learners.sharded.worker"
 _JOIN_S, _IDLE, _END_S = 300.0, timedelta(days=30), 10.0
 """Time to start and find each other; time between commands; time to end."""
-_LOAD = timedelta(hours=1)
+_PASS = timedelta(minutes=10)
+"""Time that a rank waits for another within a command: NCCL's own, and shorter than gloo's."""
 _DEATH_S = 3.0
 """Time in which a process that is killed has ended: its connections are closed before."""
-_FAILED, _DEVICE = "failed", "device"
-"""Keys of the store: why a rank ends; the kind of device."""
+_FAILED = "failed"
+"""Key of the store: why a rank ends."""
 
 
 class Ranks:
@@ -51,15 +52,26 @@ class Ranks:
             torch.cuda.set_device(self.device)
         self._store = store
         self._workers = workers
-        backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
-        dist.init_process_group(backend, store=PrefixStore("group", store), rank=rank, world_size=size)
-        self._control = dist.new_group(backend="gloo", timeout=_IDLE)
+        self._control = self._connect()
         self.mesh: DeviceMesh = init_device_mesh(device, (size,))
 
     @property
     def workers(self) -> tuple[int, ...]:
         """The process ids of the ranks that this process has started."""
         return tuple(worker.pid for worker in self._workers)
+
+    @property
+    def group(self) -> dist.ProcessGroup:
+        """The process group of messages, in which ranks wait for each other as long as it takes."""
+        return self._control
+
+    def _connect(self) -> dist.ProcessGroup:
+        """Connect all ranks with all; returns the group for messages."""
+        backend = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"
+        group = PrefixStore("group", self._store)
+        dist.init_process_group(backend, store=group, rank=self.rank, world_size=self.size, timeout=_PASS)
+        control: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=_IDLE)
+        return control
 
     def broadcast(self, content: bytes = b"") -> bytes:
         """Bytes of rank 0, on all ranks."""
@@ -74,12 +86,12 @@ class Ranks:
     def gather(self, content: bytes) -> list[bytes]:
         """The bytes of every rank, on all ranks."""
         lengths = [torch.zeros(1, dtype=torch.long) for _ in range(self.size)]
-        dist.all_gather(lengths, torch.tensor([len(content)]), group=self._control)
+        dist.all_gather(lengths, torch.tensor([len(content)]))
         longest = max(1, *map(int, lengths))
         own = torch.zeros(longest, dtype=torch.uint8)
         own[: len(content)] = torch.frombuffer(bytearray(content) or bytearray(1), dtype=torch.uint8)[: len(content)]
         found = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.size)]
-        dist.all_gather(found, own, group=self._control)
+        dist.all_gather(found, own)
         return [each.numpy().tobytes()[: int(length)] for each, length in zip(found, lengths, strict=True)]
 
     def __enter__(self) -> None:
@@ -90,20 +102,23 @@ class Ranks:
     ) -> None:
         if error is not None:
             why = " ".join(str(error).split()) or type(error).__name__
-            # The first to fail is the cause: the others cannot reach it any more.
-            self._store.compare_set(_FAILED, "", f"rank {self.rank} of {self.size}: {why}")
+            self._fail(why)
             os._exit(1)
 
     def failure(self, wait_s: float = 0.0) -> str | None:
         """Why a rank has ended, in one line; None where all run."""
-        if not _comes_true(lambda: bool(self._ended()) or self._store.check([_FAILED]), wait_s):
+        if not comes_true(lambda: bool(self._ended()) or self._store.check([_FAILED]), wait_s):
             return None
         # One that is killed says nothing, and others say that they cannot reach it, perhaps before it has ended.
-        _comes_true(lambda: bool(self._killed()) or len(self._ended()) == len(self._workers), _DEATH_S)
+        comes_true(lambda: bool(self._killed()) or len(self._ended()) == len(self._workers), _DEATH_S)
         if not (killed := self._killed()) and self._store.check([_FAILED]):
             return str(self._store.get(_FAILED).decode())
         rank, code = next(iter((killed or self._ended()).items()))
         return f"rank {rank} of {self.size} {_how_it_ended(code)}"
+
+    def _fail(self, why: str) -> None:
+        """Tell rank 0 why this one ends; the first to fail is the cause: the others cannot reach it any more."""
+        self._store.compare_set(_FAILED, "", f"rank {self.rank} of {self.size}: {why}")
 
     def _ended(self) -> dict[int, int]:
         """The exit codes of the ranks that have ended, of those that this process has started."""
@@ -121,10 +136,8 @@ class Ranks:
 
 
 def spawn(size: int, device: str) -> Ranks:
-    """Start the other ranks on this machine; returns rank 0. Where `torchrun` has started them they are only met."""
+    """Start the other ranks on this machine; returns rank 0."""
     check_ranks(size, device)
-    if is_torchrun():
-        return join_torchrun(device)
     store = TCPStore(_HOST, 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=_JOIN_S))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)}
     # In a session of their own, an interrupt from the keyboard goes to rank 0 alone, which ends them.
@@ -152,18 +165,6 @@ def join(port: int, rank: int, size: int, device: str) -> Ranks:
     store = TCPStore(_HOST, port, is_master=False, timeout=timedelta(seconds=_JOIN_S))
     store.set(_here(rank), "")
     return Ranks(store, rank, size, device)
-
-
-def join_torchrun(device: str | None = None) -> Ranks:
-    """Meet the other ranks, as one that `torchrun` has started; rank 0 names the device, as its config says."""
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    store = PrefixStore("mage", TCPStore(host, port, is_master=False, timeout=timedelta(seconds=_JOIN_S)))
-    if device is not None:
-        store.set(_DEVICE, device)
-        return Ranks(store, rank, size, device)
-    store.set_timeout(_LOAD)  # rank 0 loads the model first
-    return Ranks(store, rank, size, store.get(_DEVICE).decode())
 
 
 def end_processes(workers: Sequence[subprocess.Popen[bytes]]) -> None:
@@ -196,7 +197,7 @@ def _await_all(store: Store, workers: Sequence[subprocess.Popen[bytes]]) -> None
             time.sleep(0.02)
 
 
-def _comes_true(condition: Callable[[], bool], wait_s: float) -> bool:
+def comes_true(condition: Callable[[], bool], wait_s: float) -> bool:
     """Whether a condition holds, now or within so many seconds."""
     until = time.monotonic() + wait_s
     while not (is_true := condition()) and time.monotonic() < until:

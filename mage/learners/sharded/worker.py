@@ -9,26 +9,29 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import torch
 
-from mage.learners.load_weights import DivergedError
 from mage.learners.sharded.commands import (
     Build,
     Command,
     End,
     Fetch,
+    Find,
+    Load,
     Read,
     Restore,
+    Save,
     SetSettings,
     Update,
     decode,
     empty_model,
     from_plain,
 )
-from mage.learners.sharded.rank_learner import RankLearner, without_threads
-from mage.learners.sharded.ranks import Ranks, join, join_torchrun
-from mage.learners.sharded.shards import share_tensors
+from mage.learners.sharded.rank_learner import ALIKE, RankLearner, without_threads
+from mage.learners.sharded.ranks import Ranks, join
+from mage.learners.sharded.torchrun import follow
 from mage.models.device import Placement, configure_torch
 
 
@@ -42,13 +45,13 @@ def serve(ranks: Ranks) -> None:
             if isinstance(message.command, Build):
                 learners[message.learner] = _built(ranks, message.command)
             else:
-                with suppress(DivergedError):  # rank 0 has it as well, and decides what follows
+                with suppress(*ALIKE):  # rank 0 has it as well, and decides what follows
                     _follow(learners[message.learner], message.command)
 
 
 def serve_torchrun() -> None:
     """Be a rank that `torchrun` has started."""
-    ranks = join_torchrun()
+    ranks = follow()
     for signum in (signal.SIGINT, signal.SIGTERM):  # torchrun sends them to all; rank 0 finishes its step and saves
         signal.signal(signum, signal.SIG_IGN)
     serve(ranks)
@@ -57,8 +60,7 @@ def serve_torchrun() -> None:
 def _built(ranks: Ranks, command: Build) -> RankLearner:
     configure_torch(Placement(ranks.device.type, command.dtype))
     torch.set_num_threads(command.threads)
-    model = empty_model(command, ranks.device)
-    share_tensors(model)
+    model = empty_model(command)
     settings = from_plain(command.settings)
     return RankLearner(model, settings, ranks, with_values=command.with_values, imitates=command.imitates)
 
@@ -75,6 +77,12 @@ def _follow(learner: RankLearner, command: Command) -> None:
             learner.fetch(names)
         case Restore():
             learner.receive(command, {})
+        case Find(path):
+            learner.find(Path(path))
+        case Save(folder):
+            learner.save_shards(Path(folder))
+        case Load():
+            learner.load(command)
         case SetSettings(settings):
             learner.set_settings(without_threads(from_plain(settings)))
 

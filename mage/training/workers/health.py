@@ -11,6 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from mage.files import JsonLines
 
 WORKERS = "workers.jsonl"
@@ -40,6 +42,20 @@ class IncidentKind(StrEnum):
     SLOW = "slow"
     ANSWERED = "answered"
     """After it was slow."""
+
+
+class Incident(msgspec.Struct, frozen=True):
+    """A line of workers.jsonl, which leaves out what is None."""
+
+    time: str
+    step: int
+    worker: int
+    what: IncidentKind
+    host: str | None = None
+    pid: int | None = None
+    seconds: float | None = None
+    error: str | None = None
+    trials: int | None = None
 
 
 @dataclass
@@ -174,13 +190,20 @@ class WorkerHealth:
             self._log.close()
             self._log = None
 
-    def _record(self, number: int, what: IncidentKind, **about: object) -> None:
+    def _record(
+        self,
+        number: int,
+        what: IncidentKind,
+        seconds: float | None = None,
+        error: str | None = None,
+        trials: int | None = None,
+    ) -> None:
         if self._log is None:
             self._log = JsonLines(self._folder / WORKERS)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        process = self._processes.get(number)
-        where = {} if process is None else process._asdict()
-        self._log.append({"time": now, "step": self.step, "worker": number, "what": what, **where, **about})
+        host, pid = self._processes.get(number, (None, None))
+        line = Incident(now, self.step, number, what, host, pid, seconds, error, trials)
+        self._log.append({key: value for key, value in msgspec.structs.asdict(line).items() if value is not None})
 
     def _of(self, number: int) -> _Counts:
         return self._counts.setdefault(number, _Counts())

@@ -35,9 +35,10 @@ def pack(weights: PolicyWeights) -> PackedWeights:
     if weights.adapter:
         adapter = {name: (_packed(a_RI), _packed(b_OR), by) for name, (a_RI, b_OR, by) in weights.adapter.items()}
         return PackedWeights({}, adapter)
-    by_place = {(tensor.data_ptr(), tensor.shape): tensor for tensor in weights.model.values()}
+    model = dict(weights.model)  # held together: only then are places in memory those of one tensor
+    by_place = {(tensor.data_ptr(), tensor.shape): tensor for tensor in model.values()}
     packed = {place: _packed(tensor) for place, tensor in by_place.items()}
-    return PackedWeights({name: packed[t.data_ptr(), t.shape] for name, t in weights.model.items()}, {})
+    return PackedWeights({name: packed[t.data_ptr(), t.shape] for name, t in model.items()}, {})
 
 
 def unpack(packed: PackedWeights, base: Mapping[str, Tensor]) -> PolicyWeights:

@@ -52,7 +52,8 @@ class Live:
         return StreamingResponse(self._session_changes(identity, session), media_type="text/event-stream")
 
     async def _changes(self, run: str | None) -> AsyncIterator[bytes]:
-        known: dict[str, Any] | None = None
+        # The first look is an event as well: a page may have fetched before it, and what changed between would be lost.
+        known: dict[str, Any] = {}
         yield _RETRY
         while not self._stopping.is_set():
             began = monotonic()
@@ -61,7 +62,7 @@ class Live:
             except MageError as error:
                 yield _event("gone", {"error": one_line(error)})
                 return
-            if known is not None and found != known:
+            if found != known:
                 yield _event("change", _difference(known, found, run))
             else:
                 yield _STILL_HERE

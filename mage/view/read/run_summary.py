@@ -18,6 +18,7 @@ from mage.files import BAD_JSON, is_file_locked, read_lines
 from mage.runs.index import INDEX, TRIALS
 from mage.runs.store import RUN, RunInfo, read_info
 from mage.runs.sweep_plan import SWEEP, read_plan
+from mage.training.workers.health import WORKERS
 from mage.types import AlarmAction
 from mage.view.read.folder import NASHCONV, Location, one_line
 from mage.view.read.status import RunStatus, Status, play_status, train_status
@@ -26,8 +27,8 @@ from mage.view.read.tail import Tail
 METRICS, EVENTS, ARMS, CREDIT = "metrics.jsonl", "events.jsonl", "arms.jsonl", "credit.jsonl"
 FILES = (RUN, TRIALS, INDEX, METRICS, EVENTS, ARMS, CREDIT)
 """The files of a run that are read."""
-TIMINGS, WORKERS = "timings.jsonl", "workers.jsonl"
-"""Files that are read where a run has workers."""
+TIMINGS = "timings.jsonl"
+"""Read where a run has workers, like the file WORKERS."""
 REPORTS: Mapping[str, tuple[str, ...]] = {
     "evaluate": ("report.json", "reflections.json"),
     "cross-play": ("crossplay.json",),

@@ -13,8 +13,9 @@ import msgspec
 
 from mage.errors import RecordError
 from mage.files import BAD_JSON
+from mage.training.workers.health import WORKERS, Incident, IncidentKind
 from mage.view.read.folder import Location
-from mage.view.read.run_summary import TIMINGS, WORKERS, int_or_zero, thin
+from mage.view.read.run_summary import TIMINGS, int_or_zero, thin
 from mage.view.read.tail import Tail
 
 _NUMBER = re.compile(r"worker_([1-9][0-9]{0,5})/(\w+)")
@@ -35,21 +36,7 @@ class State(StrEnum):
 
 
 _THERE = (State.ALIVE, State.SLOW)
-_STATES = {"died": State.BUILDING, "slow": State.SLOW}
-
-
-class Incident(msgspec.Struct, frozen=True):
-    """A line of workers.jsonl."""
-
-    time: str
-    step: int
-    worker: int
-    what: str
-    host: str | None = None
-    pid: int | None = None
-    seconds: float | None = None
-    error: str | None = None
-    trials: int = 0
+_STATES = {IncidentKind.DIED: State.BUILDING, IncidentKind.SLOW: State.SLOW}
 
 
 class WorkerStanding(msgspec.Struct, frozen=True):
@@ -139,11 +126,11 @@ class _Happened:
     def add(self, incident: Incident) -> None:
         """Add a line."""
         self.last[incident.worker] = incident
-        if incident.what == "built":
+        if incident.what is IncidentKind.BUILT:
             self.built[incident.worker] = incident
-        elif incident.what == "died":
+        elif incident.what is IncidentKind.DIED:
             self.deaths[incident.worker] += 1
-            self.replayed += incident.trials
+            self.replayed += incident.trials or 0
         if incident.what in _STATES:
             self.kept.appendleft(incident)
 

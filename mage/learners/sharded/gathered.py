@@ -1,0 +1,60 @@
+"""The tensors of a sharded learner, gathered when they are read, so that no rank needs room for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from torch import Tensor
+
+WINDOW_BYTES = 2**30
+"""Bytes that are gathered at a time, or one tensor where that has more."""
+
+
+class Gathered(Mapping[str, Tensor]):
+    """Whole tensors by name. They are the learner's present ones when they are read; keep none beyond an update.
+
+    Those that follow a tensor in order are gathered with it, so reading all in order takes few messages between ranks.
+    """
+
+    def __init__(
+        self,
+        num_bytes: Mapping[str, int],
+        first: Mapping[str, str],
+        gather: Callable[[Sequence[str]], Mapping[str, Tensor]],
+    ) -> None:
+        """`num_bytes` are the sizes by name, and `first` the name under which a tied tensor is gathered."""
+        self._num_bytes = num_bytes
+        self._first = first
+        self._gather = gather
+        self._names = list(num_bytes)
+        self._window: Mapping[str, Tensor] = {}
+
+    def __getitem__(self, name: str) -> Tensor:
+        first = self._first[name]
+        if first not in self._window:
+            self._window = {}  # frees memory before more is gathered
+            self._window = self._gather(self._following(name))
+        return self._window[first]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._num_bytes
+
+    def _following(self, name: str) -> list[str]:
+        """The names to gather for a tensor and those behind it, tied ones once."""
+        found: dict[str, None] = {}
+        room = WINDOW_BYTES
+        for follower in self._names[self._names.index(name) :]:
+            first = self._first[follower]
+            if first in found:
+                continue
+            if found and self._num_bytes[follower] > room:
+                break
+            found[first] = None
+            room -= self._num_bytes[follower]
+        return list(found)

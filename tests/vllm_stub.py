@@ -1,0 +1,112 @@
+"""Servers that answer like vLLM's, in threads of the tests: they play with the whole weights that they were sent."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+from mage.models.load import LoadedModel
+
+LENGTH = 256
+
+
+class Stub(ThreadingHTTPServer):
+    """One server."""
+
+    daemon_threads = True
+
+    def __init__(self, loaded: LoadedModel, folder: Path) -> None:
+        """`folder` has the model's config."""
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.address = f"http://127.0.0.1:{self.server_port}"
+        self.folders: list[str] = []
+        """Of weights, in the order in which they came."""
+        self.prompts: list[tuple[int, ...]] = []
+        self.is_deaf = False
+        """Whether it says that it has loaded weights, and has not."""
+        self._model = copy.deepcopy(loaded.model)
+        self._folder = folder
+        self._lock = Lock()
+
+    def info(self) -> dict[str, Any]:
+        model = {"model": str(self._folder), "served_model_name": "served", "max_model_len": LENGTH}
+        how = {"logprobs_mode": "processed_logprobs", "max_logprobs": -1, "dtype": "torch.float32"}
+        return {"vllm_config": {"model_config": {**model, **how}, "parallel_config": {"worker_extension_cls": ""}}}
+
+    def load(self, folder: str) -> None:
+        with self._lock:
+            self.folders.append(folder)
+            if not self.is_deaf:
+                self._model.load_state_dict(load_file(Path(folder) / "model.safetensors"))
+
+    @torch.no_grad()
+    def generate(self, prompt: list[int], params: dict[str, Any]) -> dict[str, Any]:
+        """Tokens by the request's own seed, with the log-probability of each or of those that are allowed."""
+        draw = torch.Generator().manual_seed(params.get("seed", 0))
+        content: list[dict[str, Any]] = []
+        ids = list(prompt)
+        with self._lock:
+            self.prompts.append(tuple(prompt))
+            while len(content) < params["max_tokens"] and ids[-1:] != params.get("stop_token_ids"):
+                logits_V = self._model(torch.tensor([ids])).logits[0, -1]
+                allowed = params.get("allowed_token_ids", range(len(logits_V)))
+                logprobs_K = (logits_V[list(allowed)] / (params["temperature"] or 1.0)).log_softmax(0)
+                chosen = int(torch.multinomial(logprobs_K.exp(), 1, generator=draw))
+                entries = [_entry(token, logprobs_K[number]) for number, token in enumerate(allowed)]
+                others = entries if "allowed_token_ids" in params else []
+                content.append({**entries[chosen], "top_logprobs": others})
+                ids.append(allowed[chosen])
+        return {"choices": [{"token_ids": ids[len(prompt) :], "logprobs": {"content": content}}]}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Stub
+
+    def do_GET(self) -> None:
+        self._answer({"version": "0.32.0"} if self.path == "/version" else self.server.info())
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/inference/v1/generate":
+            self._answer(self.server.generate(body["token_ids"], body["sampling_params"]))
+        else:
+            assert body["method"] == "reload_weights", body
+            self.server.load(body["kwargs"]["weights_path"])
+            self._answer({"results": [None]})
+
+    def _answer(self, found: object) -> None:
+        data = json.dumps(found).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def _entry(token: int, logprob: torch.Tensor) -> dict[str, Any]:
+    return {"token": f"token_id:{token}", "logprob": float(logprob)}
+
+
+@contextmanager
+def stubs(loaded: LoadedModel, folder: Path, num: int) -> Iterator[list[Stub]]:
+    """Servers of one model, whose config is written to a folder."""
+    loaded.model.config.save_pretrained(folder)
+    found = [Stub(loaded, folder) for _ in range(num)]
+    threads = [Thread(target=stub.serve_forever, args=(0.05,), daemon=True) for stub in found]
+    for thread in threads:
+        thread.start()
+    yield found
+    for stub in found:
+        stub.shutdown()
+        stub.server_close()
