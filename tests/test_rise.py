@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mage.cli.train import print_results, short_trial
+import pytest
+
+from mage import files
+from mage.cli.train import finished_step, print_results, short_trial
 from mage.runs.console import as_text, plain_console
-from mage.training.rise import RisingTrials, read_chosen
+from mage.training.rise import CHOSEN_TRIAL, RisingTrials, read_chosen
 from mage.training.run import create_run, train_run
 from mage.types import Trial
 from tests.recorded import guest_trial, make_task
@@ -35,10 +38,11 @@ def test_the_trial_that_rises_with_each_episode_is_chosen_and_the_others_are_cou
 
 
 def test_nothing_is_chosen_where_nothing_rises(tmp_path: Path) -> None:
+    (tmp_path / CHOSEN_TRIAL).write_bytes(b"that of an earlier end")
     rising = RisingTrials()
     rising.add([guest_trial(make_task("rps", (_ROCKS,), episodes=1))])
     rising.write(tmp_path)
-    assert read_chosen(tmp_path) is None
+    assert not (tmp_path / CHOSEN_TRIAL).exists()
 
 
 def test_the_opponent_is_told_in_words() -> None:
@@ -61,3 +65,26 @@ def test_a_run_ends_with_the_chosen_trial_and_how_to_look_at_it(tmp_path: Path) 
     assert "chosen for that" in said
     assert f"{chosen.num_rising} of 28 score more" in said
     assert said.rstrip().endswith(f"mage view {tmp_path}")
+
+
+@pytest.mark.parametrize("last", [CHOSEN_TRIAL, "final.json"])
+def test_a_run_that_ends_while_it_writes_its_last_files_has_them_all_when_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    overrides = ('evaluation.splits=["rps-seven"]', "evaluation.final_trials=1", "steps=1")
+    path, parts = create_run(tiny_config(*overrides), tmp_path / "run", "rps")
+
+    def ended(file: Path, target: Path) -> Path:
+        if target.name == last:
+            raise KeyboardInterrupt
+        return replace(file, target)
+
+    replace = Path.replace
+    with monkeypatch.context() as patched:
+        patched.setattr(files.Path, "replace", ended)
+        with pytest.raises(KeyboardInterrupt):
+            train_run(path, plain_console(quiet=True), parts=parts)
+    assert finished_step(path) is None
+    train_run(path, plain_console(quiet=True))
+    assert finished_step(path) == 1
+    assert read_chosen(path) is not None

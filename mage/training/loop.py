@@ -68,8 +68,9 @@ async def train(setup: Setup, recorder: RunRecorder) -> None:
         recorder.record_trial(await showcase(setup, recorder.step))
         rising = RisingTrials()
         shown = played_in_sight(recorder.display, "training is done; final evaluation", rising)
-        recorder.record_final_evaluation(await evaluate_leader(setup, recorder.step, evaluation.final_trials, shown))
-        rising.write(recorder.folder)
+        reports = await evaluate_leader(setup, recorder.step, evaluation.final_trials, shown)
+        rising.write(recorder.folder)  # before the report, which marks the run as finished
+        recorder.record_final_evaluation(reports)
 
 
 @dataclass(frozen=True)

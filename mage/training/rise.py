@@ -48,10 +48,12 @@ class RisingTrials:
                 self._best, self._trial = rank, trial
 
     def write(self, folder: Path) -> None:
-        """Write the chosen trial to a run; nothing where none rises."""
-        if self._trial is not None:
-            chosen = ChosenTrial(self._trial, self._num_rising, self._num_trials)
-            write_atomically(folder / CHOSEN_TRIAL, msgspec.json.encode(chosen))
+        """Write the chosen trial to a run; where none rises, remove that of an earlier end of the run."""
+        if self._trial is None:
+            (folder / CHOSEN_TRIAL).unlink(missing_ok=True)
+            return
+        chosen = ChosenTrial(self._trial, self._num_rising, self._num_trials)
+        write_atomically(folder / CHOSEN_TRIAL, msgspec.json.encode(chosen))
 
 
 def read_chosen(folder: Path) -> ChosenTrial | None:
