@@ -88,9 +88,15 @@ class Chain:
         assert (self._folder / OPTIMIZER).is_file() == (ranks == 1)
 
 
-def test_two_ranks_one_process_three_and_two_ranks_go_on_from_each_others_files(tmp_path: Path) -> None:
-    chains = [Chain(kind, tmp_path / kind) for kind in KINDS]
-    for ranks in (2, 1, 3, 2):
+@pytest.mark.parametrize(
+    ("kinds", "all_ranks"),
+    [(KINDS, (2, 1, 2)), (("full",), (1, 3, 1)), pytest.param(KINDS, (3, 1, 3, 2), marks=pytest.mark.slow)],
+)
+def test_any_number_of_ranks_goes_on_from_the_files_of_another(
+    kinds: Sequence[str], all_ranks: Sequence[int], tmp_path: Path
+) -> None:
+    chains = [Chain(kind, tmp_path / kind) for kind in kinds]
+    for ranks in all_ranks:
         for chain in chains:
             chain.go_on(ranks)
 
