@@ -180,8 +180,10 @@ class VllmPolicyServer:
         for old in retired:
             await self._backend.drop_adapter(old)
             rmtree(old.folder, ignore_errors=True)
-        if self._base.differ(weights.model):
+        base, self._base = self._base, BaseWeights(None)  # where loading fails, it is not known
+        if base.differ(weights.model):
             await self._backend.load_model(weights.model)
+        self._base = base
         folder = Path(self._folder.name) / str(self._num_publications)
         write_adapter(folder, weights.adapter)
         adapter = LoadedAdapter(f"{policy}.{self._num_publications}.{self._mark}", folder)
