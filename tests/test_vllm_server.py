@@ -15,7 +15,7 @@ from mage.engines.vllm.requests import VllmAnswer, VllmRequest
 from mage.engines.vllm.server import VllmPolicyServer
 from mage.errors import EngineError
 from mage.weights import LowRank, PolicyWeights
-from tests.engine_made import nano
+from tests.engine_made import nano, prompts
 
 SETTINGS = EngineSettings(64, adapter_rank=1)
 
@@ -74,3 +74,19 @@ def test_a_base_that_could_not_be_loaded_is_sent_again() -> None:
     for version in (1, 2):
         asyncio.run(server.publish("main", weights(), version))
     assert backend.loaded == ["base", "base", "adapter", "adapter"]
+
+
+def test_where_a_request_for_scores_fails_none_of_the_others_is_in_flight() -> None:
+    """A publication that follows would load weights below them."""
+    backend = Failing()
+    server = VllmPolicyServer(nano(), SETTINGS, backend)
+    backend.fails = False
+
+    async def score() -> int:
+        await server.publish("main", weights(), 0)
+        backend.fails = True
+        with pytest.raises(EngineError, match="the server is gone"):
+            await server.action_logprobs("main", prompts(nano(), 1)[0], [(1, 2), (1, 3), (4, 5), (4, 6)], 1.0)
+        return backend.num_answering
+
+    assert asyncio.run(score()) == 0
