@@ -71,3 +71,9 @@ def test_the_requests_to_a_server_are_bounded() -> None:
         part(plan("rps-llm", [*SERVER, *slots], gpus=2), "server's KV cache") for slots in ([], ["agent.slots=128"])
     )
     assert cache == pytest.approx(2 * fewer)
+
+
+def test_cards_that_a_server_leaves_unused_are_not_for_workers() -> None:
+    for values, is_said in ((SERVER, False), ([], True)):
+        (note,) = (note for note in plan("rps-llm", values, gpus=16).notes if "cards are not used" in note)
+        assert ("rollout.workers" in note) is is_said
