@@ -48,7 +48,7 @@ def test_a_server_is_on_the_cards_of_the_first_machine_and_the_model_on_the_host
 def test_several_servers_share_the_cards_of_the_first_machine() -> None:
     two = ["engine=vllm", "agent.server=[http://127.0.0.1:8000, http://127.0.0.1:8001]"]
     values = ["learner.ranks=16", "learner.gradient_checkpointing=true"]
-    one, several = (plan("rps-llm", [*values, *servers], model="7b", gpus=16) for servers in (SERVER, two))
+    one, several = (plan("rps-llm", [*values, *servers], model="70b", gpus=16) for servers in (SERVER, two))
     for name in ("server's weights", "server's KV cache"):
         assert part(several, name) == pytest.approx(2 * part(one, name)), name
         (source,) = {found.source for found in several.cards[0].parts if found.name == name}
@@ -67,7 +67,35 @@ def test_several_servers_share_the_cards_of_the_first_machine() -> None:
 
 
 def test_the_requests_to_a_server_are_bounded() -> None:
-    cache, fewer = (
-        part(plan("rps-llm", [*SERVER, *slots], gpus=2), "server's KV cache") for slots in ([], ["agent.slots=128"])
+    usual, more, fewer = (
+        plan("rps-llm", [*SERVER, *slots], gpus=2) for slots in ([], ["agent.slots=1024"], ["agent.slots=128"])
     )
-    assert cache == pytest.approx(2 * fewer)
+    assert part(usual, "server's KV cache") == pytest.approx(2 * part(fewer, "server's KV cache"))
+    assert part(more, "server's KV cache") == part(usual, "server's KV cache"), "256 are open at once"
+    assert rate(more, "generation", "tokens/s") == rate(usual, "generation", "tokens/s")
+
+
+def test_a_card_of_a_server_has_whole_heads() -> None:
+    one, two, four = (
+        part(plan("rps-llm", SERVER, model="qwen2.5-1.5b", gpus=gpus), "server's KV cache") for gpus in (1, 2, 4)
+    )
+    assert two == four == pytest.approx(one / 2), "of keys and values there are two"
+
+
+@pytest.mark.parametrize(
+    ("model", "cards"),
+    [("70b", 8), ("7b", 4), ("qwen2.5-1.5b", 6), ("smollm2", 3)],
+    ids=["64/8", "28/4", "12/2", "9/3"],
+)
+def test_a_server_is_over_as_many_cards_as_divide_the_heads(model: str, cards: int) -> None:
+    """vLLM does not start over others."""
+    found = plan("rps-llm", [*SERVER, f"learner.ranks={cards + 1}"], model=model, gpus=16)
+    (source,) = {one.source for one in found.cards[0].parts if one.name == "server's weights"}
+    assert source == f"over {cards} cards (--tensor-parallel-size {cards}); not tried"
+    assert sum(card.count for card in found.cards if "server" in card.name) == cards
+
+
+def test_cards_that_a_server_leaves_unused_are_not_for_workers() -> None:
+    for values, is_said in ((SERVER, False), ([], True)):
+        (note,) = (note for note in plan("rps-llm", values, gpus=16).notes if "cards are not used" in note)
+        assert ("rollout.workers" in note) is is_said

@@ -108,6 +108,17 @@ def test_a_server_that_dies_is_named(two: Two, dead: int) -> None:
         asyncio.run(server.publish("main", weights_of(1), 1))
 
 
+def test_a_server_that_dies_while_it_is_looked_at_is_named(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone() -> None:
+        raise ConnectionAbortedError  # the connection is closed without an answer
+
+    monkeypatch.setattr(two[1], "info", gone)
+    monkeypatch.setattr(two[1], "handle_error", lambda *_: None)
+    said = f"^agent.server = {two[1].address}: it does not answer /server_info \\(RemoteProtocolError\\)$"
+    with pytest.raises(ConfigError, match=said):
+        server_of(two)
+
+
 def test_requests_are_shared_and_a_longer_prompt_goes_where_it_was_read(two: Two) -> None:
     server = server_of(two)
     opening = prompts(nano(), 1)[0]

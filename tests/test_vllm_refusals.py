@@ -96,6 +96,10 @@ def test_one_of_several_servers_is_named_where_it_cannot_be_used() -> None:
         refused("^agent.server = 'x' is no address", f"agent.server=[{good}, x]")
         local = good.replace("127.0.0.1", "localhost")
         refused(rf"^agent\.server = {local}/: it is named twice", f"agent.server=[{good}, {local}/]")
+        refused(
+            r"^agent\.server = http://\[0::1\]:9: it is named twice",
+            "agent.server=['http://[::1]:9','http://[0::1]:9']",
+        )
         check_start(load_config("rps", (VLLM, f"agent.server=[{good}]")))
 
 
@@ -111,7 +115,18 @@ def test_one_address_stands_without_brackets_and_an_empty_text_is_none() -> None
         load_config("rps", (VLLM, "agent.server=8000"))
 
 
-@pytest.mark.parametrize("address", ["10.0.0.7:8000", "http://", "https://127.0.0.1:1", "http://127.0.0.1:1/v1", "x"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "10.0.0.7:8000",
+        "http://",
+        "https://127.0.0.1:1",
+        "http://127.0.0.1:1/v1",
+        "x",
+        "http://[::1",
+        "http://localhost:0",
+    ],
+)
 def test_what_is_no_address(address: str) -> None:
     refused("is no address; write http://127.0.0.1:8000", f'agent.server="{address}"')
 

@@ -44,8 +44,16 @@ class Planned(NamedTuple):
 
     @property
     def serving(self) -> int:
-        """Cards that vLLM servers are on, all of the first machine; 0 where the engine is the run's own."""
-        return _serving(self.config, self.machine)
+        """Cards that vLLM servers are on, of the first machine; 0 where the engine is the run's own."""
+        return self.server_cards * len(self.config.agent.server)
+
+    @property
+    def server_cards(self) -> int:
+        """Cards that one vLLM server is over: of its share as many as it can divide the attention heads by."""
+        share = _serving(self.config, self.machine) // max(1, len(self.config.agent.server))
+        heads, pairs = self.shape.num_attention_heads, self.shape.num_key_value_heads
+        usable = (n for n in range(share, 0, -1) if heads % n == 0 and max(pairs, n) % min(pairs, n) == 0)
+        return next(usable, 0)
 
     @property
     def num_engines(self) -> int:
@@ -63,6 +71,7 @@ class _Content(NamedTuple):
 
 
 def _serving(config: Config, machine: Machine) -> int:
+    """Cards of the first machine that servers may be on."""
     return min(machine.gpus, machine.per_node) if config.agent.server else 0
 
 
@@ -123,7 +132,7 @@ def _card(plan: Planned, contents: list[_Content]) -> Card:
         engine = engine_parts(
             shape, config, where, num_slots(shape, config, where, machine.card_bytes, is_trained=True)
         )
-    served = server_parts(shape, config, where, plan.serving) if first.serves else []
+    served = server_parts(shape, config, where, plan.server_cards) if first.serves else []
     parts = [*state, *engine, *served, *(_worker_parts(plan, first.num_workers) if first.num_workers else [])]
     start = 0
     if first.rank is not None:

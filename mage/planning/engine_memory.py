@@ -22,16 +22,20 @@ def token_bytes(shape: Shape, where: Placement) -> int:
     return shape.num_hidden_layers * 2 * shape.key_width * where.number_bytes
 
 
-def server_parts(shape: Shape, config: Config, where: Placement, serving: int) -> list[MemoryPart]:
-    """One card's part of a vLLM server; servers share the cards that serve, each over as many."""
-    slots, servers = config.agent.slots or SERVER_CONCURRENCY, len(config.agent.server)
-    cards = serving // servers
-    cache = token_bytes(shape, where) * slots * engine_length(shape, config)
+def server_slots(config: Config) -> int:
+    """Requests to one vLLM server at once."""
+    return min(config.agent.slots or SERVER_CONCURRENCY, SERVER_CONCURRENCY)
+
+
+def server_parts(shape: Shape, config: Config, where: Placement, cards: int) -> list[MemoryPart]:
+    """One card's part of a vLLM server over `cards` cards; each has whole heads of the cache, at least one."""
+    slots, servers, heads = server_slots(config), len(config.agent.server), shape.num_key_value_heads
+    cache = token_bytes(shape, where) * slots * engine_length(shape, config) * -(-heads // cards) // heads
     each = "" if servers == 1 else f"each of {servers} servers "
     how = f"{each}over {cards} card{'s' * (cards > 1)} (--tensor-parallel-size {cards}); not tried"
     return [
         MemoryPart("server's weights", where.number_bytes * shape.parameters // cards, Basis.COMPUTED, how),
-        MemoryPart("server's KV cache", cache // cards, Basis.COMPUTED, f"{slots} requests at once, {how}"),
+        MemoryPart("server's KV cache", cache, Basis.COMPUTED, f"{slots} requests at once, {how}"),
     ]
 
 

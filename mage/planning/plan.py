@@ -126,9 +126,10 @@ def _notes(plan: Planned, cards: Sequence[Card]) -> list[str]:
         )
     unused = sum(card.count for card in cards if not card.parts)
     if unused:
+        others = "" if plan.serving else ", rollout.workers with rollout.gpus play on others"
         notes.append(
             f"{unused} of {plan.machine.gpus} cards are not used: learner.ranks shards the learner over up to "
-            f"{plan.machine.gpus}, rollout.workers with rollout.gpus play on others."
+            f"{plan.machine.gpus}{others}."
         )
     if not config.agent.slots and plan.machine.gpus and not plan.serving:
         notes.append(

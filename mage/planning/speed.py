@@ -6,9 +6,8 @@ from math import exp, log
 from typing import NamedTuple
 
 from mage.config.schema import Config
-from mage.engines.settings import SERVER_CONCURRENCY
 from mage.planning.cards import Planned
-from mage.planning.engine_memory import num_slots
+from mage.planning.engine_memory import num_slots, server_slots
 from mage.planning.figures import Basis, Rate
 from mage.planning.learner_memory import is_compiled, nearest
 from mage.planning.measured import Playing, measured
@@ -84,7 +83,7 @@ def _rows(plan: Planned, trials: int) -> int:
     config, machine = plan.config, plan.machine
     has_workers = config.rollout.workers > 0
     if config.agent.server:
-        return min(config.agent.slots or SERVER_CONCURRENCY, -(-trials // plan.num_engines))
+        return min(server_slots(config), -(-trials // plan.num_engines))
     slots = num_slots(plan.shape, config, plan.where, machine.card_bytes, is_trained=not has_workers)
     return min(slots, min(trials, config.rollout.chunk) if has_workers else trials)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib.metadata import PackageNotFoundError, version
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from mage.errors import ConfigError
@@ -58,9 +59,9 @@ def server_address(server: str) -> str:
     >>> server_address("http://127.0.0.1:8000/")
     'http://127.0.0.1:8000'
     """
-    parts = urlsplit(server)
     try:
-        is_url = parts.scheme == "http" and bool(parts.hostname) and (parts.port or 80) > 0
+        parts = urlsplit(server)
+        is_url = parts.scheme == "http" and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_url = False
     if not is_url or parts.path.strip("/") or parts.query or parts.username:
@@ -76,12 +77,12 @@ def server_address(server: str) -> str:
 def server_place(server: str) -> str:
     """Host and port of a server on this machine, the same for all spellings of its address.
 
-    >>> server_place("http://localhost:8000/"), server_place("http://127.0.0.1")
-    ('127.0.0.1:8000', '127.0.0.1:80')
+    >>> server_place("http://localhost:8000/"), server_place("http://127.0.0.1"), server_place("http://[0::1]:8000")
+    ('127.0.0.1:8000', '127.0.0.1:80', '::1:8000')
     """
     parts = urlsplit(server_address(server))
-    host = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname
-    return f"{host}:{parts.port or 80}"
+    host = parts.hostname or ""
+    return f"{'127.0.0.1' if host == 'localhost' else ip_address(host)}:{parts.port or 80}"
 
 
 def check_version(found: str, where: str) -> None:

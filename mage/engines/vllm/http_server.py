@@ -148,9 +148,12 @@ class HttpVllm:
         """The server's own configuration, which it tells in development mode."""
         import httpx
 
-        answer = httpx.get(
-            f"{self._address}/server_info", params={"config_format": "json"}, timeout=_TIMEOUT_S, trust_env=False
-        )
+        try:
+            answer = httpx.get(
+                f"{self._address}/server_info", params={"config_format": "json"}, timeout=_TIMEOUT_S, trust_env=False
+            )
+        except httpx.HTTPError as error:
+            raise self._refused(f"it does not answer /server_info ({type(error).__name__})") from None
         if answer.status_code == 404:
             raise self._refused(f"it was started without VLLM_SERVER_DEV_MODE=1; {_FLAGS}")
         if answer.status_code != 200:

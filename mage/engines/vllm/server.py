@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from shutil import rmtree
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
+from mage.aio import all_done
 from mage.engines.local.jobs import GenerateJob, check_request
 from mage.engines.settings import EngineSettings
 from mage.engines.trie import Ids, Trie, action_logprobs
@@ -151,7 +151,7 @@ class VllmPolicyServer:
             publication = self._publication_of(name)
             decisions = list(_trie(options).decisions())
             asked = [self._ask(publication, ids + path, decision_params(allowed)) for path, allowed in decisions]
-            answers = await asyncio.gather(*asked)
+            answers = await all_done(asked)
         decided: dict[Ids, Mapping[int, float]] = {}
         for (path, allowed), answer in zip(decisions, answers, strict=True):
             found = [answer.logprobs[0].get(token, float("nan")) / temperature for token in allowed]
@@ -180,8 +180,10 @@ class VllmPolicyServer:
         for old in retired:
             await self._backend.drop_adapter(old)
             rmtree(old.folder, ignore_errors=True)
-        if self._base.differ(weights.model):
+        base, self._base = self._base, BaseWeights(None)  # where loading fails, it is not known
+        if base.differ(weights.model):
             await self._backend.load_model(weights.model)
+        self._base = base
         folder = Path(self._folder.name) / str(self._num_publications)
         write_adapter(folder, weights.adapter)
         adapter = LoadedAdapter(f"{policy}.{self._num_publications}.{self._mark}", folder)
