@@ -19,6 +19,7 @@ from transformers import LlamaForCausalLM
 from mage.checks.learners import check_learner
 from mage.learners.load_weights import DivergedError, RankError
 from mage.learners.registry import make_learner
+from mage.learners.sharded import ranks as processes
 from mage.learners.sharded.learner import ShardedLearner, close_pools
 from mage.protocols import Learner
 from mage.types import Sample
@@ -206,6 +207,13 @@ def test_an_error_on_one_rank_ends_all_in_one_line(rank: int, first: int, said: 
         several.update(samples)
     close_pools()
     assert not any(map(is_running, several.workers))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="every rank has a card here")
+def test_a_rank_that_cannot_use_its_card_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "check_ranks", lambda *_: None)
+    with pytest.raises(RankError, match=r"^rank 1 ended with exit code 1 before it began$"):
+        processes.spawn(2, "cuda")
 
 
 def is_running(pid: int) -> bool:
