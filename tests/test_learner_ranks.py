@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
@@ -20,6 +21,7 @@ from mage.checks.learners import check_learner
 from mage.learners.load_weights import DivergedError, RankError
 from mage.learners.registry import make_learner
 from mage.learners.sharded import ranks as processes
+from mage.learners.sharded.commands import END
 from mage.learners.sharded.learner import ShardedLearner, close_pools
 from mage.protocols import Learner
 from mage.types import Sample
@@ -214,6 +216,18 @@ def test_a_rank_that_cannot_use_its_card_ends_the_start(monkeypatch: pytest.Monk
     monkeypatch.setattr(processes, "check_ranks", lambda *_: None)
     with pytest.raises(RankError, match=r"^rank 1 ended with exit code 1 before it began$"):
         processes.spawn(2, "cuda")
+
+
+def test_ranks_of_which_one_has_just_ended_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    close_pools()
+    made = processes.spawn(3, "cpu")
+    first, second = made.workers
+    os.kill(first, signal.SIGKILL)
+    made._workers[0].wait()
+    monkeypatch.setattr(made, "failure", lambda: None)  # it ends after this was asked
+    made.close(END)
+    assert not dist.is_initialized()
+    assert not is_running(second)
 
 
 def is_running(pid: int) -> bool:

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -127,8 +127,9 @@ class Ranks:
 
     def close(self, end: bytes | None) -> None:
         """End the other ranks: by the message `end`, or None where they are not in step with rank 0 any more."""
-        if end is not None and self.failure() is None:
-            self.broadcast(end)
+        with suppress(RuntimeError):  # one that has just ended
+            if end is not None and self.failure() is None:
+                self.broadcast(end)
         end_processes(self._workers)
         dist.destroy_process_group()
 
