@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
+from transformers import PreTrainedModel
 
 import mage
 from mage.config.load import to_toml
@@ -103,6 +105,18 @@ def test_going_back_to_before_the_first_update_forgets_the_optimizer(wrote: int,
     restore_tensors(tmp_path, other, numbers_of(new))
     assert other.state().tensors == {}
     assert distance(other.state().weights, new.state().weights) == 0.0
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_model_beyond_what_transformers_puts_into_a_file_is_one_file(
+    ranks: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = learner("full", ranks)
+    save: Any = PreTrainedModel.save_pretrained
+    assert "50GB" in save.__defaults__
+    monkeypatch.setattr(save, "__defaults__", tuple("1KB" if each == "50GB" else each for each in save.__defaults__))
+    save_state(tmp_path, made, "base")
+    assert load_state(tmp_path, made).weights.keys() == load_file(tmp_path / made.weights_file).keys()
 
 
 class Spy:
