@@ -167,6 +167,17 @@ def damage(path: Path) -> None:
     path.write_bytes(bytes(content))
 
 
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_part_in_no_file_is_refused(missing: int, tmp_path: Path) -> None:
+    several = sharded(ranks=3)
+    write_tensors(tmp_path, several, "base")
+    sorted((tmp_path / SHARDS).iterdir())[missing].unlink()
+    write_checksums(tmp_path)
+    for reader in (several, learner("full", 1)):
+        with pytest.raises(RecordError, match=f"^{tmp_path / SHARDS} cannot be read: a part of .+ is missing$"):
+            restore_tensors(tmp_path, reader, numbers_of(several))
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_shards_that_are_not_those_saved_are_refused(ranks: int, tmp_path: Path) -> None:
     several = sharded()
