@@ -147,6 +147,13 @@ def test_a_step_that_is_not_finite_is_skipped_on_all_ranks_until_it_repeats() ->
     assert several.update(samples)["learner/grad_norm"] > 0, "the ranks are still in step"
 
 
+def test_buffers_of_another_dtype_are_those_of_rank_0() -> None:
+    samples = made_samples()
+    several, one = (learner(ranks, model=made_model(torch.bfloat16).to(torch.bfloat16)) for ranks in (2, 1))
+    for read, expected in zip(several.evaluate_tokens(samples), one.evaluate_tokens(samples), strict=True):
+        assert torch.allclose(torch.tensor(read), torch.tensor(expected), atol=1e-5)
+
+
 class Fragile(LlamaForCausalLM):  # type: ignore[no-untyped-call]
     """Runs out of memory while it trains on a sequence that begins with id 1, as a GPU does; 2 is another error."""
 
