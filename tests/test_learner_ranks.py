@@ -13,12 +13,15 @@ from typing import Any
 import msgspec
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
 from mage.checks.learners import check_learner
 from mage.learners.load_weights import DivergedError, RankError
 from mage.learners.registry import make_learner
+from mage.learners.sharded import ranks as processes
+from mage.learners.sharded.commands import END
 from mage.learners.sharded.learner import ShardedLearner, close_pools
 from mage.protocols import Learner
 from mage.types import Sample
@@ -144,6 +147,13 @@ def test_a_step_that_is_not_finite_is_skipped_on_all_ranks_until_it_repeats() ->
     assert several.update(samples)["learner/grad_norm"] > 0, "the ranks are still in step"
 
 
+def test_buffers_of_another_dtype_are_those_of_rank_0() -> None:
+    samples = made_samples()
+    several, one = (learner(ranks, model=made_model(torch.bfloat16).to(torch.bfloat16)) for ranks in (2, 1))
+    for read, expected in zip(several.evaluate_tokens(samples), one.evaluate_tokens(samples), strict=True):
+        assert torch.allclose(torch.tensor(read), torch.tensor(expected), atol=1e-5)
+
+
 class Fragile(LlamaForCausalLM):  # type: ignore[no-untyped-call]
     """Runs out of memory while it trains on a sequence that begins with id 1, as a GPU does; 2 is another error."""
 
@@ -206,6 +216,25 @@ def test_an_error_on_one_rank_ends_all_in_one_line(rank: int, first: int, said: 
         several.update(samples)
     close_pools()
     assert not any(map(is_running, several.workers))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="every rank has a card here")
+def test_a_rank_that_cannot_use_its_card_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "check_ranks", lambda *_: None)
+    with pytest.raises(RankError, match=r"^rank 1 ended with exit code 1 before it began$"):
+        processes.spawn(2, "cuda")
+
+
+def test_ranks_of_which_one_has_just_ended_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    close_pools()
+    made = processes.spawn(3, "cpu")
+    first, second = made.workers
+    os.kill(first, signal.SIGKILL)
+    made._workers[0].wait()
+    monkeypatch.setattr(made, "failure", lambda: None)  # it ends after this was asked
+    made.close(END)
+    assert not dist.is_initialized()
+    assert not is_running(second)
 
 
 def is_running(pid: int) -> bool:

@@ -65,10 +65,11 @@ def test_other_versions_are_refused() -> None:
     assert str(refused.value) == expected
 
 
-def test_one_that_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("said", [b"GET / HTTP/1.1", b'{"host": "\xff"}'])
+def test_one_that_does_not_come_is_named(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "JOIN_S", 0.2)
     followers = Followers(3, "cpu")
     with socket.create_connection(("127.0.0.1", followers.port)) as scanner:
-        scanner.sendall(b"GET / HTTP/1.1\n")
+        scanner.sendall(said + b"\n")
         with call(followers, 1), pytest.raises(RankError, match=r"^rank 2 of 3 did not come within 0 s$"):
             followers.meet()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
+from transformers import PreTrainedModel
 
 import mage
 from mage.config.load import to_toml
@@ -111,6 +113,18 @@ def test_going_back_to_before_the_first_update_forgets_the_optimizer(wrote: int,
     assert distance(other.state().weights, new.state().weights) == 0.0
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_model_beyond_what_transformers_puts_into_a_file_is_one_file(
+    ranks: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = learner("full", ranks)
+    save: Any = PreTrainedModel.save_pretrained
+    assert "50GB" in save.__defaults__
+    monkeypatch.setattr(save, "__defaults__", tuple("1KB" if each == "50GB" else each for each in save.__defaults__))
+    save_state(tmp_path, made, "base")
+    assert load_state(tmp_path, made).weights.keys() == load_file(tmp_path / made.weights_file).keys()
+
+
 class Spy:
     """Notes what rank 0 gathers from other ranks, and what it gives to them."""
 
@@ -157,6 +171,17 @@ def damage(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-1] ^= 1  # the file still loads
     path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_part_in_no_file_is_refused(missing: int, tmp_path: Path) -> None:
+    several = sharded(ranks=3)
+    write_tensors(tmp_path, several, "base")
+    sorted((tmp_path / SHARDS).iterdir())[missing].unlink()
+    write_checksums(tmp_path)
+    for reader in (several, learner("full", 1)):
+        with pytest.raises(RecordError, match=f"^{tmp_path / SHARDS} cannot be read: a part of .+ is missing$"):
+            restore_tensors(tmp_path, reader, numbers_of(several))
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

@@ -210,6 +210,19 @@ def test_torchrun_must_start_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
         check_start(tiny_config())
 
 
+def test_a_rank_of_torchrun_ends_at_once() -> None:
+    """Threads of gloo that still have tensors while Python shuts down end it by SIGABRT."""
+    program = """
+import atexit
+from mage.learners.sharded import worker
+atexit.register(print, "Python shuts down")
+worker.follow = worker.serve = lambda *_: None
+worker.serve_torchrun()
+"""
+    done = subprocess.run([sys.executable, "-c", program], env=quiet_environment(), check=True, capture_output=True)
+    assert done.stdout == b""
+
+
 @pytest.mark.slow
 def test_torchrun_starts_the_ranks(tmp_path: Path) -> None:
     start = "from mage.cli import main; main()"

@@ -32,8 +32,8 @@ __all__ = ["DivergedError", "LearnError", "LearnerSettings", "LocalLearner", "lo
 
 _CUDA_MULTIPLE = 16
 """On CUDA sequences are padded to multiples of this: with fewer shapes the allocator reuses more memory."""
-
-
+ONE_FILE = 2**62
+"""Bytes up to which a model is saved as one file, `weights_file`: transformers would split it at 50 GB."""
 MAX_GROWTH = 1.25
 """An optimizer step that multiplies the norm of the weights by more than this has destroyed them (docs/method.md)."""
 MAX_ADAPTER_GROWTH = 4.0
@@ -128,7 +128,7 @@ class LocalLearner:
     def save(self, folder: Path, base: str) -> None:
         """Write the model in Hugging Face layout, or the adapter as PEFT does, with the name of its base."""
         if self._adapter is None:
-            self.model.save_pretrained(folder)
+            self.model.save_pretrained(folder, max_shard_size=ONE_FILE)
         else:
             self._adapter.save(folder, base)
 

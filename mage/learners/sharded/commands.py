@@ -37,6 +37,8 @@ class Build(msgspec.Struct, frozen=True, tag="build"):
     """The config as JSON."""
     attention: str
     dtype: str
+    buffers: dict[str, str]
+    """The dtypes of buffers by name, which may be others than those of a new model."""
     settings: Settings
     with_values: bool
     imitates: bool
@@ -149,7 +151,8 @@ def build_of(model: Any, settings: LearnerSettings, *, with_values: bool, imitat
         config=_path_of(type(model.config)),
         values=model.config.to_json_string(use_diff=False),
         attention=model.config._attn_implementation,
-        dtype=str(model.dtype).removeprefix("torch."),
+        dtype=_name_of(model.dtype),
+        buffers={name: _name_of(buffer.dtype) for name, buffer in model.named_buffers(remove_duplicate=False)},
         settings=as_plain(settings),
         with_values=with_values,
         imitates=imitates,
@@ -163,7 +166,15 @@ def empty_model(build: Build) -> Any:
     config._attn_implementation = build.attention
     with torch.device("meta"):
         model = _class_of(build.kind)(config)
+    for name, dtype in build.buffers.items():
+        owner, _, own = name.rpartition(".")
+        buffers = model.get_submodule(owner)._buffers
+        buffers[own] = buffers[own].to(getattr(torch, dtype))
     return with_dtype(model, getattr(torch, build.dtype)).eval()
+
+
+def _name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _path_of(kind: type) -> tuple[str, str]:

@@ -51,16 +51,19 @@ def write_shards(folder: Path, tensors: Mapping[str, Tensor], group: ProcessGrou
 
 
 def stored(folder: Path) -> dict[str, Stored]:
-    """The tensors in the files of a folder by name; none where there is no such folder."""
+    """The tensors in the files of a folder by name; none where there is no such folder.
+
+    A part that is in no file is refused: DCP would leave whatever the memory had before.
+    """
     if not folder.is_dir():
         return {}
     with library_errors(lambda why: RecordError(f"{folder} cannot be read: {why}")):
-        found = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
-    return {
-        name: Stored(name, each.size, each.properties.dtype)
-        for name, each in found.items()
-        if isinstance(each, TensorStorageMetadata)
-    }
+        metadata = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
+    found = {name: each for name, each in metadata.items() if isinstance(each, TensorStorageMetadata)}
+    for name, each in found.items():
+        if sum(chunk.sizes.numel() for chunk in each.chunks) != each.size.numel():
+            raise RecordError(f"{folder} cannot be read: a part of {name} is missing")
+    return {name: Stored(name, each.size, each.properties.dtype) for name, each in found.items()}
 
 
 def read_stored(folder: Path, into: Mapping[str, Tensor]) -> None:

@@ -13,6 +13,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from mage.learners.load_weights import LearnError, RankError
+from mage.learners.local import ONE_FILE
 from mage.learners.settings import LearnerSettings
 from mage.learners.sharded.cards import is_torchrun
 from mage.learners.sharded.commands import (
@@ -135,7 +136,7 @@ class ShardedLearner:
         """Write the model in Hugging Face layout, or the adapter as PEFT does, with the name of its base."""
         weights = self._whole_weights()
         if self._own.adapter is None:
-            self._own.model.save_pretrained(folder, state_dict=weights)
+            self._own.model.save_pretrained(folder, state_dict=weights, max_shard_size=ONE_FILE)
         else:
             self._own.adapter.save(folder, base, weights)
 

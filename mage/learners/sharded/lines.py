@@ -19,6 +19,7 @@ from typing import TypeVar
 
 import msgspec
 
+from mage.files import BAD_JSON
 from mage.learners.load_weights import RankError
 from mage.learners.sharded.ranks import comes_true
 from mage.version import __version__
@@ -101,7 +102,7 @@ class Followers:
         line.settimeout(_GREET_S)
         try:
             greeting = _receive(line, Greeting)
-        except (OSError, msgspec.MsgspecError):
+        except (OSError, *BAD_JSON):
             line.close()
             return
         self._lines[greeting.rank], self._hosts[greeting.rank] = line, greeting.host

@@ -72,7 +72,7 @@ class RankLearner(LocalLearner):
         found = partition([samples[i] for i in own], self._budget.value, self._multiple)
         return [[own[place] for place in chosen] for chosen in found]
 
-    def _own_batches(self, samples: Sequence[Sample], *, with_text: bool = False) -> list[tuple[list[int], bool]]:
+    def _own_batches(self, samples: Sequence[Sample]) -> list[tuple[list[int], bool]]:
         """The micro-batches of this rank, and which count: short ones fill up to the number of the busiest rank.
 
         Each forward pass gathers weights from all ranks, so all must make the same number of them.

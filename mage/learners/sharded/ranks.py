@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -47,9 +47,7 @@ class Ranks:
         self, store: Store, rank: int, size: int, device: str, workers: Sequence[subprocess.Popen[bytes]] = ()
     ) -> None:
         self.rank, self.size = rank, size
-        self.device = torch.device(device, _card(rank)) if device == "cuda" else torch.device(device)
-        if device == "cuda":
-            torch.cuda.set_device(self.device)
+        self.device = _use_device(device, rank)
         self._store = store
         self._workers = workers
         self._control = self._connect()
@@ -129,8 +127,9 @@ class Ranks:
 
     def close(self, end: bytes | None) -> None:
         """End the other ranks: by the message `end`, or None where they are not in step with rank 0 any more."""
-        if end is not None and self.failure() is None:
-            self.broadcast(end)
+        with suppress(RuntimeError):  # one that has just ended
+            if end is not None and self.failure() is None:
+                self.broadcast(end)
         end_processes(self._workers)
         dist.destroy_process_group()
 
@@ -161,7 +160,8 @@ def spawn(size: int, device: str) -> Ranks:
 
 def join(port: int, rank: int, size: int, device: str) -> Ranks:
     """Meet the other ranks, as one that rank 0 has started; it ends when rank 0 does."""
-    _end_with(sys.stdin.buffer.read)
+    _end_with_rank_0()
+    _use_device(device, rank)  # before rank 0 waits for this one in a call that no end of it would wake
     store = TCPStore(_HOST, port, is_master=False, timeout=timedelta(seconds=_JOIN_S))
     store.set(_here(rank), "")
     return Ranks(store, rank, size, device)
@@ -209,16 +209,20 @@ def _here(rank: int) -> str:
     return f"here/{rank}"
 
 
-def _card(rank: int) -> int:
-    """The number of a rank's GPU on its machine."""
-    return int(os.environ["LOCAL_RANK"]) if is_torchrun() else rank
+def _use_device(kind: str, rank: int) -> torch.device:
+    """The device of a rank, which is its process's own from now on."""
+    if kind != "cuda":
+        return torch.device(kind)
+    card = torch.device(kind, int(os.environ["LOCAL_RANK"]) if is_torchrun() else rank)
+    torch.cuda.set_device(card)
+    return card
 
 
-def _end_with(wait: Callable[[], object]) -> None:
+def _end_with_rank_0() -> None:
     """End this process when rank 0 ends: then the pipe between them closes, whatever this process is waiting for."""
 
     def watch() -> None:
-        wait()
+        os.read(0, 1)  # not by sys.stdin, whose lock would be held when Python shuts down
         os._exit(0)
 
     threading.Thread(target=watch, daemon=True, name="watch rank 0").start()

@@ -50,11 +50,12 @@ def serve(ranks: Ranks) -> None:
 
 
 def serve_torchrun() -> None:
-    """Be a rank that `torchrun` has started."""
+    """Be a rank that `torchrun` has started; the process ends with it."""
     ranks = follow()
     for signum in (signal.SIGINT, signal.SIGTERM):  # torchrun sends them to all; rank 0 finishes its step and saves
         signal.signal(signum, signal.SIG_IGN)
     serve(ranks)
+    os._exit(0)  # threads of gloo may still have tensors, whose release aborts while Python shuts down
 
 
 def _built(ranks: Ranks, command: Build) -> RankLearner:
