@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from mage import files
 from mage.cli.train import finished_step, print_results, short_trial
 from mage.runs.console import as_text, plain_console
 from mage.training.rise import CHOSEN_TRIAL, RisingTrials, read_chosen
@@ -81,7 +80,7 @@ def test_a_run_that_ends_while_it_writes_its_last_files_has_them_all_when_it_goe
 
     replace = Path.replace
     with monkeypatch.context() as patched:
-        patched.setattr(files.Path, "replace", ended)
+        patched.setattr(Path, "replace", ended)
         with pytest.raises(KeyboardInterrupt):
             train_run(path, plain_console(quiet=True), parts=parts)
     assert finished_step(path) is None
