@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -54,9 +55,9 @@ class ShardedLearner:
 
     def __init__(self, model: Any, settings: LearnerSettings, *, with_values: bool, imitates: bool) -> None:
         self._pool = pool(settings.config.ranks, settings.device or next(model.parameters()).device.type)
+        command = build_of(model, settings, with_values=with_values, imitates=imitates)
         self._number = self._pool.take_number()
         weakref.finalize(self, self._pool.unused.append, self._number)
-        command = build_of(model, settings, with_values=with_values, imitates=imitates)
 
         def build() -> RankLearner:
             return RankLearner(model, settings, self._pool.ranks, with_values=with_values, imitates=imitates)
@@ -222,8 +223,8 @@ class RankPool:
 
     def __init__(self, ranks: Ranks) -> None:
         self.ranks = ranks
-        self.unused: list[int] = []
-        """Learners that exist no more on rank 0; the other ranks are told with the next message."""
+        self.unused: deque[int] = deque()
+        """Learners that exist no more on rank 0, added at any time; the other ranks are told with the next message."""
         self.is_usable = True
         self._num_learners = 0
 
@@ -234,8 +235,7 @@ class RankPool:
 
     def take_unused(self) -> list[int]:
         """Learners that the other ranks must drop."""
-        taken, self.unused[:] = list(self.unused), []
-        return taken
+        return [self.unused.popleft() for _ in range(len(self.unused))]
 
     def together(self, message: Message, own: Callable[[], T]) -> T:
         """Tell the other ranks what to do, and do rank 0's part of it."""
