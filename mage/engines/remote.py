@@ -18,8 +18,7 @@ import asyncio
 import json
 import ssl
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,6 +27,7 @@ import msgspec
 
 from mage.agents.byte_format import ByteFormat
 from mage.engines.remote_budget import ServiceUnavailableError, current_budget
+from mage.engines.shared_client import SharedClient
 from mage.errors import ConfigError, EngineError
 from mage.extras import require
 from mage.models.address import Address, ApiKey
@@ -70,16 +70,6 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     """Longest wait; a call fails if the server asks for a longer one."""
 
 
-class _Session:
-    """The HTTP client shared by the calls in flight in one event loop."""
-
-    def __init__(self, client: httpx.AsyncClient, concurrency: int) -> None:
-        self.client = client
-        self.gate = asyncio.Semaphore(concurrency)
-        self.loop = asyncio.get_running_loop()
-        self.num_calls = 0
-
-
 class _Answer(NamedTuple):
     text: str
     is_cut: bool
@@ -104,9 +94,8 @@ class RemoteEngine:
         key_for(address)  # fails now if the host is not allowed or the key is malformed
         self._ssl_context = _make_ssl_context(address)
         self._retry_policy = retry_policy or RetryPolicy()
-        self._concurrency = concurrency
+        self._client = SharedClient(self._open_client, concurrency)
         self._chat_format = ByteFormat()
-        self._session: _Session | None = None
         self._silent_until = 0.0
         self._renamed: dict[str, str | None] = {}
         """Request fields that this server calls differently (new name) or rejects (None)."""
@@ -132,36 +121,21 @@ class RemoteEngine:
             "max_tokens": -(-sampling.max_tokens // _BYTES_PER_TOKEN),
             "seed": sampling.seed % _MAX_SEED,
         }
-        async with self._connected() as client:
+        async with self._client.connected() as client:
             answer = await self._post_with_retries(client, body, sampling.seed)
         whole = self._chat_format.answer(answer.text)
         tokens = (whole[:-1] if answer.is_cut else whole)[: sampling.max_tokens]
         return Completion(tokens, (0.0,) * len(tokens), None, 0, tokens[-1:] != (self._chat_format.end,))
 
-    @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[httpx.AsyncClient]:
-        """The shared client; it is closed when the last call in flight ends, so an engine needs no close."""
+    def _open_client(self) -> httpx.AsyncClient:
         import httpx
 
-        session = self._session
-        if session is None or session.loop is not asyncio.get_running_loop():
-            client = httpx.AsyncClient(
-                timeout=self._retry_policy.timeout_s,
-                verify=self._ssl_context,
-                follow_redirects=False,
-                trust_env=not is_loopback(self.address),
-            )
-            session = self._session = _Session(client, self._concurrency)
-        session.num_calls += 1
-        try:
-            async with session.gate:
-                yield session.client
-        finally:
-            session.num_calls -= 1
-            if session.num_calls == 0:
-                if self._session is session:
-                    self._session = None
-                await session.client.aclose()
+        return httpx.AsyncClient(
+            timeout=self._retry_policy.timeout_s,
+            verify=self._ssl_context,
+            follow_redirects=False,
+            trust_env=not is_loopback(self.address),
+        )
 
     async def _post_with_retries(self, client: httpx.AsyncClient, body: Mapping[str, Any], seed: int) -> _Answer:
         """Send a request until it succeeds or the tries are used up."""

@@ -5,10 +5,8 @@ Weights are loaded through the server's development mode, which asks for no pass
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -17,6 +15,7 @@ from torch import Tensor
 
 from mage.aio import all_done
 from mage.engines.settings import SERVER_CONCURRENCY, EngineSettings
+from mage.engines.shared_client import SharedClient
 from mage.engines.vllm.availability import check_server, server_address
 from mage.engines.vllm.backend import LoadedAdapter
 from mage.engines.vllm.model_files import write_weights
@@ -37,16 +36,6 @@ _SIZES = ("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_h
 _FLAGS = "docs/scaling.md has the command that starts it"
 
 
-class _Session:
-    """The HTTP client of the requests in flight in one event loop."""
-
-    def __init__(self, client: httpx.AsyncClient) -> None:
-        self.client = client
-        self.gate = asyncio.Semaphore(SERVER_CONCURRENCY)
-        self.loop = asyncio.get_running_loop()
-        self.num_requests = 0
-
-
 class HttpVllm:
     """A vLLM server, which another process has started for the same model."""
 
@@ -56,7 +45,7 @@ class HttpVllm:
         self._server = server
         self._address = server_address(server)
         self.name = f"the vLLM server at {server}"
-        self._session: _Session | None = None
+        self._client = SharedClient(_open_client, SERVER_CONCURRENCY)
         config = self._config()
         limit = getattr(loaded.model.config, "max_position_embeddings", None) or settings.length
         self._length = min(limit, settings.length)
@@ -112,7 +101,7 @@ class HttpVllm:
     async def _post(self, path: str, body: Mapping[str, Any]) -> Any:
         import httpx
 
-        async with self._connected() as client:
+        async with self._client.connected() as client:
             try:
                 answer = await client.post(self._address + path, json=body)
             except httpx.HTTPError as error:
@@ -122,27 +111,6 @@ class HttpVllm:
             raise self._failed(f"answers {answer.status_code} to {path}: {said}")
         is_json = answer.headers.get("content-type", "").startswith("application/json")
         return answer.json() if is_json and answer.content else None
-
-    @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[httpx.AsyncClient]:
-        """The shared client; it is closed when the last request in flight ends, so a backend needs no close."""
-        import httpx
-
-        session = self._session
-        if session is None or session.loop is not asyncio.get_running_loop():
-            limits = httpx.Limits(max_connections=SERVER_CONCURRENCY, max_keepalive_connections=SERVER_CONCURRENCY)
-            client = httpx.AsyncClient(timeout=_TIMEOUT_S, limits=limits, trust_env=False)
-            session = self._session = _Session(client)
-        session.num_requests += 1
-        try:
-            async with session.gate:
-                yield session.client
-        finally:
-            session.num_requests -= 1
-            if session.num_requests == 0:
-                if self._session is session:
-                    self._session = None
-                await session.client.aclose()
 
     def _config(self) -> Mapping[str, Any]:
         """The server's own configuration, which it tells in development mode."""
@@ -226,6 +194,13 @@ async def load_weights(servers: Sequence[HttpVllm], weights: Mapping[str, Tensor
     with TemporaryDirectory(prefix="mage-vllm-weights-") as folder:
         write_weights(Path(folder), weights)
         await all_done(server.load_files(Path(folder)) for server in others)
+
+
+def _open_client() -> httpx.AsyncClient:
+    import httpx
+
+    limits = httpx.Limits(max_connections=SERVER_CONCURRENCY, max_keepalive_connections=SERVER_CONCURRENCY)
+    return httpx.AsyncClient(timeout=_TIMEOUT_S, limits=limits, trust_env=False)
 
 
 def _found(config: Mapping[str, Any], section: str, name: str) -> Any:
