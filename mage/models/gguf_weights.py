@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from transformers import LlamaConfig, PreTrainedConfig, Qwen2Config, Qwen3Config
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qwen2Config, Qwen3Config
 
 from mage.errors import ConfigError, listing
 from mage.models.gguf_fields import sizes, value
@@ -97,7 +98,30 @@ def model_weights(reader: Any, config: PreTrainedConfig) -> dict[str, torch.Tens
         if config.model_type == "llama":
             numbers = _rope_in_halves(name, numbers, config)
         weights[name] = numbers.contiguous()
+    _check_complete(weights, config)
     return weights
+
+
+def _check_complete(weights: Mapping[str, torch.Tensor], config: PreTrainedConfig) -> None:
+    """Raise a ConfigError where the weights are not those of a model of this config.
+
+    transformers would leave out a weight that its model does not have, such as a bias in Llama's attention.
+    """
+    if config.num_hidden_layers > len(weights):
+        raise ConfigError(f"it says that it has {config.num_hidden_layers} layers, and has {len(weights)} weights")
+    with torch.device("meta"):
+        model: Any = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    if others := sorted(set(weights) - set(shapes)):
+        kind = f"a {config.model_type} model of {config.num_hidden_layers} layers"
+        raise ConfigError(f"it has weights {others[0]}, which {kind} does not have")
+    tied = {"lm_head.weight"} if config.tie_word_embeddings else set()
+    for name in sorted(set(shapes) - tied):
+        if name not in weights:
+            raise ConfigError(f"it has no weights {name}")
+        found, expected = list(weights[name].shape), list(shapes[name])
+        if found != expected:
+            raise ConfigError(f"its weights {name} have the shape {found}, and by its sizes {expected}")
 
 
 def transformers_name(name: str) -> str:
