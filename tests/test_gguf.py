@@ -225,6 +225,8 @@ def add(key: str, value: int | str) -> Callable[[GGUFWriter, str], None]:
         ({"tokenizer": "bert"}, r"its tokenizer is bert; known: gpt2, llama"),
         ({"pre": "tekken"}, r"its tokenizer splits text as tekken; known: default, gpt-2, llama-bpe"),
         ({"change": add("rope.scaling.type", "yarn")}, r"its rotary positions are scaled \(yarn\)"),
+        ({"change": add("rope.scaling.factor", 4)}, r"its rotary positions are scaled \(linear\)"),
+        ({"change": add("rope.scale_linear", 4)}, r"its rotary positions are scaled \(linear\)"),
         ({"change": add("rope.dimension_count", 4)}, r"it turns 4 of 8 dimensions"),
     ],
 )

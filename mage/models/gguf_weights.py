@@ -61,7 +61,7 @@ def model_config(reader: Any, end: int) -> PreTrainedConfig:
 
 def _rope(reader: Any, kind: str, head_dim: int) -> dict[str, Any]:
     theta = float(value(reader, f"{kind}.rope.freq_base", 10000.0))
-    scaling = str(value(reader, f"{kind}.rope.scaling.type", "none"))
+    scaling = str(value(reader, f"{kind}.rope.scaling.type", "linear" if _is_slowed(reader, kind) else "none"))
     factors = next((tensor for tensor in reader.tensors if tensor.name == _ROPE_FACTORS), None)
     if scaling != "none":
         raise ConfigError(f"its rotary positions are scaled ({scaling}), which is not supported")
@@ -72,6 +72,11 @@ def _rope(reader: Any, kind: str, head_dim: int) -> dict[str, Any]:
     if not torch.allclose(found, _llama3_factors(params, head_dim), rtol=1e-4):
         raise ConfigError(f"its rotary positions ({_ROPE_FACTORS}) are not those of Llama 3.1 to 3.3")
     return params
+
+
+def _is_slowed(reader: Any, kind: str) -> bool:
+    """Whether positions have a factor; without a type, and under the name of older files, it is a linear one."""
+    return any(float(value(reader, f"{kind}.rope.{key}", 1.0)) != 1.0 for key in ("scaling.factor", "scale_linear"))
 
 
 def _llama3_factors(params: dict[str, Any], head_dim: int) -> torch.Tensor:
