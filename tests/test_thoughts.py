@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import msgspec
 import pytest
@@ -46,6 +47,20 @@ def test_a_thought_ends_where_the_tag_of_the_action_begins(prefill: str, thought
     ids = BYTES.answer(thought + rest)
     expected = len(thought.encode()) if rest else len(ids)
     assert num_thought_tokens(ids, BYTES.decode, prefill) == expected
+
+
+@pytest.mark.parametrize("thought", ["🪨 ", "hm 🪨🪨", "🪨🪨🪨 so ", "日本 "])
+def test_letters_of_several_tokens_count_whole(thought: str) -> None:
+    def decode(ids: Sequence[int]) -> str:
+        """As SentencePiece's tokenizers do: bytes that break off within a letter are unknown letters, all of them."""
+        text = bytes(token for token in ids if token < 256)
+        try:
+            return text.decode()
+        except UnicodeDecodeError:
+            return text.decode("ascii", errors="replace")
+
+    ids = BYTES.answer(f"{thought}<action>rock</action>")
+    assert num_thought_tokens(ids, decode) == len(thought.encode())
 
 
 def said(text: str, *, phase: Phase = Phase.PLAY, problem: str | None = None, is_choice: bool = False) -> Turn:
