@@ -104,6 +104,8 @@ def test_a_recipe_extends_another_and_overrides_come_last(tmp_path: Path) -> Non
         ("=3", r"cannot read the override '=3'"),
         ("world.name=3", r"'world.name': 'world' is a value, not a section"),
         ("population.members=uniform", r"population.members = 'uniform'"),
+        ("alarms.drop=inf", r"alarms.drop = inf: input should be a finite number"),
+        ("credit.thought_weight=inf", r"credit.thought_weight = inf: input should be a finite number"),
         ("batch.size=1", r"batch.size = 1: .*greater than or equal to 2"),
     ],
 )

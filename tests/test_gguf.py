@@ -225,6 +225,8 @@ def add(key: str, value: int | str) -> Callable[[GGUFWriter, str], None]:
         ({"tokenizer": "bert"}, r"its tokenizer is bert; known: gpt2, llama"),
         ({"pre": "tekken"}, r"its tokenizer splits text as tekken; known: default, gpt-2, llama-bpe"),
         ({"change": add("rope.scaling.type", "yarn")}, r"its rotary positions are scaled \(yarn\)"),
+        ({"change": add("rope.scaling.factor", 4)}, r"its rotary positions are scaled \(linear\)"),
+        ({"change": add("rope.scale_linear", 4)}, r"its rotary positions are scaled \(linear\)"),
         ({"change": add("rope.dimension_count", 4)}, r"it turns 4 of 8 dimensions"),
     ],
 )
@@ -241,6 +243,42 @@ def test_other_weights_are_refused(tmp_path: Path) -> None:
 
     path = write_gguf(tmp_path / "tiny.gguf", random_model("llama"), change)
     with pytest.raises(ConfigError, match=r"it has weights blk\.0\.attn_sinks\.weight, which Llama"):
+        load_model(str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "why"),
+    [
+        ("blk.0.attn_q.bias", 32, r"self_attn\.q_proj\.bias, which a llama model of 2 layers does not have"),
+        ("blk.0.attn_q_norm.weight", 8, r"self_attn\.q_norm\.weight, which a llama model of 2 layers does not have"),
+        ("blk.2.attn_norm.weight", 32, r"layers\.2\.input_layernorm\.weight, which a llama model of 2 layers"),
+    ],
+)
+def test_weights_that_the_model_would_leave_out_are_refused(name: str, shape: int, why: str, tmp_path: Path) -> None:
+    def change(writer: GGUFWriter, kind: str) -> None:
+        writer.add_tensor(name, np.ones(shape, dtype=np.float32))
+
+    path = write_gguf(tmp_path / "tiny.gguf", random_model("llama"), change)
+    with pytest.raises(ConfigError, match=rf"cannot use .*tiny\.gguf as a model: it has weights .*{why}"):
+        load_model(str(path))
+
+
+@pytest.mark.parametrize(
+    ("says", "value", "why"),
+    [
+        ("add_block_count", 1, r"it has weights model\.layers\.1\..*, which a llama model of 1 layers does not have"),
+        ("add_block_count", 3, r"it has no weights model\.layers\.2\.input_layernorm\.weight"),
+        ("add_block_count", 10**9, r"it says that it has 1000000000 layers, and has 20 weights"),
+        ("add_head_count_kv", 4, r"k_proj\.weight have the shape \[16, 32\], and by its sizes \[32, 32\]"),
+    ],
+)
+def test_sizes_that_are_not_those_of_the_weights_are_refused(
+    says: str, value: int, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = getattr(GGUFWriter, says)
+    monkeypatch.setattr(GGUFWriter, says, lambda writer, _: write(writer, value))
+    path = write_gguf(tmp_path / "tiny.gguf", random_model("llama"))
+    with pytest.raises(ConfigError, match=rf"cannot use .*tiny\.gguf as a model: .*{why}"):
         load_model(str(path))
 
 

@@ -7,7 +7,7 @@ import torch
 
 from mage.learners.batch import iter_micro_batches, partition
 from mage.learners.local import LocalLearner
-from mage.types import Sample, Weight
+from mage.types import Phase, Sample, Weight
 from tests.made import made_model, made_samples, made_settings
 from tests.tiny import samples_of, sharpen, tiny_parts, with_advantage
 
@@ -35,6 +35,13 @@ def test_text_is_all_but_what_was_drawn_from_the_whole_vocabulary() -> None:
         found = text_of(samples, budget)
         for number, sample in enumerate(samples):
             assert found[number] == [p for p in range(1, len(sample.tokens)) if p not in free[number]]
+
+
+def test_notes_that_are_not_trained_are_text() -> None:
+    parts = sharpen(tiny_parts(*NOTES, "credit.objective=single"))
+    samples = samples_of(parts)
+    assert all(phase is Phase.PLAY for sample in samples for phase in sample.phases)
+    assert text_of(samples, 10**6) == {n: list(range(1, len(sample.tokens))) for n, sample in enumerate(samples)}
 
 
 def test_shares_of_all_micro_batches_sum_to_one() -> None:

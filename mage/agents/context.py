@@ -26,7 +26,7 @@ from mage.types import Completion, Thoughts
 
 Note = tuple[int, str]
 """A reflection with the episode it followed."""
-_THOUGHT, _NO_THOUGHT = "<think>", "\n</think>\n\n"
+THOUGHT, NO_THOUGHT = "<think>", "\n</think>\n\n"
 """The tag that opens a thought, and the text that closes an empty one which the template has opened."""
 
 
@@ -190,7 +190,7 @@ class Context:
         """An answer with its prefilled start and without its thoughts; None if it has none."""
         text = self._chat_format.decode(message.begun) + self._chat_format.decode(ids)
         if self._opens_thoughts:
-            return self._chat_format.answer(_NO_THOUGHT + message.spoken(_THOUGHT + text).strip())
+            return self._chat_format.answer(NO_THOUGHT + message.spoken(THOUGHT + text).strip())
         spoken = message.spoken(text)
         return None if spoken == text else self._chat_format.answer(spoken.strip())
 

@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 import msgspec
 
 from mage.agents.briefing import Briefing
-from mage.agents.context import Context, Note
+from mage.agents.context import NO_THOUGHT, THOUGHT, Context, Note
 from mage.agents.messages import (
     BEGUN_ANSWER,
     BEGUN_OPEN_ANSWER,
@@ -26,6 +26,7 @@ from mage.agents.messages import (
 from mage.agents.parsing import (
     Parsed,
     opens_action,
+    opens_thought,
     parse_action,
     parse_open_action,
     parse_reflection,
@@ -102,6 +103,8 @@ class LanguageAgent:
         self._briefing = briefing
         self._num_episodes = task.episodes
         self._context = Context(chat_format, self._system(), settings.context, settings.thoughts)
+        self._opens_thoughts = opens_thought(chat_format.decode(chat_format.user("")))
+        """Some templates open a thought before each answer."""
         self._seed = derive(task.seed, "sample", task.seat, sibling)
         self._episode: int | None = None
         self._heading = ""
@@ -137,7 +140,7 @@ class LanguageAgent:
         seed = derive(self._seed, outcome.episode, "reflect")
         call = await self._ask(outcome.episode, self._reflection_request(outcome), max_answer, seed, None)
         said = self._chat_format.decode(call.completion.tokens)
-        written = Reply(parse_reflection(said), said, (call,))
+        written = Reply(parse_reflection(self._with_opened(said)), said, (call,))
         self._remember(outcome, written)
         return written
 
@@ -174,7 +177,8 @@ class LanguageAgent:
         """Record an action that was chosen elsewhere, as if it had been sampled."""
         message = self._message(observation)
         if self._settings.reply is ReplyMode.TEXT:
-            ids, allowed = self._chat_format.answer(tagged(action).removeprefix(self._settings.prefill)), None
+            rest = tagged(action).removeprefix(self._settings.prefill)
+            ids, allowed = self._chat_format.answer(rest if self._settings.prefill else self._closed() + rest), None
             max_answer = max(len(ids), self._settings.max_tokens) + 1
         else:
             choices = self._choices(observation)
@@ -231,8 +235,16 @@ class LanguageAgent:
         """What was sampled for a note; of one that was not sampled, its text as ids."""
         if note.calls:
             return note.calls[-1].completion
-        ids = self._chat_format.answer(note.action or "")
+        ids = self._chat_format.answer(self._closed() + (note.action or ""))
         return Completion(ids, (0.0,) * len(ids), None, 0, False)
+
+    def _with_opened(self, said: str) -> str:
+        """What was said, with the tag of the thought that the template has opened before it."""
+        return THOUGHT + said if self._opens_thoughts else said
+
+    def _closed(self) -> str:
+        """The start of text that was not sampled, so that it is no part of a thought that the template has opened."""
+        return NO_THOUGHT if self._opens_thoughts else ""
 
     def _keep(self, outcome: Observation, note: str) -> None:
         """Store a note for later episodes."""
@@ -260,7 +272,8 @@ class LanguageAgent:
             call = await self._ask(
                 observation.episode, message, how.max_tokens, seed, None, how.prefill, strip_to_action
             )
-            said = how.prefill + self._chat_format.decode(call.completion.tokens)
+            said = self._chat_format.decode(call.completion.tokens)
+            said = how.prefill + said if how.prefill else self._with_opened(said)
             is_open = self._briefing.has_open_actions
             parsed = parse_open_action(said) if is_open else parse_action(said, observation.actions)
             return (msgspec.structs.replace(call, problem=parsed.problem),), parsed

@@ -23,9 +23,9 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class FrozenModel(BaseModel):
-    """Base of all sections: immutable, unknown keys are errors."""
+    """Base of all sections: immutable. Unknown keys are errors, and infinite numbers, which JSON does not have."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 class TrialConfig(FrozenModel):

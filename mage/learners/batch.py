@@ -188,7 +188,7 @@ def _micro_batch(
 
 
 def _text(samples: Sequence[Sample], longest: int) -> Tensor:
-    """Sequence and position of every token except the first of a sequence and those sampled without constraint."""
+    """Sequence and position of every token except the first of a sequence and those trained and sampled freely."""
     is_text_BT = torch.zeros(len(samples), longest, dtype=torch.bool)
     for row, sample in enumerate(samples):
         is_text_BT[row, 1 : len(sample.tokens)] = True

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from transformers import LlamaConfig, PreTrainedConfig, Qwen2Config, Qwen3Config
+from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedConfig, Qwen2Config, Qwen3Config
 
 from mage.errors import ConfigError, listing
 from mage.models.gguf_fields import sizes, value
@@ -60,7 +61,7 @@ def model_config(reader: Any, end: int) -> PreTrainedConfig:
 
 def _rope(reader: Any, kind: str, head_dim: int) -> dict[str, Any]:
     theta = float(value(reader, f"{kind}.rope.freq_base", 10000.0))
-    scaling = str(value(reader, f"{kind}.rope.scaling.type", "none"))
+    scaling = str(value(reader, f"{kind}.rope.scaling.type", "linear" if _is_slowed(reader, kind) else "none"))
     factors = next((tensor for tensor in reader.tensors if tensor.name == _ROPE_FACTORS), None)
     if scaling != "none":
         raise ConfigError(f"its rotary positions are scaled ({scaling}), which is not supported")
@@ -71,6 +72,11 @@ def _rope(reader: Any, kind: str, head_dim: int) -> dict[str, Any]:
     if not torch.allclose(found, _llama3_factors(params, head_dim), rtol=1e-4):
         raise ConfigError(f"its rotary positions ({_ROPE_FACTORS}) are not those of Llama 3.1 to 3.3")
     return params
+
+
+def _is_slowed(reader: Any, kind: str) -> bool:
+    """Whether positions have a factor; without a type, and under the name of older files, it is a linear one."""
+    return any(float(value(reader, f"{kind}.rope.{key}", 1.0)) != 1.0 for key in ("scaling.factor", "scale_linear"))
 
 
 def _llama3_factors(params: dict[str, Any], head_dim: int) -> torch.Tensor:
@@ -97,7 +103,30 @@ def model_weights(reader: Any, config: PreTrainedConfig) -> dict[str, torch.Tens
         if config.model_type == "llama":
             numbers = _rope_in_halves(name, numbers, config)
         weights[name] = numbers.contiguous()
+    _check_complete(weights, config)
     return weights
+
+
+def _check_complete(weights: Mapping[str, torch.Tensor], config: PreTrainedConfig) -> None:
+    """Raise a ConfigError where the weights are not those of a model of this config.
+
+    transformers would leave out a weight that its model does not have, such as a bias in Llama's attention.
+    """
+    if config.num_hidden_layers > len(weights):
+        raise ConfigError(f"it says that it has {config.num_hidden_layers} layers, and has {len(weights)} weights")
+    with torch.device("meta"):
+        model: Any = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    if others := sorted(set(weights) - set(shapes)):
+        kind = f"a {config.model_type} model of {config.num_hidden_layers} layers"
+        raise ConfigError(f"it has weights {others[0]}, which {kind} does not have")
+    tied = {"lm_head.weight"} if config.tie_word_embeddings else set()
+    for name in sorted(set(shapes) - tied):
+        if name not in weights:
+            raise ConfigError(f"it has no weights {name}")
+        found, expected = list(weights[name].shape), list(shapes[name])
+        if found != expected:
+            raise ConfigError(f"its weights {name} have the shape {found}, and by its sizes {expected}")
 
 
 def transformers_name(name: str) -> str:
