@@ -40,8 +40,7 @@ from mage.results import open_run as open_run
 from mage.results import open_sweep as open_sweep
 from mage.runs.console import as_text, plain_console
 from mage.training.start import check_new_run
-from mage.worlds.openspiel.game import WORDED
-from mage.worlds.registry import WORLDS
+from mage.worlds.registry import WORLDS, add_game
 
 Agent: TypeAlias = Run | str | Path
 """A run, or what `mage evaluate` takes."""
@@ -259,7 +258,7 @@ def register_game(name: str, builder: Callable[..., tuple[Any, Any, float]]) -> 
     `builder(…parameters)` returns an OpenSpiel game, its words (`mage.worlds.openspiel.words.base.Words`) and what its
     returns are divided by to give scores.
     """
-    WORDED.add(name, builder)
+    add_game(name, builder)
     _note_caller()
 
 

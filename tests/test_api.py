@@ -217,6 +217,8 @@ def test_names_that_are_taken_or_cannot_be_names_are_refused() -> None:
     for name in ("rps", "chess"):  # ours, and OpenSpiel's
         with pytest.raises(ConfigError, match=f"the game '{name}' comes with mage"):
             mage.register_game(name, my_game)
+    with pytest.raises(ConfigError, match="the game 'sokoban' cannot be registered: a world has this name"):
+        mage.register_game("sokoban", my_game)
     with pytest.raises(ConfigError, match="the opponent 'mixture' comes with mage"):
         mage.register_opponent("mixture", my_player)
     with pytest.raises(ConfigError, match="the estimator 'grpo' comes with mage"):

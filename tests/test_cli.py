@@ -92,7 +92,9 @@ def test_lists() -> None:
     assert "kuhn_poker  players=2, reworded" in games
     assert "leduc_poker" not in games
     assert "leduc_poker" in CliRunner().invoke(app, ["list", "worlds", "--all"]).stdout
-    assert "mcts  simulations=100" in CliRunner().invoke(app, ["list", "opponents"]).stdout
+    opponents = CliRunner().invoke(app, ["list", "opponents"]).stdout
+    assert "mcts  simulations=100" in opponents
+    assert re.findall(r"^\S+  .*\n(?= *\n|\S+  )", opponents, re.MULTILINE) == [], "every entry is described"
     recipes = CliRunner().invoke(app, ["list", "recipes"]).stdout
     assert re.findall(r"^(\w+): ", recipes, re.MULTILINE) == ["Worlds", "Models", "Methods", "Variants", "Tuned"]
     assert "rps  CPU, 3 minutes\n" in recipes

@@ -47,6 +47,13 @@ WORLDS: Registry[Callable[..., Any]] = Registry(
 """Factories of worlds by name, except for OpenSpiel's games. Parameters of a spec are those of its factory."""
 
 
+def add_game(name: str, builder: object) -> None:
+    """Register an OpenSpiel game; a world has precedence, so a game with the name of one would never be played."""
+    if name in WORLDS:
+        raise ConfigError(f"the game {name!r} cannot be registered: a world has this name; take another one")
+    WORDED.add(name, builder)
+
+
 @lru_cache(maxsize=1024)
 def load_world(spec: str) -> World:
     """The world of a spec, made once; a run may have one for each of its wordings.

@@ -140,10 +140,12 @@ class MineSweeper(SoloWorld[Board, Position]):
         settings, words = self._settings, self._words
 
         def expert(task: Task, remember: bool = False) -> Player:
+            """Opens the cell that is least likely a mine; with `remember` by all that it has seen in the trial."""
             name = f"{EXPERT}(remember={show(remember)})" if remember else EXPERT
             return Expert(name, settings, words, task, remembers=remember)
 
         def learns_from_failure(task: Task) -> Player:
+            """Opens cells that it knows are safe first, then others at random; never the same mine twice."""
             return LearnsFromFailure(LEARNS_FROM_FAILURE, settings, words, task, remembers=True)
 
         return {EXPERT: expert, LEARNS_FROM_FAILURE: learns_from_failure}
