@@ -133,6 +133,7 @@ def test_gpus_of_workers_are_refused_where_the_model_is_on_a_cpu() -> None:
         ("127.0.0.1:1", "rollout.address = '127.0.0.1:1': no Ray answers there: Connection refused"),
         ("ray://127.0.0.1:1", "write host:port, or auto on a machine of the cluster"),
         ("somewhere", "write host:port, or auto on a machine of the cluster"),
+        ("a..b:6379", "rollout.address = 'a..b:6379': no host can have the name 'a..b'; write host:port"),
     ],
 )
 def test_an_address_without_a_cluster_is_refused(address: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
