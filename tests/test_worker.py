@@ -112,6 +112,11 @@ def test_a_worker_of_another_version_refuses() -> None:
     ("overrides", "said"),
     [
         (["league.learners=2"], "rollout.workers = 2 with league.learners = 2: workers serve one policy"),
+        (
+            ["rollout.gpus=1.5"],
+            "rollout.gpus = 1.5: Ray gives a worker whole GPUs, or a share of one with at most four",
+        ),
+        (["rollout.gpus=0.33333"], "rollout.gpus = 0.33333: Ray gives a worker whole GPUs, or a share of one"),
         (["population.members=['remote(url=\"http://localhost:1/v1\",model=m)']"], "is asked by one process"),
     ],
 )
