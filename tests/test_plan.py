@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -254,6 +255,7 @@ def test_tokens_of_texts_are_counted_at_full_length() -> None:
         (["rps", "--model", "gpt-5"], r"cannot plan for the model 'gpt-5'"),
         (["rps", "learner.lora_rank=4", "learner.lora_targets=[fc1]"], r"learner\.lora_targets: 'fc1' .*q_proj"),
         (["rps", "--model", "nano(hidden=1)"], "hidden"),
+        (["rps-llm", "--gib", "inf"], r"gib = inf: give a number from 1 up"),
     ],
 )
 def test_what_cannot_be_planned_is_one_line(arguments: list[str], error: str) -> None:
@@ -261,6 +263,14 @@ def test_what_cannot_be_planned_is_one_line(arguments: list[str], error: str) ->
     assert isinstance(done.exception, ConfigError)
     assert re.search(error, str(done.exception)), done.exception
     assert "\n" not in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("gpus", -1), ("gib", 0.5), ("gib", math.nan), ("per_node", 0), ("trial_tokens", 0)]
+)
+def test_numbers_that_nothing_has_are_refused_in_python_too(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"^{name} = {value}: give a number from [01] up$"):
+        plan("rps", **{name: value})
 
 
 def test_the_exit_code_says_whether_it_fits_and_json_has_everything() -> None:
