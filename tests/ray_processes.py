@@ -31,20 +31,20 @@ def whole_run(mage: Mage, recipe: Path, folder: Path) -> Path:
 
 def descendants(pid: int) -> list[int]:
     """All processes below a process."""
-    parents = {int(stat.parent.name): int(stat.read_text().rpartition(")")[2].split()[1]) for stat in _stats()}
+    parents = dict(_parents())
     found = [pid]
     for one in found:
         found += [child for child, parent in parents.items() if parent == one]
     return found[1:]
 
 
-def _stats() -> Iterator[Path]:
-    for path in Path("/proc").glob("[0-9]*/stat"):
+def _parents() -> Iterator[tuple[int, int]]:
+    """Every process with its parent; each is read once, because it may end meanwhile."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            path.read_text()
+            yield int(stat.parent.name), int(stat.read_text().rpartition(")")[2].split()[1])
         except OSError:
             continue
-        yield path
 
 
 def after_step(folder: Path, step: int, act: Callable[[int], None], seen: list[int]) -> Callable[[int], None]:

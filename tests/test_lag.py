@@ -20,7 +20,6 @@ from mage.training import loop
 from mage.training.alarms import NO_ALARMS, watch_step
 from mage.training.checkpoint import AHEAD
 from mage.training.combinations import check_combinations
-from mage.training.play_ahead import PlayAhead
 from mage.training.run import create_run, train_run
 from mage.training.setup import Setup, set_up
 from mage.types import Sample
@@ -117,11 +116,17 @@ def test_what_is_dropped_is_played_anew(tmp_path: Path) -> None:
     assert versions_of(before) == {0}
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    ahead: PlayAhead = lagged(tmp_path, "rollout.lag=1").ahead
-    (tmp_path / AHEAD).write_bytes(b"\x93broken")
-    with pytest.raises(RecordError, match=rf"{AHEAD} cannot be read: "):
-        ahead.load(tmp_path)
+@pytest.mark.parametrize(("old", "new"), [(b"rps", b"\xffps"), (b"matches", b"mutches")])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, old: bytes, new: bytes) -> None:
+    setup = lagged(tmp_path, "rollout.lag=1")
+    step(setup, 0)
+    setup.ahead.save(tmp_path)
+    content = (tmp_path / AHEAD).read_bytes()
+    for damaged in (content.replace(old, new, 1), content[:-1]):
+        assert damaged != content
+        (tmp_path / AHEAD).write_bytes(damaged)
+        with pytest.raises(RecordError, match=rf"{AHEAD} cannot be read: "):
+            setup.ahead.load(tmp_path)
 
 
 REFUSED = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -142,9 +143,10 @@ def test_workers_share_the_cards_of_ranks_because_ray_gives_them_out_from_the_fi
     assert names == [("rank 0 + worker", 1), ("rank 1 + worker", 1), ("worker", 1), ("unused", 1)]
     weights = part(found, "worker: engine's weights")
     assert part(found, "worker: loaded weights") == weights
-    two = plan("rps-llm", [*values[1:], "rollout.gpus=0.5"], gpus=2)
-    assert [(card.name, card.count) for card in two.cards] == [("learner and engine + 2 workers", 1), ("worker", 1)]
-    assert part(two, "worker: engine's weights") == pytest.approx(2 * weights)
+    for share in ("0.5", "0.4"):
+        two = plan("rps-llm", [*values[1:], f"rollout.gpus={share}"], gpus=2)
+        assert [(card.name, card.count) for card in two.cards] == [("learner and engine + 2 workers", 1), ("worker", 1)]
+        assert part(two, "worker: engine's weights") == pytest.approx(2 * weights)
 
 
 def test_the_speed_of_workers_is_shared_and_each_trial_costs_a_message() -> None:
@@ -247,11 +249,13 @@ def test_tokens_of_texts_are_counted_at_full_length() -> None:
         (["rps-llm", "learner.ranks=4", "--gpus", "2"], r"learner\.ranks = 4: each rank needs a GPU .* --gpus is 2"),
         (["rps-llm", "rollout.workers=4"], r"rollout\.gpus = 0: the model runs on cuda"),
         (["rps-llm", "rollout.workers=4", "rollout.gpus=1", "--gpus", "2"], r"4 GPUs are needed, and --gpus is 2"),
+        (["rps-llm", "rollout.workers=5", "rollout.gpus=0.4", "--gpus", "2"], r"3 GPUs are needed, and --gpus is 2"),
         (["rps-league"], r"league\.learners = 4: a league is not planned for"),
         (["demo"], r"agent\.model = scripted:counter: a script needs no plan"),
         (["rps", "--model", "gpt-5"], r"cannot plan for the model 'gpt-5'"),
         (["rps", "learner.lora_rank=4", "learner.lora_targets=[fc1]"], r"learner\.lora_targets: 'fc1' .*q_proj"),
         (["rps", "--model", "nano(hidden=1)"], "hidden"),
+        (["rps-llm", "--gib", "inf"], r"gib = inf: give a number from 1 up"),
     ],
 )
 def test_what_cannot_be_planned_is_one_line(arguments: list[str], error: str) -> None:
@@ -259,6 +263,14 @@ def test_what_cannot_be_planned_is_one_line(arguments: list[str], error: str) ->
     assert isinstance(done.exception, ConfigError)
     assert re.search(error, str(done.exception)), done.exception
     assert "\n" not in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("gpus", -1), ("gib", 0.5), ("gib", math.nan), ("per_node", 0), ("trial_tokens", 0)]
+)
+def test_numbers_that_nothing_has_are_refused_in_python_too(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"^{name} = {value}: give a number from [01] up$"):
+        plan("rps", **{name: value})
 
 
 def test_the_exit_code_says_whether_it_fits_and_json_has_everything() -> None:

@@ -5,6 +5,7 @@ Skipped where Ray is not installed; MAGE_RAY_TESTS=required makes that a failure
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -173,6 +174,8 @@ def test_when_trials_were_lost_too_often_the_run_ends_in_one_line(
         played(two.setup)
     assert str(caught.value).startswith("1 workers died in step 8 with the same trials (")
     assert "go on from the last checkpoint with: mage train --resume " in str(caught.value)
+    with pytest.raises(EngineError, match=r"^1 workers died in step 8 "):  # as where trials are played ahead
+        asyncio.run(two.setup.match_play.publish(8))
     assert told == [f"worker 2 died: the run ends ({list(read_lines(two.folder / WORKERS))[-1]['error']})"]
     assert "\n" not in str(caught.value)
 
@@ -232,5 +235,7 @@ def test_a_worker_that_is_killed_is_in_the_files_of_the_run_and_in_the_viewer(
 def test_more_than_the_cluster_has_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"rollout.cpus = 3: 6 CPUs are needed, and the cluster has 4$"):
         RayCluster(RolloutConfig(workers=2, cpus=3))
-    with pytest.raises(ConfigError, match=r"rollout.gpus = 0.5: 1 GPUs are needed, and the cluster has 0$"):
-        RayCluster(RolloutConfig(workers=2, gpus=0.5))
+    for num, gpus, needed in ((2, 0.5, 1), (3, 0.4, 2), (2, 2, 4)):
+        said = rf"rollout.gpus = {gpus}: {needed} GPUs are needed, and the cluster has 0$"
+        with pytest.raises(ConfigError, match=said):
+            RayCluster(RolloutConfig(workers=num, gpus=gpus))

@@ -20,6 +20,7 @@ from mage.learners.local import LearnError
 from mage.runs.store import RunReader, RunWriter
 from mage.training.alarms import MAX_ROLLBACKS
 from mage.training.checkpoint import checkpoints, read_state
+from mage.training.recorder import RunRecorder
 from mage.training.resume_changes import config_of
 from mage.training.run import create_run, create_run_directory, interruptible, load_run, train_run
 from tests.tiny import evaluated, logprobs, play, samples_of, tiny_config, tiny_parts, with_advantage
@@ -66,6 +67,20 @@ def test_an_alarm_that_prints_is_recorded_and_the_run_goes_on(tmp_path: Path) ->
     assert said.count("alarm at step") == 2
     assert [(event["step"], event["action"]) for event in events(tmp_path / "run")] == [(2, "print"), (4, "print")]
     assert names(tmp_path / "run") == ["step-000004"]
+
+
+def test_an_interrupt_that_comes_between_two_steps_saves_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_save_due = vars(RunRecorder)["is_save_due"].fget
+
+    def interrupted(recorder: RunRecorder) -> bool:
+        found: bool = is_save_due(recorder)
+        if not recorder.is_stopped:
+            recorder.interrupt()
+        return found
+
+    monkeypatch.setattr(RunRecorder, "is_save_due", property(interrupted))
+    run(tmp_path / "run", "steps=4", "checkpoint.every=4")
+    assert names(tmp_path / "run") == ["step-000001"]
 
 
 def test_an_alarm_that_stops_saves_first_and_the_run_can_be_resumed(tmp_path: Path) -> None:

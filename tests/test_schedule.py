@@ -25,6 +25,7 @@ from mage.runs.store import RunReader, read_info
 from mage.training import loop
 from mage.training.build import draw_tasks
 from mage.training.checkpoint import checkpoints
+from mage.training.resume_changes import config_of
 from mage.training.run import create_run_directory, train_run
 from mage.training.setup import set_up
 from mage.training.start import check_start
@@ -218,6 +219,18 @@ def test_a_schedule_runs_over_the_new_length_of_a_resumed_run_and_may_change(tmp
     assert (change.step, change.key, change.new) == (7, "schedule.leave", [[0.0, 0.25]])
     with pytest.raises(ConfigError, match="leave must be from 0 to below 1"):
         resumed(folder, steps=12, schedule__leave=[[0.0, 2.0]])
+
+
+def test_a_schedule_that_a_resumed_run_gives_up_is_gone_for_good(tmp_path: Path) -> None:
+    folder = trained(tmp_path / "run", RAMP)
+    resumed(folder, steps=5, schedule={})
+    assert config_of(folder).schedule == {}
+    change = read_info(folder).changes[-1]
+    assert (change.step, change.key, change.old, change.new) == (4, "schedule.leave", [[0.0, 0.0], [1.0, 0.9]], None)
+    resumed(folder, steps=6)
+    assert leaves(folder) == [0.0, 0.3, 0.6, 0.9], "none after that"
+    resumed(folder, steps=7, schedule__leave=[[0.0, 0.5]])
+    assert leaves(folder)[4:] == [0.5]
 
 
 def test_replayed_and_resampled_tasks_are_played_at_the_present_value(tmp_path: Path) -> None:

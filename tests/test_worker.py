@@ -112,6 +112,11 @@ def test_a_worker_of_another_version_refuses() -> None:
     ("overrides", "said"),
     [
         (["league.learners=2"], "rollout.workers = 2 with league.learners = 2: workers serve one policy"),
+        (
+            ["rollout.gpus=1.5"],
+            "rollout.gpus = 1.5: Ray gives a worker whole GPUs, or a share of one with at most four",
+        ),
+        (["rollout.gpus=0.33333"], "rollout.gpus = 0.33333: Ray gives a worker whole GPUs, or a share of one"),
         (["population.members=['remote(url=\"http://localhost:1/v1\",model=m)']"], "is asked by one process"),
     ],
 )
@@ -133,6 +138,7 @@ def test_gpus_of_workers_are_refused_where_the_model_is_on_a_cpu() -> None:
         ("127.0.0.1:1", "rollout.address = '127.0.0.1:1': no Ray answers there: Connection refused"),
         ("ray://127.0.0.1:1", "write host:port, or auto on a machine of the cluster"),
         ("somewhere", "write host:port, or auto on a machine of the cluster"),
+        ("a..b:6379", "rollout.address = 'a..b:6379': no host can have the name 'a..b'; write host:port"),
     ],
 )
 def test_an_address_without_a_cluster_is_refused(address: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:

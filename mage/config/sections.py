@@ -161,6 +161,19 @@ class RolloutConfig(FrozenModel):
     """Trials that are given to a worker at once. A chunk is played alone, from an empty prefix cache, so that a trial
     is the same with any number of workers; a larger one fills a large engine better."""
 
+    def gpu_of(self, number: int) -> int:
+        """The first GPU of a worker, both counted from 0: those that have a share of one are not split over two.
+
+        >>> [RolloutConfig(gpus=0.4).gpu_of(number) for number in range(3)], RolloutConfig(gpus=2).gpu_of(1)
+        ([0, 0, 1], 2)
+        """
+        return number * int(self.gpus) if self.gpus >= 1 else number // (10_000 // round(10_000 * self.gpus))
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs that all workers need."""
+        return self.gpu_of(self.workers - 1) + max(1, int(self.gpus)) if self.workers and self.gpus else 0
+
 
 class BatchConfig(FrozenModel):
     """The trials of one training step."""

@@ -84,8 +84,8 @@ def check_machine(config: Config, machine: Machine) -> None:
         raise ConfigError(f"learner.ranks = {ranks}: each rank needs a GPU of its own, and --gpus is {gpus}")
     if rollout.workers and not rollout.gpus:
         raise ConfigError("rollout.gpus = 0: the model runs on cuda; give each worker a GPU or a share of one")
-    if rollout.workers * rollout.gpus > gpus:
-        needed = f"{rollout.workers * rollout.gpus:g} GPUs are needed, and --gpus is {gpus}"
+    if rollout.num_gpus > gpus:
+        needed = f"{rollout.num_gpus} GPUs are needed, and --gpus is {gpus}"
         raise ConfigError(f"rollout.workers = {rollout.workers} with rollout.gpus = {rollout.gpus:g}: {needed}")
     servers, cards = len(config.agent.server), _serving(config, machine)
     if servers and cards % servers:
@@ -117,7 +117,7 @@ def _contents(plan: Planned) -> list[_Content]:
         return [*(_Content(rank, 0, False) for rank in range(ranks)), *others]
     workers = [0] * machine.gpus
     for number in range(rollout.workers):  # Ray gives out cards from the first one on
-        workers[int(number * rollout.gpus + 1e-9)] += 1
+        workers[rollout.gpu_of(number)] += 1
     return [
         _Content(card if card < ranks else None, workers[card], card < plan.serving) for card in range(machine.gpus)
     ]

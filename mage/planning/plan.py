@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 
 from mage.config.load import load_config
 from mage.config.schema import Config
@@ -51,6 +52,7 @@ def plan(
     `gib` GiB of memory; a machine has `per_node` of them. Tokens of a trial are counted in trials that are played at
     random, where `trial_tokens` does not say how many there are.
     """
+    _check_numbers({"gpus": gpus, "gib": gib, "per_node": per_node, "trial_tokens": trial_tokens})
     config = load_config(recipe, overrides or {})
     check(config)
     check_combinations(config)
@@ -80,6 +82,14 @@ def plan(
         verdict(planned, cards),
         tuple(_notes(planned, cards)),
     )
+
+
+def _check_numbers(given: Mapping[str, float | None]) -> None:
+    """Raise a ConfigError for numbers that no cards and no trial have."""
+    for name, value in given.items():
+        least = 0 if name == "gpus" else 1
+        if value is not None and not least <= value < inf:
+            raise ConfigError(f"{name} = {value}: give a number from {least} up")
 
 
 def _placement(config: Config, gpus: int) -> Placement:

@@ -104,7 +104,12 @@ def _check_league(config: Config) -> None:
 
 
 def _check_workers(config: Config) -> None:
-    """Refuse what only one process can play with."""
+    """Refuse what only one process can play with, and parts of a GPU that Ray does not give out."""
+    gpus = config.rollout.gpus
+    if (gpus > 1 and gpus % 1) or round(gpus, 4) != gpus:
+        raise ConfigError(
+            f"rollout.gpus = {gpus:g}: Ray gives a worker whole GPUs, or a share of one with at most four decimals"
+        )
     if config.league.learners:
         raise ConfigError(
             f"{_workers_key(config)} with {_league_key(config)}: workers serve one policy; set one of them to 0"

@@ -64,6 +64,9 @@ async def train(setup: Setup, recorder: RunRecorder) -> None:
         if recorder.is_save_due:
             await setup.ahead.finish()
             recorder.save_if_due()
+    if recorder.is_stopped and recorder.step > 0:  # the interrupt may have come after nothing was due
+        await setup.ahead.finish()
+        recorder.save_if_due()
     if recorder.is_finished and not recorder.is_evaluated:
         recorder.record_trial(await showcase(setup, recorder.step))
         rising = RisingTrials()

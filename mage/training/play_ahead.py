@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from mage.errors import RecordError
-from mage.files import write_atomically
+from mage.files import BAD_JSON, write_atomically
 from mage.league.matches import PlayedMatch
 from mage.training.checkpoint import AHEAD
 from mage.training.match_play import MatchPlay
@@ -106,7 +106,7 @@ class PlayAhead:
             return
         try:
             found = _read(path.read_bytes())
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, *BAD_JSON) as error:  # MessagePack is read by the same library
             raise RecordError(f"{path} cannot be read: {error}") from None
         self._played = {one.step: one for one in found if one.step - one.version <= self.lag}
 

@@ -65,7 +65,8 @@ def changed_config(folder: Path, values: Mapping[str, object]) -> tuple[Config, 
     before = _recorded(folder)
     after = replaced(before, values, str(folder))
     old, new = _flat(before), _flat(after)
-    changes = tuple(Change(0, key, old.get(key), new[key]) for key in new if old.get(key) != new[key])
+    keys = dict.fromkeys((*new, *old))
+    changes = tuple(Change(0, key, old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key))
     for change in changes:
         if not any(fnmatchcase(change.key, pattern) for pattern in MAY_CHANGE):
             raise ConfigError(f"{change.key} cannot change in a run that has begun; {', '.join(MAY_CHANGE)} can")
@@ -81,7 +82,7 @@ def record_changes(folder: Path, changes: Sequence[Change], step: int) -> tuple[
     note_edit(folder, step)
     info = read_info(folder)
     if changes:
-        config = replaced(_recorded(folder), {change.key: change.new for change in changes}, str(folder))
+        config = _with_changes(_recorded(folder), changes, str(folder))
         keep_splits(folder, _with_own_splits(config, folder))
         made = (*info.changes, *(msgspec.structs.replace(change, step=step) for change in changes))
         info = msgspec.structs.replace(info, config=config.model_dump(mode="json"), changes=made)
@@ -101,6 +102,14 @@ def _recorded(folder: Path) -> Config:
     if info.kind != "train":
         raise RecordError(f"{folder} is a {info.kind} run; only train runs have weights")
     return validated(info.config, str(folder / "run.json"))
+
+
+def _with_changes(config: Config, changes: Sequence[Change], source: str) -> Config:
+    """The config with changes; only a parameter of the world that `schedule` has no more is without a new value."""
+    values = {change.key: change.new for change in changes if change.new is not None}
+    gone = {change.key for change in changes} - set(values)
+    schedule = {name: points for name, points in config.schedule.items() if f"schedule.{name}" not in gone}
+    return replaced(config, {"schedule": schedule, **values}, source)
 
 
 def _with_own_splits(config: Config, folder: Path) -> Config:

@@ -19,5 +19,9 @@ def check_address(address: str) -> None:
         raise ConfigError(f"rollout.address = {address!r}: write host:port, or {AUTO} on a machine of the cluster")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _WAIT_S).close()
+    except UnicodeError:  # a label is empty or too long
+        raise ConfigError(
+            f"rollout.address = {address!r}: no host can have the name {host!r}; write host:port"
+        ) from None
     except OSError as error:
         raise ConfigError(f"rollout.address = {address!r}: no Ray answers there: {error.strerror or error}") from None

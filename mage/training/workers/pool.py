@@ -79,6 +79,9 @@ class WorkerPlay:
 
     async def publish(self, step: int) -> None:
         begun, self._health.step = time.perf_counter(), step
+        for serving in self._serving.values():
+            if serving.done() and not serving.cancelled():
+                serving.result()  # raises the error of one that failed: the run ends, and no worker is built for it
         if self._cluster is None:
             self._cluster = RayCluster(self._settings)
             self._order = self._cluster.put(to_bytes(order_of(self._parts.config, stored_tokenizer(self._folder))))

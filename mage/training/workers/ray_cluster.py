@@ -49,11 +49,12 @@ class RayCluster:
     def _check_resources(self) -> None:
         """Refuse workers that the cluster has no place for: Ray would wait for more machines."""
         own, has = self._settings, self._ray.cluster_resources()
-        for kind, key, each in (("CPU", "cpus", own.cpus), ("GPU", "gpus", own.gpus)):
-            if has.get(kind, 0) < each * own.workers:
+        needed = (("CPU", "cpus", own.cpus, own.cpus * own.workers), ("GPU", "gpus", own.gpus, own.num_gpus))
+        for kind, key, each, num in needed:
+            if has.get(kind, 0) < num:
                 raise ConfigError(
-                    f"rollout.workers = {own.workers} with rollout.{key} = {each:g}: {each * own.workers:g} {kind}s "
-                    f"are needed, and the cluster has {has.get(kind, 0):g}"
+                    f"rollout.workers = {own.workers} with rollout.{key} = {each:g}: {num} {kind}s are needed, and the "
+                    f"cluster has {has.get(kind, 0):g}"
                 )
 
     def put(self, value: object) -> object:
