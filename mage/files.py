@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from hashlib import file_digest
 from io import FileIO
@@ -88,8 +88,18 @@ def fsync(path: Path) -> None:
 def write_checksums(folder: Path) -> None:
     """Record the checksums of all files of tensors in a folder and below it."""
     paths = sorted(folder.rglob("*.safetensors"))
-    found = {path.relative_to(folder).as_posix(): _checksum(path) for path in paths}
-    write_atomically(folder / CHECKSUMS, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+    _record(folder, {path.relative_to(folder).as_posix(): _checksum(path) for path in paths})
+
+
+def add_checksum(path: Path) -> None:
+    """Record the checksum of one more file beside those of its folder, where there are any."""
+    record = path.parent / CHECKSUMS
+    known = msgspec.json.decode(record.read_bytes(), type=dict[str, str]) if record.exists() else {}
+    _record(path.parent, {**known, path.name: _checksum(path)})
+
+
+def _record(folder: Path, checksums: Mapping[str, str]) -> None:
+    write_atomically(folder / CHECKSUMS, msgspec.json.format(msgspec.json.encode(checksums), indent=1) + b"\n")
 
 
 def verify_checksums(folder: Path) -> None:

@@ -14,7 +14,7 @@ from rich.console import Console
 from mage.credit.running_stats import EMPTY
 from mage.credit.steps import agent_turns
 from mage.errors import ConfigError, MageError, RecordError
-from mage.files import read_lines
+from mage.files import CHECKSUMS, read_lines
 from mage.league.matches import PlayedMatch, TaskOrigin
 from mage.training import loop
 from mage.training.alarms import NO_ALARMS, watch_step
@@ -127,6 +127,22 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, old: bytes, new: by
         (tmp_path / AHEAD).write_bytes(damaged)
         with pytest.raises(RecordError, match=rf"{AHEAD} cannot be read: "):
             setup.ahead.load(tmp_path)
+
+
+def test_trials_ahead_that_are_not_those_saved_are_refused(tmp_path: Path) -> None:
+    quiet = Console(quiet=True)
+    run, parts = create_run(tiny_config("steps=4", "rollout.lag=1", "evaluation.splits=[]"), tmp_path / "run", "ahead")
+    train_run(run, quiet, parts=parts, max_minutes=0)
+    (path,) = run.rglob(AHEAD)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"rock", b"sock", 1))
+    with pytest.raises(RecordError, match=rf"{AHEAD} is not the file that was saved: its SHA-256 is "):
+        train_run(run, quiet)
+    path.unlink()
+    with pytest.raises(RecordError, match=rf"{AHEAD} is missing, which {CHECKSUMS} names"):
+        train_run(run, quiet)
+    path.write_bytes(content)
+    train_run(run, quiet)
 
 
 REFUSED = {

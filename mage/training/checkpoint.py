@@ -6,7 +6,7 @@
         optimizer.safetensors                            master weights, the optimizer's tensors, a value head's; with
         optimizer/                                       `learner.ranks` a folder, to which each rank writes its part
         state.json                                       step, statistics, counters, lengths of the logs
-        checksums.json                                   of the tensors; they are verified when these are loaded
+        checksums.json                                   of tensors and `ahead.msgpack`, verified on loading
         README.md                                        a model card
         ahead.msgpack                                    with `rollout.lag`: trials that are still to be learned from
         league.json learners/                            of a league only: its state and all learners; the files above

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from mage.errors import RecordError
-from mage.files import BAD_JSON, write_atomically
+from mage.files import BAD_JSON, add_checksum, write_atomically
 from mage.league.matches import PlayedMatch
 from mage.training.checkpoint import AHEAD
 from mage.training.match_play import MatchPlay
@@ -98,6 +98,7 @@ class PlayAhead:
         assert not self._playing
         if self._played:
             write_atomically(checkpoint / AHEAD, msgspec.msgpack.encode(list(self._played.values())))
+            add_checksum(checkpoint / AHEAD)
 
     def load(self, checkpoint: Path) -> None:
         """Continue with what a checkpoint has, but for steps whose weights were older than the lag allows."""
