@@ -40,8 +40,8 @@ from where import commit, machine
 from mage.config.load import load_config
 from mage.errors import MageError
 from mage.learners.local import LocalLearner
+from mage.learners.settings import learner_settings
 from mage.seeds import stream
-from mage.training.parts import learner_settings
 from mage.types import Phase, Sample
 
 MOVES = 9

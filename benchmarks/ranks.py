@@ -21,8 +21,9 @@ from mage.config.load import load_config
 from mage.credit.dead_groups import split_dead, trained_groups
 from mage.credit.running_stats import EMPTY
 from mage.learners.registry import make_learner
+from mage.learners.settings import learner_settings
 from mage.training.loop import collect, to_batch
-from mage.training.parts import build_parts, learner_settings
+from mage.training.parts import build_parts
 from mage.training.setup import Setup, set_up
 from mage.types import Sample
 from mage.weights import LearnerState

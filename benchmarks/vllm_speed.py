@@ -33,10 +33,10 @@ from mage.config.load import load_config
 from mage.engines.registry import make_server
 from mage.engines.settings import EngineSettings
 from mage.learners.local import LocalLearner
+from mage.learners.settings import learner_settings
 from mage.models.load import LoadedModel, load_model
 from mage.protocols import PolicyServer, Sampling
 from mage.rollout.group import play_groups
-from mage.training.parts import learner_settings
 from mage.types import Completion, Memory, Phase, ReplyMode, Sample, Task
 from mage.worlds.registry import load_world
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from mage.learners.local import LocalLearner
-from mage.training.parts import Parts, learner_settings
+from mage.learners.settings import learner_settings
+from mage.training.parts import Parts
 from mage.types import Phase, Sample
 from tests.tiny import model_of, samples_of, sharpen, tiny_config, tiny_parts
 

@@ -9,9 +9,9 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from mage.learners.local import LearnerSettings
+from mage.learners.settings import learner_settings
 from mage.models.device import with_dtype
 from mage.seeds import stream
-from mage.training.parts import learner_settings
 from mage.types import Phase, Sample
 from tests.tiny import tiny_config
 

@@ -9,11 +9,12 @@ from pathlib import Path
 from mage.credit.steps import agent_turns
 from mage.learners.local import LocalLearner
 from mage.learners.samples import to_samples
+from mage.learners.settings import learner_settings
 from mage.protocols import ChatFormat, Sampling
 from mage.rollout.group import play_groups
 from mage.seeds import stream
 from mage.training.build import agent_settings, language_agent_factory
-from mage.training.parts import Parts, learner_settings
+from mage.training.parts import Parts
 from mage.types import Completion, Group, Sample
 from tests.tiny import model_of, tiny_config, tiny_parts
 

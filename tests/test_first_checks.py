@@ -43,6 +43,8 @@ def refused(arguments: Sequence[str]) -> tuple[str, bool]:
         (["train", "--resume", "none"], "none does not exist"),
         (["train", "rps", "world=rps(rounds=0)"], "rounds must be"),
         (["train", "rps", "world=rps(rounds=0)", "--dry-run"], "rounds must be"),
+        (["train", "rps", "agent.temperature=0"], "agent.temperature = 0: a deterministic policy has no gradient"),
+        (["train", "rps", "agent.temperature=0", "--dry-run"], "agent.temperature = 0"),
         (["train", "rps", "--run", "{used}"], "is not empty"),
         (["sweep", "rps", "world=rps(rounds=0)"], "rounds must be"),
         (["sweep", "rps", "--run", "{used}"], "is not empty"),

@@ -13,7 +13,8 @@ from mage.errors import MageError
 from mage.learners.local import LocalLearner
 from mage.learners.losses import importance_weights
 from mage.learners.samples import refuse_mixed
-from mage.training.parts import Parts, learner_settings
+from mage.learners.settings import learner_settings
+from mage.training.parts import Parts
 from mage.types import Sample
 from tests.learner_made import copied, fresh, played_notes
 from tests.tiny import tiny_config

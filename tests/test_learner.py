@@ -14,7 +14,8 @@ from transformers import AutoModelForCausalLM, Gemma2Config, GraniteConfig, Pret
 from mage.errors import ConfigError
 from mage.learners.batch import micro_batches
 from mage.learners.local import LearnError, LocalLearner
-from mage.training.parts import Parts, learner_settings
+from mage.learners.settings import learner_settings
+from mage.training.parts import Parts
 from mage.types import Phase, Sample, Weight
 from tests.learner_made import MODES, copied, fresh, played_notes
 from tests.tiny import logprobs, model_of, read, samples_of, sharpen, tiny_config, tiny_parts, with_advantage

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from mage.errors import RecordError
+from mage.learners.settings import learner_settings
 from mage.learners.shared import SharedLearner, load_state, save_state
 from mage.protocols import Learner
-from mage.training.parts import Parts, learner_settings
+from mage.training.parts import Parts
 from mage.types import Sample
 from tests.tiny import evaluated, play, tiny_config, tiny_parts
 

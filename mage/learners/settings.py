@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mage.config.schedule import share_done
+from mage.config.schema import Config
 from mage.config.sections import LearnerConfig
 from mage.errors import ConfigError
 
@@ -58,3 +59,15 @@ class LearnerSettings:
         done = share_done(num_updates, self.steps, num_tokens, self.tokens)
         start, end = self.config.entropy_start, self.config.entropy_end
         return start + (end - start) * done
+
+
+def learner_settings(config: Config) -> LearnerSettings:
+    """The learner's settings, from the config."""
+    return LearnerSettings(
+        config=config.learner,
+        temperature=config.agent.temperature,
+        steps=config.steps,
+        tokens=config.tokens,
+        seed=config.seed,
+        is_lagged=config.rollout.lag > 0,
+    )

@@ -14,11 +14,11 @@ from mage.files import write_folder
 from mage.league.matches import PlayedMatch
 from mage.league.members import MemberKind
 from mage.league.state import League
-from mage.learners.settings import LearnerSettings
+from mage.learners.settings import LearnerSettings, learner_settings
 from mage.learners.shared import SharedLearner, load_state, save_state
 from mage.protocols import AgentFactory
 from mage.training.build import agent_settings, language_agent_factory
-from mage.training.parts import Parts, learner_settings
+from mage.training.parts import Parts
 from mage.weights import LearnerState
 
 

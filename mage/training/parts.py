@@ -22,7 +22,7 @@ from mage.evaluation.splits import Split
 from mage.league.members import learner as learner_member
 from mage.learners.registry import make_learner
 from mage.learners.samples import ThoughtCredit, to_samples
-from mage.learners.settings import LearnerSettings
+from mage.learners.settings import LearnerSettings, learner_settings
 from mage.models.device import configure_torch, num_cores, resolve_placement, share_threads
 from mage.models.load import LoadedModel, check_words
 from mage.opponents.registry import family
@@ -261,15 +261,3 @@ def training_agents(
     if teacher is not None:
         return partial(taught_agent_factory, world, chat_format, how, teacher, tutor)
     return lambda step: language_agent_factory(world, engine, chat_format, how, tutor.rewrite(step))
-
-
-def learner_settings(config: Config) -> LearnerSettings:
-    """The learner's settings, from the config."""
-    return LearnerSettings(
-        config=config.learner,
-        temperature=config.agent.temperature,
-        steps=config.steps,
-        tokens=config.tokens,
-        seed=config.seed,
-        is_lagged=config.rollout.lag > 0,
-    )

@@ -18,6 +18,7 @@ from mage.config.load import replaced
 from mage.config.schema import Config
 from mage.errors import RecordError
 from mage.learners.load_weights import DivergedError, RankError
+from mage.learners.settings import learner_settings
 from mage.learners.state_files import check_folder
 from mage.models.device import num_cores
 from mage.models.hosts import named_by
@@ -31,7 +32,7 @@ from mage.training.combinations import check_divergence, refuse_explored
 from mage.training.display import LiveDisplay, PlainDisplay
 from mage.training.loop import train
 from mage.training.model_cache import ModelCache
-from mage.training.parts import Parts, build_parts, learner_settings
+from mage.training.parts import Parts, build_parts
 from mage.training.recorder import RunRecorder
 from mage.training.resume_changes import changed_config, config_of, keep_splits, record_changes
 from mage.training.run_tokenizer import keep_tokenizer, stored_tokenizer

@@ -7,6 +7,7 @@ from pathlib import Path
 from mage.config.schema import Config
 from mage.engines.vllm.availability import check_vllm
 from mage.extras import require
+from mage.learners.settings import learner_settings
 from mage.learners.sharded.cards import check_ranks
 from mage.models.device import resolve_placement
 from mage.runs.new_directory import check_empty
@@ -21,6 +22,7 @@ def check_config(config: Config) -> None:
     check(config)
     check_combinations(config)
     check_splits(config)
+    learner_settings(config)  # refuses those that cannot train
 
 
 def check_start(config: Config) -> None:
