@@ -98,7 +98,7 @@ def evaluate(
     overrides: Mapping[str, object] | None = None,
     *,
     world: str | None = None,
-    opponents: Sequence[str] = (),
+    opponents: str | Sequence[str] = (),
     trials: int | None = None,
     folder: str | Path | None = None,
 ) -> Report:
@@ -112,7 +112,7 @@ def evaluate(
     refuse_while_importing("mage.evaluate")
     if isinstance(agent, Path) and not agent.exists():
         raise RecordError(f"{agent} does not exist, so there is no agent to evaluate")
-    request = EvaluationRequest(_text(agent), world, opponents, trials, overrides or {})
+    request = EvaluationRequest(_text(agent), world, _several(opponents), trials, overrides or {})
     found = begin_evaluation(request, _path(folder), ResourceLimits()).scores()
     return Report(found.step, {report.split: report for report in found.reports})
 
@@ -162,7 +162,7 @@ def nashconv(
 
 
 def sweep(
-    recipes: Sequence[str],
+    recipes: str | Sequence[str],
     overrides: Mapping[str, object] | None = None,
     *,
     vary: Mapping[str, Sequence[object]] | None = None,
@@ -180,7 +180,7 @@ def sweep(
     runs are made at a time, in processes of their own. After an interrupt `open_sweep(folder).resume()` goes on.
     """
     refuse_while_importing("mage.sweep")
-    configs = [(recipe, load_config(recipe, overrides or {})) for recipe in recipes]
+    configs = [(recipe, load_config(recipe, overrides or {})) for recipe in _several(recipes)]
     check_new_run(_path(folder), *(config for _, config in configs))
     from mage.training.sweep import begin_sweep
 
@@ -201,7 +201,7 @@ def compare(*inputs: Run | Sweep | str | Path) -> ComparisonResult:
 def value(
     world: str,
     *,
-    opponents: Sequence[str] = (),
+    opponents: str | Sequence[str] = (),
     seat: int = 0,
     episodes: int = 3,
     discount: float = 0.6,
@@ -221,7 +221,7 @@ def value(
     `samples` is the number of draws and trials for bounds of a task that is too large to be planned.
     """
     refuse_while_importing("mage.value")
-    request = ValueRequest(world, opponents, seat, episodes, discount, words, last_episode, samples, seed)
+    request = ValueRequest(world, _several(opponents), seat, episodes, discount, words, last_episode, samples, seed)
     return ValueResult(make_value_file(request, vary=vary, curve=curve))
 
 
@@ -329,6 +329,11 @@ def register_learner(name: str, factory: LearnerFactory) -> None:
 def _note_caller() -> None:
     """Note the module that called the function that called this."""
     note_registration(sys._getframe(2).f_globals)
+
+
+def _several(names: str | Sequence[str]) -> Sequence[str]:
+    """Names, of which one may be given as it is."""
+    return [names] if isinstance(names, str) else names
 
 
 def _text(agent: Agent) -> str:

@@ -74,6 +74,16 @@ def test_a_report_has_its_splits_and_prints_as_a_table(trained: Run) -> None:
     assert (trained.path / "evaluations" / "step-000002.json").is_file()
 
 
+def test_one_name_may_be_given_as_it_is(tmp_path: Path) -> None:
+    one, several = (mage.value("kuhn_poker", opponents=given) for given in ("conservative", ["conservative"]))
+    assert str(one) == str(several)
+    assert list(mage.evaluate("minimax", opponents="tictactoe-weak", trials=1, folder=tmp_path / "run").splits) == [
+        "tictactoe-weak"
+    ]
+    with pytest.raises(ConfigError, match="unknown recipe 'nothing'"):
+        mage.sweep("nothing")
+
+
 def test_the_package_has_the_functions_that_it_names() -> None:
     for name in mage.__all__:
         assert name == "__version__" or callable(getattr(mage, name))

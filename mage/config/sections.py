@@ -255,6 +255,9 @@ class LearnerConfig(FrozenModel):
     """The adapter is scaled by `lora_alpha / lora_rank`; 0: twice the rank."""
     lora_targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
     """Layers that get an adapter: `all-linear` for all but the head, or a list of names such as q_proj."""
+    lora_init: str = ""
+    """Directory of an adapter to begin with, as `mage export-model` writes one, of the same base, rank, scale and
+    layers; empty: a new adapter, which changes nothing at first."""
     weight: Weight = Weight.TURN
     """What has equal weight in the loss: turn, token or sequence."""
     clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2

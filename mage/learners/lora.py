@@ -19,6 +19,7 @@ from mage.config.sections import LearnerConfig
 from mage.errors import ConfigError
 from mage.extras import require
 from mage.learners.load_weights import LearnError
+from mage.learners.lora_init import check_lora_init, load_lora_init
 from mage.seeds import stream
 from mage.weights import LowRank, PolicyWeights
 
@@ -33,7 +34,10 @@ _PREFIX = "base_model.model."
 class Adapter:
     """An adapter in a model's linear layers. The model is changed in place, and its own weights are frozen."""
 
-    def __init__(self, model: Any, *, rank: int, alpha: int, targets: str | tuple[str, ...], seed: int) -> None:
+    def __init__(
+        self, model: Any, *, rank: int, alpha: int, targets: str | tuple[str, ...], seed: int, init: str = ""
+    ) -> None:
+        """`init` is the directory of an adapter to begin with."""
         self._model = model
         self._config = _inject(model, rank, alpha or 2 * rank, targets)
         from mage.learners.fused_lora import FusedLoraLinear  # here, because `_inject` says what to do without PEFT
@@ -48,7 +52,20 @@ class Adapter:
                 raise ConfigError(f"learner.lora_targets: {name} shares its weight with the embeddings; name others")
             layer.__class__ = FusedLoraLinear
             _initialise(layer, stream(seed, "lora", name).getrandbits(63))
+        if init:
+            self._begin_with(init)
         embeddings.register_forward_hook(_ask_for_gradient)
+
+    @torch.no_grad()
+    def _begin_with(self, folder: str) -> None:
+        """Take the matrices of an adapter in a directory."""
+        tensors, own = load_lora_init(folder), self.state()
+        try:
+            self.by_parameter(tensors)
+        except LearnError as error:
+            raise ConfigError(f"learner.lora_init = {folder}: {error}") from None
+        for name, tensor in tensors.items():
+            own[name].copy_(tensor)
 
     @contextmanager
     def disabled(self) -> Iterator[None]:
@@ -115,7 +132,13 @@ def new_adapter(model: Any, config: LearnerConfig, seed: int) -> Adapter | None:
     """The adapter that a config asks for; None where the whole model is trained."""
     if config.lora_rank == 0:
         return None
-    return Adapter(model, rank=config.lora_rank, alpha=config.lora_alpha, targets=config.lora_targets, seed=seed)
+    # Ranks without weights get them from the first one, and may be on a machine without these files.
+    init = "" if model.get_input_embeddings().weight.is_meta else config.lora_init
+    if init:
+        check_lora_init(config)
+    return Adapter(
+        model, rank=config.lora_rank, alpha=config.lora_alpha, targets=config.lora_targets, seed=seed, init=init
+    )
 
 
 def _file_name(module: str, letter: str) -> str:

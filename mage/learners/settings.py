@@ -61,10 +61,10 @@ class LearnerSettings:
         return start + (end - start) * done
 
 
-def learner_settings(config: Config) -> LearnerSettings:
-    """The learner's settings, from the config."""
+def learner_settings(config: Config, *, is_continued: bool = False) -> LearnerSettings:
+    """The learner's settings, from the config; a run that continues from a checkpoint needs no initial adapter."""
     return LearnerSettings(
-        config=config.learner,
+        config=config.learner.model_copy(update={"lora_init": ""}) if is_continued else config.learner,
         temperature=config.agent.temperature,
         steps=config.steps,
         tokens=config.tokens,

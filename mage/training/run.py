@@ -107,7 +107,8 @@ def train_run(
     with ShortagesAsErrors(lambda: f"what was saved stays; go on with: mage train --resume {quote(str(folder))}"):
         try:
             if parts is None:
-                parts = build_parts(config, tokenizer=stored_tokenizer(folder))
+                learning = learner_settings(config, is_continued=newest_checkpoint(folder) is not None)
+                parts = build_parts(config, learning=learning, tokenizer=stored_tokenizer(folder))
             return _train(folder, console, max_minutes, replace(parts, config=config), changes)
         except RankError as error:
             goes_on = f"what was saved stays; go on with: mage train --resume {quote(str(folder))}"
@@ -176,7 +177,7 @@ def load_run(
     checkpoint = checkpoint or newest_checkpoint(folder)
     if checkpoint is None:
         raise RecordError(f"{folder} has no checkpoint yet")
-    learning = learner_settings(replaced(own, {"learner.ranks": 1}, str(folder)))
+    learning = learner_settings(replaced(own, {"learner.ranks": 1}, str(folder)), is_continued=True)
     parts = build_parts(config, learning=learning, tokenizer=stored_tokenizer(folder))
     return config, parts, load_checkpoint(checkpoint, parts.learner).step
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from mage.config.schema import Config
 from mage.engines.vllm.availability import check_vllm
 from mage.extras import require
+from mage.learners.lora_init import check_lora_init
 from mage.learners.settings import learner_settings
 from mage.learners.sharded.cards import check_ranks
 from mage.models.device import resolve_placement
@@ -46,3 +47,4 @@ def check_new_run(folder: Path | None, *configs: Config) -> None:
         check_empty(folder)
     for config in configs:
         check_start(config)
+        check_lora_init(config.learner)

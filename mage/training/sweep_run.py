@@ -14,6 +14,7 @@ from mage.config.schema import Config
 from mage.errors import ConfigError, MageError
 from mage.evaluation.suite.report import evaluation_report, to_json
 from mage.files import write_atomically
+from mage.learners.settings import learner_settings
 from mage.runs.drawings import shown
 from mage.runs.store import RUN
 from mage.runs.sweep_plan import PlannedRun
@@ -75,7 +76,8 @@ def _parts(path: Path, planned: PlannedRun, model_cache: ModelCache) -> tuple[Co
     """The config and parts of a run, which is created where it does not exist."""
     if (path / RUN).exists():
         config = config_of(path)
-        return config, build_parts(config, model_cache, tokenizer=stored_tokenizer(path))
+        learning = learner_settings(config, is_continued=newest_checkpoint(path) is not None)
+        return config, build_parts(config, model_cache, learning, stored_tokenizer(path))
     if path.exists():  # killed while it was created
         shutil.rmtree(path)
     config = validated(planned.config, planned.name)

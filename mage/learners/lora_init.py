@@ -1,0 +1,67 @@
+"""The adapter that training begins with: a directory in PEFT's layout, as `mage export-model` writes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mage.config.sections import LearnerConfig
+from mage.errors import ConfigError
+from mage.files import BAD_JSON
+
+_CONFIG, _TENSORS = "adapter_config.json", "adapter_model.safetensors"
+_PLAIN = {
+    "peft_type": "LORA",
+    "bias": "none",
+    "use_rslora": False,
+    "use_dora": False,
+    "rank_pattern": {},
+    "alpha_pattern": {},
+    "modules_to_save": None,
+}
+"""What PEFT's settings must be where they are given: other adapters compute something else."""
+
+
+def check_lora_init(config: LearnerConfig) -> None:
+    """Raise a ConfigError where `lora_init` is no adapter of the rank and scale that are trained. Reads no tensors."""
+    if not config.lora_init:
+        return
+    key = f"learner.lora_init = {config.lora_init}"
+    if not config.lora_rank:
+        raise ConfigError(f"{key}: an adapter is only trained with learner.lora_rank; set it to the adapter's rank")
+    found = _settings(Path(config.lora_init), key)
+    for name, plain in _PLAIN.items():
+        if (value := found.get(name, plain)) != plain:
+            raise ConfigError(f"{key}: its {name} is {value!r}; only {plain!r} can be trained on")
+    alpha = config.lora_alpha or 2 * config.lora_rank
+    for name, setting, own in (("r", "rank", config.lora_rank), ("lora_alpha", "alpha", alpha)):
+        if found.get(name) != own:
+            raise ConfigError(
+                f"{key}: its {name} is {found.get(name)!r}, and {own} is trained; set learner.lora_{setting}"
+            )
+    if not (path := Path(config.lora_init) / _TENSORS).is_file():
+        raise ConfigError(f"{key}: {path} does not exist")
+
+
+def load_lora_init(folder: str) -> dict[str, Any]:
+    """The tensors of the adapter, by PEFT's names."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    path = Path(folder) / _TENSORS
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise ConfigError(f"learner.lora_init = {folder}: {path} cannot be read: {error}") from None
+
+
+def _settings(folder: Path, key: str) -> dict[str, Any]:
+    path = folder / _CONFIG
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except FileNotFoundError:
+        raise ConfigError(f"{key}: there is no {path}; name a directory that mage export-model or PEFT wrote") from None
+    except (OSError, *BAD_JSON) as error:
+        raise ConfigError(f"{key}: {path} cannot be read: {error}") from None
