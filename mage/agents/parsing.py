@@ -102,23 +102,9 @@ def num_thought_tokens(tokens: Sequence[int], decode: Callable[[Sequence[int]], 
             place = start + left
             break
         left -= stop - start
-    return _num_before(place - len(prefill), tokens, decode)
-
-
-def _num_before(place: int, tokens: Sequence[int], decode: Callable[[Sequence[int]], str]) -> int:
-    """How many of the first tokens end at or before a place in their text.
-
-    A start that breaks off within a letter may read longer than with the whole letter, so it says nothing.
-    """
-    numbers = range(1, len(tokens) + 1)
-    num = 0
-    while True:
-        num = bisect_left(numbers, True, lo=num, key=lambda num: len(decode(tokens[:num])) > place)
-        starts = ((whole, decode(tokens[:whole])) for whole in numbers[num:])
-        whole, text = next((start for start in starts if not start[1].endswith("\ufffd")), (num, ""))
-        if whole == num or len(text) > place:
-            return num
-        num = whole
+    lengths = range(1, len(tokens) + 1)
+    # A start that breaks off within a letter ends in signs for it, and may read longer than with the whole letter.
+    return bisect_left(lengths, True, key=lambda num: len(prefill) + len(decode(tokens[:num]).rstrip("\ufffd")) > place)
 
 
 def match_action(found: str, actions: Sequence[str]) -> Parsed:
