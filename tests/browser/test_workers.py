@@ -64,6 +64,14 @@ def test_a_run_that_is_over_shows_what_its_workers_did(opened: Opened, server: S
     assert opened.find(".workers .spark").count() == 3
 
 
+def test_what_is_shown_already_is_not_fetched_and_drawn_again(opened: Opened, server: Server) -> None:
+    """Else what was marked on the page would be gone a moment after it was opened."""
+    with opened.page.expect_response(lambda response: "/api/live" in response.url):
+        open_run(opened, server, "done")
+    opened.page.wait_for_timeout(1500)  # the first event comes with the answer
+    assert sum(address.endswith("/workers") for address in opened.requests) == 1
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_it_can_be_read_in_any_window(opened: Opened, server: Server, width: int) -> None:
     opened.resize(width, 900)

@@ -39,13 +39,14 @@ export async function getText(path) {
 // Call `changed` whenever a run ({run}), a play session ({session}) or any run ({}) changes; returns how to stop.
 //
 // A browser has few connections to one server, and each of these holds one: a hidden tab closes its own,
-// and catches up when it is seen again.
-export function watch(what, changed) {
+// and catches up when it is seen again. The first event says how things stand, so that nothing is lost between the
+// fetch of a page and its listening; where `isShown` of an event is true, the page shows that already.
+export function watch(what, changed, isShown = () => false) {
   if (isExport) return () => {};
   let source = null;
   const listen = () => {
     source = new EventSource(`/api/live?${new URLSearchParams(what)}`);
-    source.addEventListener("change", changed);
+    source.addEventListener("change", (event) => isShown(JSON.parse(event.data)) || changed());
   };
   const look = () => {
     if (document.hidden) {

@@ -14,6 +14,8 @@ import { toHash } from "../route.js";
 import { workersCard } from "../workers.js";
 
 const SMOOTH = 5;
+// What an event tells of a run, as the run itself has it.
+const REPORTED = ["status", "why", "step", "trials", "alarms", "updated"];
 
 export async function runPage({ root, run: id }) {
   const curves = new Curves(id);
@@ -58,7 +60,7 @@ export async function runPage({ root, run: id }) {
   show(root, head, trains, workers, events, rest);
   paint();
   show(rest, await latestEvaluation(run), await belongings(run), links(run), configuration(run.config ?? {}));
-  return { leave: watch({ run: id }, refresh) };
+  return { leave: watch({ run: id }, refresh, (told) => REPORTED.every((key) => told[key] === run[key])) };
 }
 
 // The health of a run's workers, where it has some; {error} where that cannot be read.
