@@ -190,7 +190,8 @@ def test_servers_that_cannot_read_the_gpu_are_left_to_files_and_the_others_share
     loaders = [loader_of(server, name=f"server {number}") for number, server in enumerate(servers)]
     with pytest.warns(UserWarning, match="weights go to server 1 as files") as told:
         assert asyncio.run(share_weights(loaders, weights_of())) == [True, False, True]
-    assert len(told) == len(copies) == 1
+    # Others may be of objects that earlier tests left to the garbage collector.
+    assert sum("as files" in str(warned.message) for warned in told) == len(copies) == 1
     for server, num in zip(servers, (2, 1, 2), strict=True):
         assert len(server.bodies) == num
     for server in (servers[0], servers[2]):
