@@ -92,7 +92,7 @@ def write_checksums(folder: Path) -> None:
 
 
 def add_checksum(path: Path) -> None:
-    """Record the checksum of one more file beside those of its folder, where there are any."""
+    """Record the checksum of one more file of a folder, beside those that are recorded."""
     record = path.parent / CHECKSUMS
     known = msgspec.json.decode(record.read_bytes(), type=dict[str, str]) if record.exists() else {}
     _record(path.parent, {**known, path.name: _checksum(path)})

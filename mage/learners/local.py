@@ -16,7 +16,8 @@ from mage.config.sections import LearnerConfig
 from mage.learners.batch import MicroBatch, iter_micro_batches, largest_of, partition, split_by_sample
 from mage.learners.forward import PolicyModel, checkpoint_layers, is_compiled
 from mage.learners.load_weights import DivergedError, LearnError, load_weights, with_tied
-from mage.learners.lora import ADAPTER_FILE, new_adapter
+from mage.learners.lora import new_adapter
+from mage.learners.lora_init import ADAPTER_FILE
 from mage.learners.losses import floor_factor
 from mage.learners.master_weights import MasterWeights
 from mage.learners.metric_sums import MetricSums

@@ -19,11 +19,10 @@ from mage.config.sections import LearnerConfig
 from mage.errors import ConfigError
 from mage.extras import require
 from mage.learners.load_weights import LearnError
-from mage.learners.lora_init import check_lora_init, load_lora_init
+from mage.learners.lora_init import ADAPTER_FILE, check_lora_init, load_lora_init
 from mage.seeds import stream
 from mage.weights import LowRank, PolicyWeights
 
-ADAPTER_FILE = "adapter_model.safetensors"
 ALL_LINEAR = "all-linear"
 """Every linear layer but the head."""
 _NAME = "default"

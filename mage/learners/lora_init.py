@@ -11,7 +11,8 @@ from mage.config.sections import LearnerConfig
 from mage.errors import ConfigError
 from mage.files import BAD_JSON
 
-_CONFIG, _TENSORS = "adapter_config.json", "adapter_model.safetensors"
+ADAPTER_CONFIG, ADAPTER_FILE = "adapter_config.json", "adapter_model.safetensors"
+"""PEFT's names of its files."""
 _PLAIN = {
     "peft_type": "LORA",
     "bias": "none",
@@ -41,7 +42,7 @@ def check_lora_init(config: LearnerConfig) -> None:
             raise ConfigError(
                 f"{key}: its {name} is {found.get(name)!r}, and {own} is trained; set learner.lora_{setting}"
             )
-    if not (path := Path(config.lora_init) / _TENSORS).is_file():
+    if not (path := Path(config.lora_init) / ADAPTER_FILE).is_file():
         raise ConfigError(f"{key}: {path} does not exist")
 
 
@@ -50,7 +51,7 @@ def load_lora_init(folder: str) -> dict[str, Any]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    path = Path(folder) / _TENSORS
+    path = Path(folder) / ADAPTER_FILE
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
@@ -58,7 +59,7 @@ def load_lora_init(folder: str) -> dict[str, Any]:
 
 
 def _settings(folder: Path, key: str) -> dict[str, Any]:
-    path = folder / _CONFIG
+    path = folder / ADAPTER_CONFIG
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
     except FileNotFoundError:

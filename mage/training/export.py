@@ -16,13 +16,13 @@ from mage.config.schema import Config
 from mage.errors import ConfigError, RecordError, library_errors
 from mage.extras import require
 from mage.files import CHECKSUMS
+from mage.learners.lora_init import ADAPTER_CONFIG, ADAPTER_FILE
 from mage.learners.state_files import OPTIMIZER
 from mage.models.load import base_directory, describe_model, load_model
 from mage.training.checkpoint import AHEAD, checkpoint_path, checkpoints, read_state
 from mage.training.model_card import model_card
 from mage.training.resume_changes import config_of
 
-ADAPTER_CONFIG, ADAPTER = "adapter_config.json", "adapter_model.safetensors"
 _OURS = (OPTIMIZER, "state.json", AHEAD, CHECKSUMS, "README.md")
 """Files of a checkpoint that are not copied: the training state, and the card, which is written anew. No folder is."""
 
@@ -146,8 +146,8 @@ def _write_merged(config: Config, checkpoint: Path, scratch: Path) -> None:
     from peft import PeftModel
 
     _check_readable(checkpoint)
-    with library_errors(partial(_unreadable, checkpoint / ADAPTER)):
-        dtype = next(iter(load_file(checkpoint / ADAPTER).values())).dtype
+    with library_errors(partial(_unreadable, checkpoint / ADAPTER_FILE)):
+        dtype = next(iter(load_file(checkpoint / ADAPTER_FILE).values())).dtype
         kind = str(dtype).removeprefix("torch.")
         loaded = load_model(config.agent.model, seed=config.seed, dtype=kind, tokenizer=checkpoint)
         adapted: Any = PeftModel.from_pretrained(loaded.model.float(), checkpoint)
