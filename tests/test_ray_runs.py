@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from mage.config.sections import RolloutConfig
+from mage.errors import ConfigError
 from mage.files import read_lines
+from mage.training.workers.ray_cluster import RayCluster
 from tests.interrupted import assert_same
 from tests.processes import Mage, alone, send
 from tests.ray_made import assert_same_trials, assert_same_weights, need_ray, trained
@@ -92,23 +96,37 @@ def test_workers_know_what_was_imported(tmp_path: Path) -> None:
     assert msgspec.json.decode((run / "run.json").read_bytes())["config"]["rollout"]["workers"] == 1
 
 
-def test_workers_on_two_nodes_play_the_same(tmp_path: Path) -> None:
+@pytest.fixture
+def two_nodes() -> Iterator[None]:
+    """A cluster of two nodes on this machine, each with a CPU and three GPUs that are not there, which is joined."""
     import ray
     from ray._private import ray_constants
     from ray.cluster_utils import Cluster
 
-    wanted = trained(tmp_path / "local", *OVERRIDES, "rollout.workers=0")
     # Two nodes on one machine: else Ray replaces 127.0.0.1 by the host's address and waits for it.
     ray_constants.ENABLE_RAY_CLUSTER = False
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "num_gpus": 3})
     try:
-        cluster.add_node(num_cpus=1)
+        cluster.add_node(num_cpus=1, num_gpus=3)
         ray.init(address=cluster.address, log_to_driver=False)
         assert len(ray.nodes()) == 2
-        found = trained(tmp_path / "nodes", *OVERRIDES)
-        found.setup.match_play.close()
+        yield
     finally:
         ray.shutdown()
         cluster.shutdown()
+
+
+@pytest.mark.usefixtures("two_nodes")
+def test_workers_on_two_nodes_play_the_same(tmp_path: Path) -> None:
+    wanted = trained(tmp_path / "local", *OVERRIDES, "rollout.workers=0")
+    found = trained(tmp_path / "nodes", *OVERRIDES)
+    found.setup.match_play.close()
     assert_same_trials(found.groups, wanted.groups)
     assert_same_weights(found.weights, wanted.weights)
+
+
+@pytest.mark.usefixtures("two_nodes")
+def test_gpus_of_two_nodes_are_not_added_up_for_one_worker() -> None:
+    RayCluster(RolloutConfig(workers=2, gpus=3)).stop()
+    with pytest.raises(ConfigError, match=r"places for 0: 2 machines with 1 CPU and 3 GPUs$"):
+        RayCluster(RolloutConfig(workers=1, gpus=4))

@@ -167,7 +167,11 @@ class RolloutConfig(FrozenModel):
         >>> [RolloutConfig(gpus=0.4).gpu_of(number) for number in range(3)], RolloutConfig(gpus=2).gpu_of(1)
         ([0, 0, 1], 2)
         """
-        return number * int(self.gpus) if self.gpus >= 1 else number // (10_000 // round(10_000 * self.gpus))
+        return number * int(self.gpus) if self.gpus >= 1 else number // self.workers_of(1)
+
+    def workers_of(self, num_gpus: int) -> int:
+        """Workers that so many GPUs of one machine are enough for; Ray gives out shares in parts of 10,000."""
+        return num_gpus // int(self.gpus) if self.gpus >= 1 else num_gpus * (10_000 // round(10_000 * self.gpus))
 
     @property
     def num_gpus(self) -> int:

@@ -15,6 +15,7 @@ from mage.config.sections import RolloutConfig
 from mage.errors import ConfigError, EngineError
 from mage.extras import require
 from mage.training.workers.cluster_address import check_address
+from mage.training.workers.places import check_places, machines_of
 from mage.training.workers.worker import Worker
 
 Actor = Any
@@ -41,21 +42,10 @@ class RayCluster:
             with _signals_kept():
                 _join(ray, settings)
         try:
-            self._check_resources()
+            check_places(settings, machines_of(ray.nodes()))
         except ConfigError:
             self.stop()
             raise
-
-    def _check_resources(self) -> None:
-        """Refuse workers that the cluster has no place for: Ray would wait for more machines."""
-        own, has = self._settings, self._ray.cluster_resources()
-        needed = (("CPU", "cpus", own.cpus, own.cpus * own.workers), ("GPU", "gpus", own.gpus, own.num_gpus))
-        for kind, key, each, num in needed:
-            if has.get(kind, 0) < num:
-                raise ConfigError(
-                    f"rollout.workers = {own.workers} with rollout.{key} = {each:g}: {num} {kind}s are needed, and the "
-                    f"cluster has {has.get(kind, 0):g}"
-                )
 
     def put(self, value: object) -> object:
         """Put a value where all workers can read it; it stays while the result is held."""
