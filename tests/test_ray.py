@@ -21,6 +21,7 @@ from mage.config.sections import RolloutConfig
 from mage.errors import ConfigError, EngineError
 from mage.files import read_lines
 from mage.league.matches import Outcome
+from mage.plugins import import_plugins
 from mage.training.run import create_run, train_run
 from mage.training.workers import health as health_of_workers
 from mage.training.workers import order, pool
@@ -28,11 +29,39 @@ from mage.training.workers.health import WORKERS
 from mage.training.workers.ray_cluster import RayCluster
 from tests.documented import documented, fits
 from tests.processes import is_alive
-from tests.ray_made import Trained, assert_same_trials, assert_same_weights, need_ray, played, trained, workers_of
+from tests.ray_made import (
+    Trained,
+    assert_same_trials,
+    assert_same_weights,
+    need_ray,
+    played,
+    set_up_workers,
+    trained,
+    workers_of,
+)
 from tests.tiny import tiny_config
 from tests.viewed import Viewer
 
 HEALTH = "timings.jsonl with workers"
+FAILING = """
+import threading
+import mage
+from mage.engines.registry import ENGINES
+
+class NeedsTwoError(Exception):
+    def __init__(self, what, state):
+        super().__init__(f"{what}\\n{state}")
+class HoldsLockError(NeedsTwoError):
+    def __init__(self, what, state):
+        super().__init__(what, state)
+        self.lock = threading.Lock()
+def made(loaded, settings):
+    if settings.is_trained:
+        return ENGINES["local"](loaded, settings)
+    raise KIND("the card", "is in use")
+mage.register_engine("failing", made)
+"""
+"""An engine that can be made in the process of a run and not in a worker."""
 CHUNKS = ("rollout.chunk=3", "batch.dead=resample")
 
 
@@ -230,6 +259,19 @@ def test_a_worker_that_is_killed_is_in_the_files_of_the_run_and_in_the_viewer(
     assert incident["error"] in event["warning"]
     assert (incident["worker"], incident["what"], incident["trials"]) == (1, "died", replayed)
     assert "\n" not in incident["error"]
+
+
+@pytest.mark.usefixtures("own_names")
+@pytest.mark.parametrize("kind", ["HoldsLockError", "NeedsTwoError"])
+def test_an_error_that_cannot_be_pickled_is_told_in_one_line_with_its_worker(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "failing.py"
+    file.write_text(FAILING.replace("KIND", kind))
+    import_plugins([str(file)])
+    setup = set_up_workers(tmp_path / "run", "engine=failing", "rollout.workers=1")
+    with pytest.raises(EngineError) as caught:
+        asyncio.run(setup.match_play.publish(0))
+    setup.match_play.close()
+    assert str(caught.value) == f"worker 1: {kind}: the card is in use"
 
 
 def test_more_than_the_cluster_has_is_refused() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 import pytest
 import torch
 
-from mage.errors import ConfigError
+from mage.errors import ConfigError, EngineError
 from mage.league.matches import groups_of, jobs_of
 from mage.plugins import import_plugins
 from mage.training.start import check_config, check_start
@@ -106,6 +108,58 @@ def test_a_worker_of_another_version_refuses() -> None:
     order = read_order(to_bytes(order_of(tiny_config(), None)))
     with pytest.raises(ConfigError, match=r"a worker has mage \S+, the run 0\.0\.0; install the same"):
         Worker().build(to_bytes(msgspec.structs.replace(order, version="0.0.0")))
+
+
+class HoldsLockError(Exception):
+    """Cannot be pickled."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.lock = threading.Lock()
+
+
+class NeedsTwoError(Exception):
+    """Is pickled with one argument, and needs two to be read."""
+
+    def __init__(self, what: str, where: str) -> None:
+        super().__init__(f"{what}\n{where}")
+
+
+class OddError(Exception):
+    """Raises an error of its own where it is pickled."""
+
+    def __reduce__(self) -> str:
+        raise ArithmeticError
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (HoldsLockError("no card"), "HoldsLockError: no card"),
+        (NeedsTwoError("no card", "in slot 3"), "NeedsTwoError: no card in slot 3"),
+        (OddError(), "OddError"),
+    ],
+)
+def test_errors_that_cannot_be_pickled_become_one_line(
+    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(order: bytes) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr("mage.training.workers.worker.read_order", failing)
+    with pytest.raises(EngineError) as caught:
+        Worker().build(b"")
+    assert str(caught.value) == said
+
+
+def test_errors_that_can_be_pickled_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(order: bytes) -> NoReturn:
+        raise KeyError("a", 3)
+
+    monkeypatch.setattr("mage.training.workers.worker.read_order", failing)
+    with pytest.raises(KeyError) as caught:
+        Worker().build(b"")
+    assert caught.value.args == ("a", 3)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from mage.errors import EngineError
+from mage.errors import EngineError, named_errors
 from mage.league.matches import Match, Outcome, PlayedMatch, groups_of, jobs_of
 from mage.training.parts import Parts
 from mage.training.run_tokenizer import stored_tokenizer
@@ -202,7 +202,8 @@ class WorkerPlay:
 
     async def _ask(self, number: int, method: str, *values: object, most_s: float | None = None) -> Any:
         assert self._cluster is not None
-        return await self._cluster.ask(self._actors[number], method, *values, most_s=most_s)
+        with named_errors(f"worker {number}"):
+            return await self._cluster.ask(self._actors[number], method, *values, most_s=most_s)
 
     async def _watched(self, number: int, method: str, *values: object) -> Any:
         """The same, without a limit; the user is told where it takes far longer than chunks did."""

@@ -24,6 +24,7 @@ from mage.training.step_resources import host_gib
 from mage.training.workers.health import WorkerProcess
 from mage.training.workers.order import WorkerOrder, read_jobs, read_order, to_bytes
 from mage.training.workers.packed_weights import PackedWeights, unpack
+from mage.training.workers.portable_errors import PortableErrors
 from mage.version import __version__
 from mage.weights import Tensor
 
@@ -58,16 +59,19 @@ class _Built:
 class Worker:
     """Plays the jobs of a run. `build` comes first, then `publish`, then any number of `play`."""
 
+    @PortableErrors()
     def build(self, order: bytes) -> WorkerProcess:
         """Build world and engine; returns where the process is."""
         self._built = _Built(read_order(order))
         return WorkerProcess(socket.gethostname(), os.getpid())
 
+    @PortableErrors()
     def publish(self, weights: PackedWeights, step: int) -> float | None:
         """Play with these weights, those after `step` updates, from now on; returns the memory of the process."""
         run_sync(self._built.server.publish(LEARNER, unpack(weights, self._built.base), step))
         return host_gib()
 
+    @PortableErrors()
     def play(self, jobs: bytes, step: int) -> bytes:
         """Play jobs; outcomes depend on the jobs and on the weights alone, not on what was played before."""
         self._built.server.reset_cache()
