@@ -28,6 +28,7 @@ from tests.ray_processes import (
     whole_run,
     written_recipe,
 )
+from tests.test_resume import RECIPE
 
 pytestmark = pytest.mark.slow
 LAG = ("rollout.lag=1", "rollout.chunk=2", "rollout.workers=2")
@@ -129,3 +130,17 @@ def test_interrupted_it_saves_what_is_ahead(mage: Mage, recipe: Path, whole: Pat
     for name in (METRICS, "trials.jsonl"):
         assert (folder / name).read_bytes() == (whole / name).read_bytes()
     assert [line["lag/max"] for line in read_lines(folder / METRICS) if "lag/max" in line][:3] == [0.0, 1.0, 1.0]
+
+
+def test_a_run_that_goes_back_is_the_same_with_one_worker_and_after_a_kill(mage: Mage, tmp_path: Path) -> None:
+    recipe, folder = tmp_path / "back.toml", tmp_path / "run"
+    recipe.write_text(f"{RECIPE}\n[rollout]\nlag = 2\nworkers = 2\nchunk = 1\n", encoding="utf-8")
+    whole = whole_run(mage, recipe, tmp_path / "whole")
+    back = [event["step"] for event in read_lines(whole / "events.jsonl") if "rollback" in event]
+    assert back
+    harm = after_step(folder, back[0], partial(send, number=signal.SIGKILL), [])
+    assert mage("train", recipe, "--run", folder, "rollout.workers=1", meanwhile=harm).code == -signal.SIGKILL
+    ended = mage("train", "--resume", folder, "rollout.workers=2")
+    assert ended.code == 0, ended.said
+    for name in (METRICS, "trials.jsonl"):
+        assert (folder / name).read_bytes() == (whole / name).read_bytes()

@@ -24,6 +24,10 @@ class MatchPlay(Protocol):
         """
         ...
 
+    def drop(self) -> None:
+        """Give up all that is being played: no more of it is begun, and what comes of it is not used."""
+        ...
+
     def listen(self, warn: Callable[[str], None]) -> None:
         """Call `warn` with what the user should know of, when it happens."""
         ...
@@ -45,6 +49,9 @@ class LocalPlay:
 
     async def play(self, matches: Sequence[Match], step: int) -> list[PlayedMatch]:
         return await play_matches(matches, self._size, self._learners.agent_factories(step), CONCURRENCY)
+
+    def drop(self) -> None:
+        """Do nothing: what is played is awaited at once."""
 
     def listen(self, warn: Callable[[str], None]) -> None:
         """Do nothing: there is nothing to warn of."""

@@ -88,7 +88,11 @@ class PlayAhead:
             del self._playing[step]
 
     def drop(self) -> None:
-        """Forget all that is ahead: the learner has gone back to other weights, which play these steps anew."""
+        """Forget all that is ahead: the learner has gone back to other weights, which play these steps anew.
+
+        Of what is being played, no more is begun; `finish` waits for what is.
+        """
+        self._match_play.drop()
         self._dropped += [playing for _, playing in self._playing.values()]
         self._playing.clear()
         self._played.clear()

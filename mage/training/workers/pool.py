@@ -45,6 +45,8 @@ class _Chunk:
     weights: Weights = field(compare=False)
     outcomes: asyncio.Future[list[Outcome]] = field(compare=False)
     losses: int = field(compare=False, default=0)
+    is_dropped: bool = field(compare=False, default=False)
+    """Its outcomes are not wanted any more."""
 
 
 class WorkerPlay:
@@ -117,15 +119,23 @@ class WorkerPlay:
         return asyncio.ensure_future(self._gathered(matches, size, chunks))
 
     async def _gathered(self, matches: Sequence[Match], size: int, chunks: Sequence[_Chunk]) -> list[PlayedMatch]:
-        """Wait for all chunks; where that fails, those that are not begun are given up."""
+        """Wait for all chunks, also where some fail or were dropped; those that are not begun then are given up."""
         try:
-            found = await asyncio.gather(*(chunk.outcomes for chunk in chunks))
+            await asyncio.gather(*(chunk.outcomes for chunk in chunks), return_exceptions=True)
+            found = [outcome for chunk in chunks for outcome in chunk.outcomes.result()]
         finally:
             self._waiting = [chunk for chunk in self._waiting if not chunk.outcomes.done()]
             heapify(self._waiting)
         if not self._waiting and not self._in_hand:  # what goes on now is that workers are built again
             await asyncio.gather(*(task for number, task in self._serving.items() if self._is_serving(number)))
-        return groups_of(matches, size, [outcome for outcomes in found for outcome in outcomes])
+        return groups_of(matches, size, found)
+
+    def drop(self) -> None:
+        for chunk in self._in_hand.values():
+            chunk.is_dropped = True
+        for chunk in self._waiting:
+            chunk.outcomes.cancel()
+        self._waiting.clear()
 
     def _is_serving(self, number: int) -> bool:
         return number in self._serving and not self._serving[number].done()
@@ -155,7 +165,13 @@ class WorkerPlay:
                     await self._give(number, chunk.weights)
                     outcomes = read_outcomes(await self._watched(number, "play", chunk.jobs, chunk.step))
             except WorkerLostError as error:
-                heappush(self._waiting, self._in_hand.pop(number))
+                del self._in_hand[number]
+                if chunk.is_dropped:
+                    chunk.outcomes.cancel()
+                    self._health.note_death(number, str(error), "it is built again")
+                    await self._rebuild(number, self._weights)
+                    continue
+                heappush(self._waiting, chunk)
                 chunk.losses += 1
                 if chunk.losses == MAX_LOSSES:
                     self._health.note_death(number, str(error), "the run ends")
