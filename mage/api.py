@@ -40,6 +40,7 @@ from mage.results import open_run as open_run
 from mage.results import open_sweep as open_sweep
 from mage.runs.console import as_text, plain_console
 from mage.training.start import check_new_run
+from mage.training.without_effect import refuse_without_effect
 from mage.worlds.registry import WORLDS, add_game
 
 Agent: TypeAlias = Run | str | Path
@@ -85,6 +86,7 @@ def train(
     """
     refuse_while_importing("mage.train")
     config = load_config(recipe, overrides or {})
+    refuse_without_effect(config)
     check_new_run(_path(folder), config)
     from mage.training.run import create_run, train_run
 
@@ -181,6 +183,8 @@ def sweep(
     """
     refuse_while_importing("mage.sweep")
     configs = [(recipe, load_config(recipe, overrides or {})) for recipe in _several(recipes)]
+    if not vary:
+        refuse_without_effect(*(config for _, config in configs))
     check_new_run(_path(folder), *(config for _, config in configs))
     from mage.training.sweep import begin_sweep
 

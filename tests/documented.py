@@ -25,6 +25,7 @@ from mage.opponents.registry import OPPONENTS, check_opponent
 from mage.spec import parse_spec, with_parameters
 from mage.training.build import check, check_splits
 from mage.training.sweep import plan_sweep
+from mage.training.without_effect import refuse_without_effect
 from mage.worlds.openspiel.game import load_game
 from mage.worlds.registry import load_world
 
@@ -165,6 +166,8 @@ def _recipes(command: Parsed) -> None:
         check(config)
         if command.options.get("--vary") is not None:
             plan_sweep([(recipe, config)], 1, None, parse_vary(command.options["--vary"]))
+        elif command.verb in ("train", "sweep"):
+            refuse_without_effect(config)
         if not any(map(is_path, config.evaluation.splits)):
             check_splits(config)
 

@@ -11,6 +11,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from transformers import PreTrainedTokenizerFast
 
 from mage.agents.chat_format import TemplateFormat
+from mage.agents.parsing import parse_action
 from mage.checks.engines import check_chat_format
 from mage.errors import ConfigError
 from mage.models.nano import build_tokenizer
@@ -72,7 +73,8 @@ def byte_tokenizer(template: str, control: tuple[str, ...], truncated: str | Non
     )
     tokenizer.train_from_iterator(CORPUS, trainer)
     tokenizer.add_special_tokens(list(control))
-    tokenizer.add_tokens([AddedToken("<think>", normalized=False), AddedToken("</think>", normalized=False)])
+    thoughts = [tag for tag in ("<think>", "</think>") if tag not in control]
+    tokenizer.add_tokens([AddedToken(tag, normalized=False) for tag in thoughts])
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, chat_template=template)  # type: ignore[no-untyped-call]
 
 
@@ -167,6 +169,21 @@ def test_thoughts_stay_in_the_stream_as_sampled() -> None:
     assert tokenizer.decode(list(stream)) == kept
     assert len(rendered(tokenizer, ["s", "u", thought, "v"])) < len(stream), "the template would have deleted it"
     assert chat_format.decode(completion) == thought
+
+
+@pytest.mark.parametrize("template", [CHATML, QWEN3])
+def test_tags_that_are_control_tokens_are_read_and_others_are_not(template: str) -> None:
+    tags = ("<think>", "</think>", "<action>", "</action>")
+    tokenizer = byte_tokenizer(template, (*CONTROL[template], *tags))
+    assert all(token.special for token in tokenizer.added_tokens_decoder.values())
+    chat_format, said = TemplateFormat(tokenizer), "<think>\n<action>rock</action>\n</think>\n\n<action>paper</action>"
+    ids = tokenizer.encode(said, add_special_tokens=False)
+    assert chat_format.decode((*ids, *tokenizer.encode("<|endoftext|>"), chat_format.end)) == said
+    assert parse_action(chat_format.decode(ids), ["rock", "paper"]).action == "paper"
+    assert chat_format.decode(ids[3:]) == said.removeprefix("<think>\n<action>"), "a start that was in the prompt"
+    check_chat_format(chat_format, control=tuple(tokenizer.added_tokens_decoder))
+    plain = TemplateFormat(byte_tokenizer(template, CONTROL[template]))
+    assert plain.decode(plain.answer(said)) == said, "as in Qwen3, where thoughts have tokens that are not control ones"
 
 
 def test_options_go_to_the_template() -> None:

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from mage.agents.parsing import is_tag
 from mage.agents.template_limit import limited_template
 from mage.errors import ConfigError, library_errors
 
@@ -46,6 +47,8 @@ class TemplateFormat:
     def __init__(self, tokenizer: PreTrainedTokenizerFast, **options: Any) -> None:
         self._tokenizer = tokenizer
         self._special = {t.content: i for i, t in tokenizer.added_tokens_decoder.items() if t.special}
+        self._tags = frozenset(i for content, i in self._special.items() if is_tag(content))
+        self._hidden = frozenset(self._special.values()) - self._tags
         self._plain = lru_cache(maxsize=65536)(self._encode_plain)
         self._user = lru_cache(maxsize=65536)(self._encode_user)
         self._choice = lru_cache(maxsize=65536)(self._encode_choice)
@@ -82,7 +85,9 @@ class TemplateFormat:
         return self._decoded(tuple(tokens[:-1] if tokens and tokens[-1] == self.end else tokens))
 
     def _decode(self, ids: Ids) -> str:
-        text = self._tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        """The text of tokens without control tokens, but with tags that are control tokens: the parser needs them."""
+        shown = [i for i in ids if i not in self._hidden] if self._tags else list(ids)
+        text = self._tokenizer.decode(shown, skip_special_tokens=not self._tags, clean_up_tokenization_spaces=False)
         assert isinstance(text, str)
         return text
 

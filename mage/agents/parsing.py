@@ -73,6 +73,15 @@ def _tags(spoken: str) -> tuple[list[tuple[int, int, int]], bool]:
     return found, opened is not None
 
 
+def is_tag(text: str) -> bool:
+    """Whether a text is one tag, of a thought or of an action, and nothing else.
+
+    >>> is_tag("<think>"), is_tag("</action>"), is_tag("<|im_end|>")
+    (True, True, False)
+    """
+    return (_THOUGHT.fullmatch(text) or _ACTION.fullmatch(text)) is not None
+
+
 def opens_action(text: str) -> bool:
     """Whether text after `text` is an action: its last tag outside of thoughts is left open.
 

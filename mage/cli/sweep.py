@@ -19,6 +19,7 @@ from mage.runs.sweep_plan import read_plan
 from mage.training.start import check_new_run
 from mage.training.sweep_summary import RunState
 from mage.training.sweep_tables import full_table
+from mage.training.without_effect import refuse_without_effect
 
 _RECIPES = typer.Argument(
     metavar="RECIPE… KEY=VALUE…", help="Recipes such as rps+grpo, and overrides that go for all of them."
@@ -49,6 +50,8 @@ def command(
         recipes = [argument for argument in arguments or () if "=" not in argument]
         configs = [(recipe, load_config(recipe, overrides)) for recipe in recipes]
         setting = None if vary is None else parse_vary(vary)
+        if setting is None:
+            refuse_without_effect(*(config for _, config in configs))
         check_new_run(run, *(config for _, config in configs))
         say("loading PyTorch …")
         from mage.training.sweep import begin_sweep

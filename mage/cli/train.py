@@ -25,6 +25,7 @@ from mage.runs.drawings import shown
 from mage.runs.store import RunReader, read_info
 from mage.training.rise import read_chosen
 from mage.training.start import check_config, check_new_run
+from mage.training.without_effect import refuse_without_effect
 from mage.types import Trial
 from mage.view.read.opponent_text import name_and_words
 from mage.worlds.openspiel.words.base import signed
@@ -56,6 +57,8 @@ def command(
     if resume is not None and (run is not None or dry_run):
         raise ConfigError("--run and --dry-run go with a recipe; a resumed run has its directory and its config")
     config = None if recipe is None else load_config(recipe, given)
+    if config is not None:
+        refuse_without_effect(config)
     if dry_run and config is not None:
         check_config(config)
         print(to_toml(config), end="")

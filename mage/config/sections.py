@@ -93,7 +93,8 @@ class AgentConfig(FrozenModel):
     """The language model that plays, and how it is prompted."""
 
     model: str = "scripted:counter"
-    """A model name, or `scripted:NAME` for an engine that answers from a Python function."""
+    """A model name or path, or `scripted:NAME` for an engine that answers from a Python function. A run records a path
+    as an absolute one."""
     method: str = "plain"
     """How the model is prompted: plain, react, reflexion, linked-notes or cases. docs/baselines.md says what each adds
     and which memory it takes."""

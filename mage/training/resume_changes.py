@@ -21,6 +21,7 @@ from mage.evaluation.splits import is_path, split_files
 from mage.files import write_atomically
 from mage.runs.run_plugins import import_plugins_of
 from mage.runs.store import RUN, Change, note_edit, read_info, write_info
+from mage.training.absolute_paths import MODEL, absolute_values, is_moved
 from mage.training.checkpoint import newest_checkpoint, read_state
 
 MAY_CHANGE = (
@@ -63,11 +64,13 @@ def changed_config(folder: Path, values: Mapping[str, object]) -> tuple[Config, 
     """The config of a run with some values replaced, its plugins imported, and the differences; nothing is written."""
     import_plugins_of(folder)
     before = _recorded(folder)
-    after = replaced(before, values, str(folder))
+    after = replaced(before, absolute_values(values), str(folder))
     old, new = _flat(before), _flat(after)
     keys = dict.fromkeys((*new, *old))
     changes = tuple(Change(0, key, old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key))
     for change in changes:
+        if change.key == MODEL and is_moved(change.old, change.new):
+            continue
         if not any(fnmatchcase(change.key, pattern) for pattern in MAY_CHANGE):
             raise ConfigError(f"{change.key} cannot change in a run that has begun; {', '.join(MAY_CHANGE)} can")
     _refuse_less(folder, before, after)

@@ -26,6 +26,7 @@ from mage.runs.new_directory import new_run_path
 from mage.runs.run_plugins import record_plugins
 from mage.runs.store import TOKENIZER, Change, RunWriter
 from mage.shortage import ShortagesAsErrors
+from mage.training.absolute_paths import check_model_is_there, with_absolute_paths
 from mage.training.build import check_access_of
 from mage.training.checkpoint import load_checkpoint, newest_checkpoint, read_state
 from mage.training.combinations import check_divergence, refuse_explored
@@ -57,7 +58,7 @@ _USUAL_LR = 1e-3
 def create_run_directory(config: Config, folder: Path) -> None:
     """Create the directory of a new run, without loading a model."""
     check_start(config)
-    _make(with_threads(config), folder)
+    _make(with_threads(with_absolute_paths(config)), folder)
 
 
 def with_threads(config: Config) -> Config:
@@ -69,7 +70,7 @@ def create_run(
     config: Config, folder: Path | None, label: str, model_cache: ModelCache | None = None
 ) -> tuple[Path, Parts]:
     """Build the parts of a new run, then create its directory, by default under `runs`; a failure leaves none."""
-    config = with_threads(config)
+    config = with_threads(with_absolute_paths(config))
     check_new_run(folder, config)
     parts = build_parts(config, model_cache)
     path = new_run_path("train", label) if folder is None else folder
@@ -107,6 +108,7 @@ def train_run(
     with ShortagesAsErrors(lambda: f"what was saved stays; go on with: mage train --resume {quote(str(folder))}"):
         try:
             if parts is None:
+                check_model_is_there(config)
                 learning = learner_settings(config, is_continued=newest_checkpoint(folder) is not None)
                 parts = build_parts(config, learning=learning, tokenizer=stored_tokenizer(folder))
             return _train(folder, console, max_minutes, replace(parts, config=config), changes)
@@ -177,6 +179,7 @@ def load_run(
     checkpoint = checkpoint or newest_checkpoint(folder)
     if checkpoint is None:
         raise RecordError(f"{folder} has no checkpoint yet")
+    check_model_is_there(config)
     learning = learner_settings(replaced(own, {"learner.ranks": 1}, str(folder)), is_continued=True)
     parts = build_parts(config, learning=learning, tokenizer=stored_tokenizer(folder))
     return config, parts, load_checkpoint(checkpoint, parts.learner).step

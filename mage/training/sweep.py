@@ -32,6 +32,7 @@ from mage.runs.console import as_text, say
 from mage.runs.drawings import shown
 from mage.runs.new_directory import check_empty, new_run_path
 from mage.runs.sweep_plan import SCHEMA, SWEEP, PlannedRun, SweepPlan, read_plan
+from mage.training.absolute_paths import with_absolute_paths
 from mage.training.model_cache import ModelCache
 from mage.training.start import check_start
 from mage.training.sweep_dial_plot import write_dial
@@ -70,7 +71,7 @@ def plan_sweep(
         for varied, at_value in _values(name, config, vary):
             check_start(at_value)
             for seed in range(config.seed, config.seed + num_seeds):
-                own = at_value.model_copy(update={"seed": seed}).model_dump(mode="json")
+                own = with_absolute_paths(at_value).model_copy(update={"seed": seed}).model_dump(mode="json")
                 runs.append(PlannedRun(_run_name(name, varied, seed), name, own, varied or msgspec.UNSET))
     if len({run.name for run in runs}) < len(runs):
         raise ConfigError(f"the names of runs would be the same: {', '.join(run.name for run in runs)}")
