@@ -66,11 +66,3 @@ def test_a_low_rate_or_a_reference_prevents_it(speaking: Path, tmp_path: Path, h
     assert late(found, "groups/distinct_texts") > 0.25
     assert late(found, "groups/dead_share") == 0.0
     assert alarms(tmp_path / "run") == {}
-
-
-def test_the_factor_of_thoughts_changes_the_update_and_not_the_play(speaking: Path, tmp_path: Path) -> None:
-    (whole,) = trained(speaking, tmp_path / "whole", "steps=1")
-    (none,) = trained(speaking, tmp_path / "none", "steps=1", "credit.thought_weight=0")
-    same = ("entropy/play", "groups/distinct_texts", "play/tokens_sampled", "score/episode_2")
-    assert [whole[name] for name in same] == [none[name] for name in same]
-    assert whole["learner/grad_norm"] != none["learner/grad_norm"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mage.config.compose import Shipped, label_of, parts_of, resolved, shipped_recipes
-from mage.config.load import load_config, to_toml, validated
+from mage.config.load import load_config, recorded, to_toml, validated
 from mage.errors import ConfigError
 from mage.evaluation.config_splits import members_of
 from mage.training.build import agent_settings, check, draw_tasks
@@ -105,7 +105,7 @@ def test_a_recipe_extends_another_and_overrides_come_last(tmp_path: Path) -> Non
         ("world.name=3", r"'world.name': 'world' is a value, not a section"),
         ("population.members=uniform", r"population.members = 'uniform'"),
         ("alarms.drop=inf", r"alarms.drop = inf: input should be a finite number"),
-        ("credit.thought_weight=inf", r"credit.thought_weight = inf: input should be a finite number"),
+        ("credit.invalid_penalty=inf", r"credit.invalid_penalty = inf: input should be a finite number"),
         ("batch.size=1", r"batch.size = 1: .*greater than or equal to 2"),
     ],
 )
@@ -248,3 +248,12 @@ def test_tasks_are_drawn_by_weight_and_seats_in_turn() -> None:
 
 def test_a_split_names_members() -> None:
     assert len(members_of(load_config("demo", ["population.split=rps-seven"]))) == 7 + 6
+
+
+def test_a_key_that_is_gone_is_left_out_of_a_record_where_it_changed_nothing() -> None:
+    plain = load_config("demo").model_dump(mode="json")
+    older = {**plain, "credit": {**plain["credit"], "thought_weight": 1.0}}
+    assert recorded(older, "run.json") == load_config("demo")
+    older["credit"]["thought_weight"] = 0.1
+    with pytest.raises(ConfigError, match=r"^run\.json: .*credit\.thought_weight"):
+        recorded(older, "run.json")

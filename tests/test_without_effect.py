@@ -29,10 +29,6 @@ REFUSED = [
     ),
     ([NOTES, "agent.tutor_steps=5"], r"agent\.tutor_steps = 5: it has no effect: there is no tutor; set agent\.tutor"),
     ([NOTES, "agent.tutor_fade=5"], r"agent\.tutor_fade = 5: it has no effect: there is no tutor"),
-    (
-        ["credit.thought_weight=0.5"],
-        r"credit\.thought_weight = 0\.5: it has no effect: .* agent\.reply = text and with",
-    ),
     (["credit.length_free=9"], r"credit\.length_free = 9: it has no effect: .* credit\.length_penalty = 0"),
     (["learner.lora_alpha=8"], r"learner\.lora_alpha = 8: it has no effect: .* learner\.lora_rank; set that above 0"),
     (["learner.lora_targets=[q_proj]"], r"learner\.lora_targets = \['q_proj'\]: it has no effect"),
@@ -50,8 +46,6 @@ REFUSED = [
 ]
 ALLOWED = [
     [NOTES, TUTOR, "agent.tutor_fade=5"],
-    ["credit.thought_weight=0.5", "agent.reply=text"],
-    ["credit.thought_weight=0.5", "agent.method=react"],
     ["credit.length_free=9", "credit.length_penalty=0.1"],
     ["learner.lora_alpha=8", "learner.lora_rank=4"],
     ["learner.divergence_weight=0.1", "learner.divergence=k3"],

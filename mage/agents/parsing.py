@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -91,31 +90,6 @@ def opens_action(text: str) -> bool:
     return _tags(strip_thoughts(text))[1]
 
 
-def num_thought_tokens(tokens: Sequence[int], decode: Callable[[Sequence[int]], str], prefill: str = "") -> int:
-    """How many of a reply's first tokens come before the tag with its action; all of them where there is no tag.
-
-    A token in which the tag begins is not one of them. `prefill` stood before the reply.
-
-    >>> words = ["I", " lost", ".<", "action>", "rock", "</action>"]
-    >>> num_thought_tokens(range(6), lambda ids: "".join(words[i] for i in ids))
-    2
-    """
-    text = prefill + decode(tokens)
-    tags, _ = _tags(strip_thoughts(text))
-    if not tags:
-        return len(tokens)
-    left = tags[-1][0]
-    place = 0
-    for start, stop in _spoken(text):
-        if left < stop - start:
-            place = start + left
-            break
-        left -= stop - start
-    lengths = range(1, len(tokens) + 1)
-    # A start that breaks off within a letter ends in signs for it, and may read longer than with the whole letter.
-    return bisect_left(lengths, True, key=lambda num: len(prefill) + len(decode(tokens[:num]).rstrip("\ufffd")) > place)
-
-
 def match_action(found: str, actions: Sequence[str]) -> Parsed:
     """The action that `found` names: exactly, else up to white space, else up to case, else among other words.
 
@@ -159,7 +133,19 @@ def strip_thoughts(text: str) -> str:
     >>> strip_thoughts("b</think>c")
     'c'
     """
-    return "".join(text[start:stop] for start, stop in _spoken(text))
+    spoken: list[str] = []
+    spoken_from: int | None = 0
+    for tag in _THOUGHT.finditer(text):
+        if tag[1]:
+            if spoken_from is not None:
+                spoken.clear()
+            spoken_from = tag.end()
+        elif spoken_from is not None:
+            spoken.append(text[spoken_from : tag.start()])
+            spoken_from = None
+    if spoken_from is not None:
+        spoken.append(text[spoken_from:])
+    return "".join(spoken)
 
 
 def strip_to_action(text: str) -> str:
@@ -171,23 +157,6 @@ def strip_to_action(text: str) -> str:
     spoken = strip_thoughts(text)
     tags, _ = _tags(spoken)
     return spoken[tags[-1][0] :] if tags else spoken
-
-
-def _spoken(text: str) -> list[tuple[int, int]]:
-    """Start and stop of the pieces of a text outside of thoughts, in order."""
-    spoken: list[tuple[int, int]] = []
-    spoken_from: int | None = 0
-    for tag in _THOUGHT.finditer(text):
-        if tag[1]:
-            if spoken_from is not None:
-                spoken.clear()
-            spoken_from = tag.end()
-        elif spoken_from is not None:
-            spoken.append((spoken_from, tag.start()))
-            spoken_from = None
-    if spoken_from is not None:
-        spoken.append((spoken_from, len(text)))
-    return spoken
 
 
 def opens_thought(text: str) -> bool:

@@ -18,6 +18,9 @@ from mage.config.schema import Config
 from mage.errors import ConfigError, listing
 from mage.plugins import import_plugins
 
+_GONE = {"credit.thought_weight": 1.0}
+"""Keys that earlier versions had and runs have on record, with the value that changed nothing."""
+
 
 def load_config(recipe: str, overrides: Sequence[str] | Mapping[str, object] = ()) -> Config:
     """The config of a recipe, or of several with `+` between their names, with dotted overrides applied.
@@ -72,6 +75,18 @@ def parse_override(override: str) -> tuple[str, object]:
     if not equals or not key:
         raise ConfigError(f"cannot read the override {override!r}; write key=value, as in trial.episodes=5")
     return key.strip(), _literal(text.strip())
+
+
+def recorded(values: Mapping[str, Any], source: str) -> Config:
+    """The config of a run or plan. Keys that are gone are left out where their value changed nothing."""
+    kept = {section: _without_gone(section, own) for section, own in values.items()}
+    return validated(kept, source)
+
+
+def _without_gone(section: str, own: Any) -> Any:
+    if not isinstance(own, Mapping):
+        return own
+    return {key: value for key, value in own.items() if _GONE.get(f"{section}.{key}") != value}
 
 
 def validated(values: Mapping[str, Any], source: str) -> Config:

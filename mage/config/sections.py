@@ -220,9 +220,6 @@ class CreditConfig(FrozenModel):
     """Subtracted for every token of a `text` answer or a reflection beyond `length_free`; 0: off."""
     length_free: Count = 0
     """Tokens of a `text` answer or a reflection without penalty, its end token counted."""
-    thought_weight: Annotated[float, Field(ge=0)] = 1.0
-    """Factor of the advantage of a thought: of the tokens of a usable `text` answer before the tag with its action. The
-    entropy bonus and the divergence penalty are not changed by it."""
 
 
 class LearnerConfig(FrozenModel):

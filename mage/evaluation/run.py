@@ -11,7 +11,7 @@ import msgspec
 from rich.progress import Progress
 
 from mage.aio import run_sync
-from mage.config.load import validated
+from mage.config.load import recorded
 from mage.evaluation.eval_agent import EvalAgent
 from mage.evaluation.plan import EvaluationPlan, EvaluationRequest, make_plan, read_plan
 from mage.evaluation.resource_limits import ResourceLimits, at_work, say_where_the_key_goes
@@ -113,7 +113,7 @@ def resume_evaluation(folder: Path, limits: ResourceLimits, *, retry_failed: boo
     """An evaluation that was begun, by its plan; `retry_failed` plays trials that failed once more."""
     import_plugins_of(folder)
     plan = read_plan(folder)
-    config = validated(plan.config, str(folder))
+    config = recorded(plan.config, str(folder))
     stored = folder / TOKENIZER if (folder / TOKENIZER).is_dir() else None
     with named_by(str(folder)):
         loaded = limits.eval_agent(plan.agent, plan.values, [split.world for split in plan.splits], stored)

@@ -2,30 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from mage.agents.parsing import num_thought_tokens
 from mage.errors import MageError
-from mage.types import Call, Phase, Sample, Trial, Turn
-
-
-@dataclass(frozen=True, slots=True)
-class ThoughtCredit:
-    """The factor of the advantages of thoughts: the tokens of a free reply in play before the tag with its action.
-
-    A reply that could not be used has none: what is wrong with it may be any of its tokens.
-    """
-
-    factor: float
-    decode: Callable[[Sequence[int]], str]
-    prefill: str
-
-    def num_tokens(self, turn: Turn, call: Call) -> int:
-        """How many of a call's first tokens are a thought."""
-        if turn.phase is not Phase.PLAY or call.problem is not None or call.completion.allowed is not None:
-            return 0
-        return num_thought_tokens(call.completion.tokens, self.decode, self.prefill)
+from mage.types import Sample, Trial, Turn
 
 
 def to_samples(
@@ -33,17 +13,16 @@ def to_samples(
     turns: Sequence[Turn],
     advantages: Sequence[float | None],
     returns: Sequence[float],
-    thoughts: ThoughtCredit | None = None,
 ) -> list[Sample]:
     """One sample per stream with trained tokens.
 
     Advantages and returns are aligned with `turns`; a turn whose advantage is None is not trained. All tokens of a turn
-    have its advantage, unless `thoughts` has another factor for some.
+    have its advantage.
 
     A token is trained in the stream in which it was sampled and is context in any other. Forced tokens (one allowed id)
     are not trained. A sample ends at its last trained token: under causal attention the rest has no effect.
     """
-    return list(samples_by_stream(trial, turns, advantages, returns, thoughts).values())
+    return list(samples_by_stream(trial, turns, advantages, returns).values())
 
 
 def refuse_mixed(samples: Sequence[Sample]) -> None:
@@ -61,13 +40,12 @@ def samples_by_stream(
     turns: Sequence[Turn],
     advantages: Sequence[float | None],
     returns: Sequence[float],
-    thoughts: ThoughtCredit | None = None,
 ) -> dict[int, Sample]:
     """`to_samples` by the number of the stream, ascending."""
     rows: dict[int, list[_Row]] = {}
     for number, (turn, advantage, gain) in enumerate(zip(turns, advantages, returns, strict=True)):
         if advantage is not None:
-            for stream, row in _rows(turn, number, advantage, gain, thoughts):
+            for stream, row in _rows(turn, number, advantage, gain):
                 rows.setdefault(stream, []).append(row)
     return {stream: _sample(trial.streams[stream], rows[stream]) for stream in sorted(rows)}
 
@@ -75,19 +53,15 @@ def samples_by_stream(
 _Row = tuple[int, int, Turn, float, float, float, tuple[int, ...] | None, int]
 
 
-def _rows(
-    turn: Turn, number: int, advantage: float, gain: float, thoughts: ThoughtCredit | None
-) -> list[tuple[int, _Row]]:
+def _rows(turn: Turn, number: int, advantage: float, gain: float) -> list[tuple[int, _Row]]:
     """The trained tokens of a turn, each with the number of its stream."""
     found: list[tuple[int, _Row]] = []
     for call in turn.calls:
         completion = call.completion
-        num_thoughts = 0 if thoughts is None else thoughts.num_tokens(turn, call)
         for index, logprob in enumerate(completion.logprobs):
             allowed = None if completion.allowed is None else completion.allowed[index]
             if allowed is None or len(allowed) > 1:
-                own = advantage if thoughts is None or index >= num_thoughts else thoughts.factor * advantage
-                row = (call.start + index, number, turn, logprob, own, gain, allowed, completion.version)
+                row = (call.start + index, number, turn, logprob, advantage, gain, allowed, completion.version)
                 found.append((call.stream, row))
     return found
 

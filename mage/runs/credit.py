@@ -32,7 +32,7 @@ class TurnCredit(msgspec.Struct, frozen=True):
     """Advantage and return of one turn of the agent."""
 
     advantage: float | None
-    """As used in the update, for a thought times `credit.thought_weight`; null for a turn that is never trained."""
+    """As used in the update; null for a turn that is never trained."""
     return_: float = msgspec.field(name="return")
     """Return from this turn on, minus penalties."""
     calls: tuple[CallCredit, ...]

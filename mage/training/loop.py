@@ -21,7 +21,7 @@ from mage.evaluation.splits import Split
 from mage.evaluation.suite.evaluate import Play, SplitReport, evaluate_split, evaluation_tasks, play_all
 from mage.league.matches import Match, PlayedMatch, TaskOrigin
 from mage.learners.load_weights import DivergedError
-from mage.learners.samples import ThoughtCredit, refuse_mixed, to_samples
+from mage.learners.samples import refuse_mixed, to_samples
 from mage.protocols import AgentFactory, World
 from mage.rollout.group import Job, play_trials
 from mage.training.event_log import Display
@@ -166,7 +166,7 @@ def learn(setup: Setup, recorder: RunRecorder, learner: str, collected: Collecte
     if learner == recorder.transcribed_learner:
         recorder.transcribe_if_due(groups[0], own.credited[0], own.advantages[0], 0 in trained, 0 in tutored)
     if trained:
-        samples = to_batch(groups, own.credited, own.advantages, trained, tutored, parts.thought_credit)
+        samples = to_batch(groups, own.credited, own.advantages, trained, tutored)
         if setup.ahead.lag:
             metrics |= lag_metrics(samples, recorder.step)
         else:
@@ -195,14 +195,13 @@ def to_batch(
     advantages: Advantages,
     trained: Sequence[int],
     tutored: Collection[int] = (),
-    thoughts: ThoughtCredit | None = None,
 ) -> list[Sample]:
     """Samples of the groups numbered in `trained`. In `tutored` groups reflections have advantage zero."""
     samples: list[Sample] = []
     for number in trained:
         for trial, steps, found in zip(groups[number].trials, credited[number].trials, advantages[number], strict=True):
             own = trained_advantages(steps, found, is_tutored=number in tutored)
-            samples += to_samples(trial, agent_turns(trial), own, [step.return_ for step in steps], thoughts)
+            samples += to_samples(trial, agent_turns(trial), own, [step.return_ for step in steps])
     return samples
 
 

@@ -21,7 +21,7 @@ from mage.evaluation.config_splits import evaluated_splits
 from mage.evaluation.splits import Split
 from mage.league.members import learner as learner_member
 from mage.learners.registry import make_learner
-from mage.learners.samples import ThoughtCredit, to_samples
+from mage.learners.samples import to_samples
 from mage.learners.settings import LearnerSettings, learner_settings
 from mage.models.device import configure_torch, num_cores, resolve_placement, share_threads
 from mage.models.load import LoadedModel, check_words
@@ -71,14 +71,6 @@ class Parts:
     def engine(self) -> Engine:
         """The engine of the policy that is evaluated."""
         return self.server.policy(self.policy)
-
-    @property
-    def thought_credit(self) -> ThoughtCredit | None:
-        """The factor of the advantages of thoughts; None where it is 1."""
-        factor = self.config.credit.thought_weight
-        if factor == 1.0:
-            return None
-        return ThoughtCredit(factor, self.loaded.chat_format.decode, self.config.agent.prefill)
 
     async def publish(self, step: int) -> None:
         """Publish the learner's weights to the server and reset its prefix cache."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from mage.config.load import replaced, validated
+from mage.config.load import recorded, replaced
 from mage.config.schema import Config
 from mage.errors import ConfigError, RecordError
 from mage.evaluation.config_splits import split_names_of
@@ -104,7 +104,7 @@ def _recorded(folder: Path) -> Config:
     info = read_info(folder)
     if info.kind != "train":
         raise RecordError(f"{folder} is a {info.kind} run; only train runs have weights")
-    return validated(info.config, str(folder / "run.json"))
+    return recorded(info.config, str(folder / "run.json"))
 
 
 def _with_changes(config: Config, changes: Sequence[Change], source: str) -> Config:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from mage.config.load import validated
+from mage.config.load import recorded
 from mage.config.schema import Config
 from mage.config.vary import Scalar, with_value
 from mage.errors import ConfigError, InexactError, RecordError
@@ -98,7 +98,7 @@ def make_dial(plan: SweepPlan, summary: SweepSummary, before: SweepDial | None =
     for run in plan.runs:
         value = (run.varied or {})[key]
         if value not in configs.setdefault(run.recipe, {}):
-            configs[run.recipe][value] = validated(run.config, run.name)
+            configs[run.recipe][value] = recorded(run.config, run.name)
     known = {line.recipe: line for line in before.lines} if before is not None else {}
     exact = {recipe: known.get(recipe) or _exact_line(key, recipe, mine) for recipe, mine in configs.items()}
     worlds = {_without(config.world, key) for mine in configs.values() for config in mine.values()}

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rich.console import Console
 
 from mage.aio import run_sync
-from mage.config.load import validated
+from mage.config.load import recorded
 from mage.config.schema import Config
 from mage.errors import ConfigError, MageError
 from mage.evaluation.suite.report import evaluation_report, to_json
@@ -80,7 +80,7 @@ def _parts(path: Path, planned: PlannedRun, model_cache: ModelCache) -> tuple[Co
         return config, build_parts(config, model_cache, learning, stored_tokenizer(path))
     if path.exists():  # killed while it was created
         shutil.rmtree(path)
-    config = validated(planned.config, planned.name)
+    config = recorded(planned.config, planned.name)
     return config, create_run(config, path, planned.name, model_cache)[1]
 
 

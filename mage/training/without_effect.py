@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mage.agents.methods.registry import agent_class
 from mage.config.load import value_of
 from mage.config.schema import Config
 from mage.config.sections import LearnerConfig
 from mage.errors import ConfigError
-from mage.types import Divergence, Memory, ReplyMode
+from mage.types import Divergence, Memory
 
 
 class _Rule(NamedTuple):
@@ -37,7 +36,6 @@ def refuse_without_effect(*configs: Config) -> None:
 
 def _rules(config: Config) -> tuple[_Rule, ...]:
     agent, credit, learner = config.agent, config.credit, config.learner
-    has_thoughts = agent.reply is ReplyMode.TEXT or agent_class(agent.method).thinks
     has_notes = agent.memory in (Memory.REFLECTIONS, Memory.BOTH)
     return (
         _Rule(
@@ -49,11 +47,6 @@ def _rules(config: Config) -> tuple[_Rule, ...]:
             ("agent.tutor_steps", "agent.tutor_fade"),
             bool(agent.tutor),
             "there is no tutor; set agent.tutor to a regular expression with one group, or this to 0",
-        ),
-        _Rule(
-            ("credit.thought_weight",),
-            has_thoughts,
-            "there are thoughts with agent.reply = text and with agent.method = react only; set it to 1",
         ),
         _Rule(
             ("credit.length_free",),
