@@ -132,3 +132,10 @@ def test_a_relative_path_of_an_earlier_version_can_be_made_absolute(
     with pytest.raises(ConfigError, match=r"agent\.model = tiny\.gguf: there is no such file or directory"):
         resumed(run, steps=2)
     resumed(run, steps=2, agent__model=str(here / "tiny.gguf"))
+
+
+def test_an_agent_is_called_by_the_last_part_of_its_models_path(here: Path) -> None:
+    run = trained(here / "run", "tiny.gguf", "agent.context=1024")
+    agents = {trial["agent"]["name"] for trial in read_lines(run / "trials.jsonl")}
+    assert agents == {"tiny.gguf"}
+    assert read_info(run).config["agent"]["model"] == str(here / "tiny.gguf")

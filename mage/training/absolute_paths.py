@@ -23,6 +23,15 @@ def is_model_path(name: str) -> bool:
     return (Path(name) / "config.json").is_file() or (is_gguf(name) and not is_ours(name))
 
 
+def model_label(name: str) -> str:
+    """The name of a model in trials and tables: of a path its last part.
+
+    >>> model_label("/models/small.gguf"), model_label("nano(heads=2)"), model_label("org/name")
+    ('small.gguf', 'nano(heads=2)', 'org/name')
+    """
+    return Path(name).name or name if is_model_path(name) else name
+
+
 def with_absolute_paths(config: Config) -> Config:
     """The config that is recorded: what it names by a path is found from any working directory.
 

@@ -24,6 +24,7 @@ from mage.opponents.remote import check_access_to
 from mage.protocols import Agent, AgentFactory, ChatFormat, Engine, World
 from mage.rollout.tasks import task_of
 from mage.seeds import derive, pick_index, uniform
+from mage.training.absolute_paths import model_label
 from mage.types import Memory, ReplyMode, Task, Thoughts
 from mage.worlds.registry import load_world
 
@@ -178,7 +179,7 @@ def draw_tasks(config: Config, *path: str | int) -> Iterator[Task]:
 def agent_settings(agent: AgentConfig) -> AgentSettings:
     """The agent's settings, from its config section."""
     return AgentSettings(
-        name=agent.model,
+        name=model_label(agent.model),
         memory=agent.memory,
         reply=agent.reply,
         temperature=agent.temperature,
