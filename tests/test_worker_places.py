@@ -29,6 +29,7 @@ THREES = [Machine(gpus=3, cpus=4)] * 3
         (Machine(2, 16), 1, 0.6, 2),
         (Machine(2, 3), 1, 0.5, 3),
         (Machine(0, 4), 1, 0.5, 0),
+        (Machine(5, None), 8, 2, 2),
     ],
 )
 def test_places_of_one_machine(machine: Machine, cpus: int, gpus: float, wanted: int) -> None:

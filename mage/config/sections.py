@@ -163,7 +163,7 @@ class RolloutConfig(FrozenModel):
     is the same with any number of workers; a larger one fills a large engine better."""
 
     def gpu_of(self, number: int) -> int:
-        """The first GPU of a worker, both counted from 0: those that have a share of one are not split over two.
+        """The first GPU of a worker, both counted from 0 on one machine; workers with shares are not split over two.
 
         >>> [RolloutConfig(gpus=0.4).gpu_of(number) for number in range(3)], RolloutConfig(gpus=2).gpu_of(1)
         ([0, 0, 1], 2)
@@ -173,11 +173,6 @@ class RolloutConfig(FrozenModel):
     def workers_of(self, num_gpus: int) -> int:
         """Workers that so many GPUs of one machine are enough for; Ray gives out shares in parts of 10,000."""
         return num_gpus // int(self.gpus) if self.gpus >= 1 else num_gpus * (10_000 // round(10_000 * self.gpus))
-
-    @property
-    def num_gpus(self) -> int:
-        """GPUs that all workers need."""
-        return self.gpu_of(self.workers - 1) + max(1, int(self.gpus)) if self.workers and self.gpus else 0
 
 
 class BatchConfig(FrozenModel):

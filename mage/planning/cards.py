@@ -13,6 +13,9 @@ from mage.planning.figures import Basis, Card, MemoryPart
 from mage.planning.learner_memory import Placement, activation_part, position_bytes, state_parts
 from mage.planning.measured import GIB
 from mage.planning.shapes import Shape
+from mage.training.combinations import check_worker_gpus
+from mage.training.workers.places import check_places, gpus_of_workers, machines_with
+from mage.types import Device
 
 USABLE = 0.9
 """Share of a card that a plan fills at most; the rest is for CUDA, graphs and fragments, which were not measured."""
@@ -60,6 +63,11 @@ class Planned(NamedTuple):
         """Engines that share the play: those of workers, servers with cards of their own, or one."""
         return self.config.rollout.workers or (len(self.config.agent.server) if self.serving else 1)
 
+    @property
+    def worker_cards(self) -> list[int]:
+        """The card that each worker plays on, the first of its own: Ray gives them out from the first one on."""
+        return gpus_of_workers(self.config.rollout, machines_with(self.machine.gpus, self.machine.per_node))
+
 
 class _Content(NamedTuple):
     """What is on one card."""
@@ -78,15 +86,15 @@ def _serving(config: Config, machine: Machine) -> int:
 def check_machine(config: Config, machine: Machine) -> None:
     """Raise a ConfigError where the processes of a config do not get a card."""
     ranks, rollout, gpus = config.learner.ranks, config.rollout, machine.gpus
+    check_worker_gpus(config, Device.CUDA if gpus else Device.CPU)
     if not gpus:
         return
     if ranks > gpus:
         raise ConfigError(f"learner.ranks = {ranks}: each rank needs a GPU of its own, and --gpus is {gpus}")
-    if rollout.workers and not rollout.gpus:
-        raise ConfigError("rollout.gpus = 0: the model runs on cuda; give each worker a GPU or a share of one")
-    if rollout.num_gpus > gpus:
-        needed = f"{rollout.num_gpus} GPUs are needed, and --gpus is {gpus}"
-        raise ConfigError(f"rollout.workers = {rollout.workers} with rollout.gpus = {rollout.gpus:g}: {needed}")
+    try:
+        check_places(rollout, machines_with(gpus, machine.per_node))
+    except ConfigError as error:
+        raise ConfigError(f"{error} (--gpus {gpus} --per-node {machine.per_node})") from None
     servers, cards = len(config.agent.server), _serving(config, machine)
     if servers and cards % servers:
         raise ConfigError(
@@ -116,8 +124,8 @@ def _contents(plan: Planned) -> list[_Content]:
         others = (_Content(None, 1, False) for _ in range(rollout.workers))
         return [*(_Content(rank, 0, False) for rank in range(ranks)), *others]
     workers = [0] * machine.gpus
-    for number in range(rollout.workers):  # Ray gives out cards from the first one on
-        workers[rollout.gpu_of(number)] += 1
+    for card in plan.worker_cards:
+        workers[card] += 1
     return [
         _Content(card if card < ranks else None, workers[card], card < plan.serving) for card in range(machine.gpus)
     ]

@@ -119,6 +119,11 @@ def _notes(plan: Planned, cards: Sequence[Card]) -> list[str]:
     per_node, whole = plan.machine.per_node, plan.where.number_bytes * plan.shape.parameters / 1e9
     if plan.machine.gpus and ranks > per_node:
         notes.append(f"{ranks} ranks are on {-(-ranks // per_node)} machines, where torchrun starts them.")
+    num_hosts = len({card // per_node for card in plan.worker_cards})
+    if num_hosts > 1:
+        notes.append(
+            f"{config.rollout.workers} workers are on {num_hosts} machines; the run joins their Ray by rollout.address."
+        )
     if ranks > 1:
         trained = plan.where.number_bytes * trained_parameters(plan.shape, config.learner) / 1e9
         notes.append(
@@ -136,7 +141,11 @@ def _notes(plan: Planned, cards: Sequence[Card]) -> list[str]:
         )
     unused = sum(card.count for card in cards if not card.parts)
     if unused:
-        others = "" if plan.serving else ", rollout.workers with rollout.gpus play on others"
+        others = ", rollout.workers with rollout.gpus play on others"
+        if plan.serving:
+            others = ""
+        elif config.rollout.workers and config.rollout.gpus > 1:
+            others = f", and a worker plays on the first of its {config.rollout.gpus:g} alone"
         notes.append(
             f"{unused} of {plan.machine.gpus} cards are not used: learner.ranks shards the learner over up to "
             f"{plan.machine.gpus}{others}."
