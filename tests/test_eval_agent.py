@@ -201,7 +201,7 @@ def test_a_pool_may_be_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("unifrom", "'unifrom' cannot be evaluated; name a train run"),
+        ("unifrom", "'unifrom' cannot be evaluated; did you mean uniform? name a train run"),
         ("bayes-optimal(objective=most)", "objective of bayes-optimal must be last or sum, not 'most'"),
         ("bayes-optimal(pool=nothing)", "unknown split 'nothing'"),
         ("bayes-optimal(3, 4, 5)", "too many values"),
@@ -218,14 +218,26 @@ def test_a_directory_without_anybody_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no run, no checkpoint and no model"):
         load_eval_agent(str(tmp_path))
     (tmp_path / "adapter_config.json").write_text("{}")
-    with pytest.raises(ConfigError, match="holds an adapter and no model"):
+    with pytest.raises(ConfigError, match=r"holds an adapter and no model; name the run that it is from, .* --merge"):
         load_eval_agent(str(tmp_path))
+
+
+def test_a_checkpoint_that_is_there_is_named(run: Path) -> None:
+    newest = max((run / "checkpoints").iterdir())
+    with pytest.raises(ConfigError, match=f"name a checkpoint in it, such as {newest}$"):
+        load_eval_agent(str(run / "checkpoints"))
+    with pytest.raises(ConfigError, match=f"cannot be evaluated; did you mean {newest.parent}/step-"):
+        load_eval_agent(str(run / "checkpoints" / "step-000099"))
 
 
 def test_a_path_beside_others_is_not_looked_for_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "runs").mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="'runs/rsp' cannot be evaluated"):
+    with pytest.raises(ConfigError, match="'runs/rsp' cannot be evaluated; name"):
+        load_eval_agent("runs/rsp")
+    (tmp_path / "runs" / "rps").mkdir()
+    (tmp_path / "runs" / "rps" / "run.json").touch()
+    with pytest.raises(ConfigError, match="'runs/rsp' cannot be evaluated; did you mean runs/rps"):
         load_eval_agent("runs/rsp")
 
 

@@ -190,7 +190,7 @@ def test_a_table_that_cannot_be_played_is_refused_in_one_line(change: Mapping[st
     ("spec", "why"),
     [
         ("hidden", "name a table, as in hidden(doors)"),
-        ("hidden(door)", "unknown table 'door'; known: diagnosis"),
+        ("hidden(door)", "unknown table 'door'; did you mean doors? known: diagnosis"),
         ('hidden("none.toml")', "the table 'none.toml' cannot be read: No such file"),
         ("hidden(doors,look=1)", "unknown parameter 'look'; known: leave, reworded"),
         ("hidden(doors,leave=much)", "leave must be a number, not much"),

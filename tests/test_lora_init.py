@@ -103,6 +103,24 @@ def damage(name: str) -> Callable[[Path], object]:
     return lambda folder: (folder / name).write_bytes(b"{")
 
 
+def in_checkpoints(file: str) -> Callable[[Path], object]:
+    """Makes the directory a run with two checkpoints that have a file."""
+
+    def change(folder: Path) -> None:
+        for name in ("config.json", CONFIG, TENSORS):
+            (folder / name).unlink(missing_ok=True)
+        for step in ("step-000002", "step-000012"):
+            (folder / "checkpoints" / step).mkdir(parents=True)
+            (folder / "checkpoints" / step / {"adapter": CONFIG, "config": "config.json"}[file]).touch()
+
+    return change
+
+
+def a_file(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.touch()
+
+
 REFUSED: dict[str, tuple[Callable[[Path], object], tuple[str, ...], str]] = {
     "rank": (bool, ("learner.lora_rank=8",), "its r is 4, and 8 is trained; set learner.lora_rank"),
     "alpha": (bool, ("learner.lora_alpha=5",), "its lora_alpha is 8, and 5 is trained; set learner.lora_alpha"),
@@ -110,7 +128,10 @@ REFUSED: dict[str, tuple[Callable[[Path], object], tuple[str, ...], str]] = {
     "layers": (bool, ("learner.lora_targets=[q_proj]",), "the adapter does not fit: .* is on one side only"),
     "kind": (settings_with("use_rslora", True), (), "its use_rslora is True; only False can be trained on"),
     "whole": (settings_with("modules_to_save", ["lm_head"]), (), r"its modules_to_save is \['lm_head'\]; only None"),
-    "nothing": (shutil.rmtree, (), "name a directory that mage export-model or PEFT wrote"),
+    "nothing": (shutil.rmtree, (), "it does not exist; name a checkpoint .* mage export-model or PEFT wrote"),
+    "run": (in_checkpoints("adapter"), (), "name one, such as .*/copy/checkpoints/step-000012$"),
+    "whole model": (in_checkpoints("config"), (), "begins with it by agent.model=.*/copy/checkpoints/step-000012$"),
+    "file": (a_file, (), "it is no directory; name a checkpoint of a run with an adapter, or a directory"),
     "no tensors": (lambda folder: (folder / TENSORS).unlink(), (), f"{TENSORS} does not exist"),
     "fewer": (fewer_tensors, (), "the adapter does not fit: .* is on one side only"),
     "wider": (wider_tensors, (), "the adapter does not fit: .* has shape"),

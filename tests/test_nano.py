@@ -209,6 +209,7 @@ def test_models_have_a_description() -> None:
         ("nano(layers=0)", "layers must be a whole number"),
         ("nano(words=hawk)", "must be a list"),
         ("no such model", "unknown model 'no such model'; known: nano"),
+        ("nanoo", r"cannot load the model 'nanoo': the hub cannot be reached; did you mean nano\? known: nano"),
         ("nobody/no-such-model", "cannot load the model 'nobody/no-such-model': the hub cannot be reached"),
     ],
 )
@@ -221,6 +222,21 @@ def test_what_cannot_be_loaded_is_said_in_one_line(name: str, message: str, monk
 
 def test_a_directory_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"has no config\.json"):
+        load_model(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("adapter_config.json", "an adapter and no model; .* learner.lora_init={}, .*--merge"),
+        ("checkpoints/step-000012/adapter_config.json", "learner.lora_init={}/checkpoints/step-000012, or name"),
+        ("checkpoints/step-000012/config.json", "name one, such as {}/checkpoints/step-000012$"),
+    ],
+)
+def test_what_holds_no_model_says_what_to_name(file: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).touch()
+    with pytest.raises(ConfigError, match=f"^the directory '{tmp_path}' holds .*{message.format(tmp_path)}"):
         load_model(str(tmp_path))
 
 

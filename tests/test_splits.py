@@ -101,8 +101,10 @@ def test_a_split_that_cannot_be_read_is_named(folder: Path, content: bytes) -> N
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"unknown split 'rps-eight'; known: .*dilemma-four, ") as caught:
-        load_split("rps-eight")
+    with pytest.raises(
+        ConfigError, match=r"unknown split 'rps-sevn'; did you mean rps-seven\? known: .*dilemma-four, "
+    ) as caught:
+        load_split("rps-sevn")
     assert all(name in str(caught.value) for name in split_names())
 
 

@@ -175,7 +175,7 @@ def test_results_print_and_draw_what_was_asked_for() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("kuhn_poker",), "kuhn_poker has 2 seats: name opponents, or a split of them"),
+        (("kuhn_poker",), "kuhn_poker has 2 seats: name opponents, or a split of them, with --opponents"),
         (
             ("rps(rounds=4)", "--opponents", "rps-seven"),
             "the world rps(rounds=4): the split 'rps-seven' is made for rps(rounds=3)",
@@ -188,7 +188,7 @@ def test_results_print_and_draw_what_was_asked_for() -> None:
         (("hidden(doors)", "--discount", "0"), "discount = 0.0: allowed are numbers above 0 and up to 1"),
         (("hidden(doors)", "--discount", "1.5"), "discount = 1.5"),
         (("hidden(doors)", "--words", "65"), "words = 65: allowed are 0 to 64"),
-        (("hidden(doors)", "--vary", "leave"), "'leave' is no range of a parameter"),
+        (("hidden(doors)", "--vary", "leave"), "'leave' is no range of a parameter; write PARAMETER=LOW:HIGH, or"),
         (("hidden(doors)", "--vary", "leave=1:0"), "LOW below HIGH"),
         (("hidden(doors)", "--vary", "leave=0:1:1"), "2 to 1000 points"),
         (("hidden(doors)", "--vary", "leave=0:nan"), "finite numbers"),

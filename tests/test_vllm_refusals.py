@@ -111,7 +111,7 @@ def test_one_address_stands_without_brackets_and_an_empty_text_is_none() -> None
     for one in found:
         assert one == replaced(one, {}, "a stored config")
         assert f"server = {json.dumps(one.agent.server)}" in to_toml(one)
-    with pytest.raises(ConfigError, match=r"agent\.server = 8000: input should be a valid tuple"):
+    with pytest.raises(ConfigError, match=r"agent\.server = 8000: input should be a list, as in \[A, B\]"):
         load_config("rps", (VLLM, "agent.server=8000"))
 
 

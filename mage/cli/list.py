@@ -175,7 +175,7 @@ def models() -> RenderableType:
     """Models by name; a directory in Hugging Face layout is a model too."""
     ours = [_registered(MODELS, name, 1) for name in MODELS]
     scripted = [ListEntry(f"scripted:{name}", "", _first_line(answer)) for name, answer in sorted(SCRIPTED.items())]
-    more = "and any causal language model in Hugging Face layout: the path of a directory, or a name on the hub"
+    more = "and any causal language model: a directory in Hugging Face layout, a name on the hub, or FILE.gguf"
     return Group(
         entries("Models that learn", ours), Text(more, "dim"), Text(), entries("Scripted, for mage trials", scripted)
     )

@@ -168,6 +168,7 @@ def _first_problem(error: ValidationError) -> str:
     else:
         problems = [problem]
     said = " or ".join(dict.fromkeys(f"{other['msg'][0].lower()}{other['msg'][1:]}" for other in problems))
+    said = said.replace("a valid tuple", "a list, as in [A, B]")
     return f"{where} = {problem['input']!r}: {said}"
 
 

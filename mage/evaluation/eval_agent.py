@@ -29,12 +29,13 @@ from mage.aio import run_sync
 from mage.config.load import replaced
 from mage.config.schema import Config
 from mage.engines.remote import CONCURRENCY, RemoteEngine, RetryPolicy
-from mage.errors import ConfigError, named_errors
+from mage.errors import ConfigError, did_you_mean, named_errors
 from mage.evaluation.exact import BayesAgentFactory, MemorylessAgentFactory, PlanObjective
 from mage.evaluation.splits import Split, load_split
 from mage.extras import require
 from mage.models.address import PREFIX, read_address
 from mage.models.load import MODELS, check_words, is_gguf
+from mage.models.newest_checkpoint import newest_with
 from mage.opponents.agent_seat import ForgettingAgent, check_seat_agent, has_player, seat_agent
 from mage.opponents.registry import MODEL_OPPONENTS, OPPONENTS
 from mage.opponents.remote import CONTEXT, MAX_TOKENS, REFLECTION_TOKENS
@@ -216,11 +217,21 @@ def load_eval_agent(
         return _from_player(text, given)
     if (path / "adapter_config.json").is_file():
         raise ConfigError(
-            f"{text!r} holds an adapter and no model; evaluate its run, or what mage export-model --merge wrote"
+            f"{text!r} holds an adapter and no model; name the run that it is from, one of the run's checkpoints, "
+            "or the directory of a whole model: mage export-model RUN --merge -o DIRECTORY writes one"
         )
     if path.exists():
-        raise ConfigError(f"{text!r} holds no run, no checkpoint and no model, so there is nothing to evaluate")
-    raise ConfigError(f"{text!r} cannot be evaluated; name {_KNOWN}")
+        newest = newest_with(path, "state.json")
+        instead = f"a checkpoint in it, such as {newest}" if newest else _KNOWN
+        raise ConfigError(f"{text!r} holds no run, no checkpoint and no model; name {instead}")
+    raise ConfigError(f"{text!r} cannot be evaluated; {did_you_mean(text, _alike(path))}name {_KNOWN}")
+
+
+def _alike(path: Path) -> list[str]:
+    """Names that may have been meant: players, models, and runs or checkpoints in the same folder."""
+    siblings = path.parent.iterdir() if path.parent.is_dir() else ()
+    folders = [str(one) for one in siblings if (one / RUN).is_file() or (one / "state.json").is_file()]
+    return [BAYES, *OPPONENTS, *MODELS, *sorted(folders)]
 
 
 def _from_run(folder: Path, checkpoint: Path | None, given: Mapping[str, object]) -> EvalAgent:

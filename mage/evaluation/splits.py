@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from mage.errors import ConfigError, RecordError, listing
+from mage.errors import ConfigError, RecordError, did_you_mean, listing
 from mage.files import BAD_JSON, write_atomically
 from mage.opponents.remote import check_access_to
 from mage.protocols import World
@@ -157,7 +157,8 @@ def load_split(name: str) -> Split:
 def shipped_split(name: str) -> Split:
     """A shipped split, checked against its hash."""
     if name not in split_names():
-        raise ConfigError(f"unknown split {name!r}; known: {listing(split_names())}; or a path{_ENDING}")
+        names = f"{did_you_mean(name, split_names())}known: {listing(split_names())}"
+        raise ConfigError(f"unknown split {name!r}; {names}; or a path{_ENDING}")
     return _decode((resources.files("mage") / "splits" / f"{name}{_ENDING}").read_bytes(), name)
 
 

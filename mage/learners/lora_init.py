@@ -10,9 +10,12 @@ import msgspec
 from mage.config.sections import LearnerConfig
 from mage.errors import ConfigError
 from mage.files import BAD_JSON
+from mage.models.newest_checkpoint import newest_with
 
 ADAPTER_CONFIG, ADAPTER_FILE = "adapter_config.json", "adapter_model.safetensors"
 """PEFT's names of its files."""
+MODEL_CONFIG = "config.json"
+"""A file of a whole model in Hugging Face layout."""
 _PLAIN = {
     "peft_type": "LORA",
     "bias": "none",
@@ -62,7 +65,20 @@ def _settings(folder: Path, key: str) -> dict[str, Any]:
     path = folder / ADAPTER_CONFIG
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except FileNotFoundError:
-        raise ConfigError(f"{key}: there is no {path}; name a directory that mage export-model or PEFT wrote") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise ConfigError(f"{key}: {_instead(folder)}") from None
     except (OSError, *BAD_JSON) as error:
         raise ConfigError(f"{key}: {path} cannot be read: {error}") from None
+
+
+def _instead(folder: Path) -> str:
+    """What a path without an adapter is, and what to name in its place."""
+    checkpoint = newest_with(folder, ADAPTER_CONFIG)
+    if checkpoint is not None:
+        return f"there is no adapter in it, but there are in its checkpoints; name one, such as {checkpoint}"
+    model = folder if (folder / MODEL_CONFIG).is_file() else newest_with(folder, MODEL_CONFIG)
+    if model is not None:
+        return f"it holds a whole model and no adapter; training begins with it by agent.model={model}"
+    is_there = "it is no directory" if folder.exists() else "it does not exist"
+    what = f"there is no {folder / ADAPTER_CONFIG}" if folder.is_dir() else is_there
+    return f"{what}; name a checkpoint of a run with an adapter, or a directory that mage export-model or PEFT wrote"

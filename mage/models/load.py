@@ -12,11 +12,12 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from mage.agents.chat_format import TemplateFormat
-from mage.errors import ConfigError, library_errors, listing
+from mage.errors import ConfigError, did_you_mean, library_errors, listing
 from mage.extras import require
 from mage.models import SMOLLM2
 from mage.models.address import refuse_remote
 from mage.models.device import with_dtype
+from mage.models.newest_checkpoint import held_instead
 from mage.models.vocabulary import actions_of
 from mage.registry import Registry
 from mage.spec import call_with, parse_spec, whole
@@ -250,9 +251,9 @@ def _built(name: str, request: ModelRequest) -> Built | LoadedModel:
         assert directory is not None
         return _read(directory)
     if Path(name).is_dir():
-        raise ConfigError(f"the directory {name!r} holds no model: it has no config.json")
+        raise ConfigError(f"the directory {name!r} holds {held_instead(Path(name))}")
     if not _HUB_NAME.match(name):
-        raise ConfigError(f"unknown model {name!r}; {_known()}")
+        raise ConfigError(f"unknown model {name!r}; {_known(name)}")
     return _read(name)
 
 
@@ -267,9 +268,9 @@ def _checked(name: str, built: object) -> Built | LoadedModel:
     return built
 
 
-def _known() -> str:
+def _known(name: str) -> str:
     others = "FILE.gguf, a directory in Hugging Face layout, or a name on the hub such as org/name"
-    return f"known: {listing(MODELS)}, {others}"
+    return f"{did_you_mean(name, MODELS)}known: {listing(MODELS)}, {others}"
 
 
 def _read(name: str) -> Built:
@@ -281,7 +282,7 @@ def _read(name: str) -> Built:
 
     def refused(why: str) -> ConfigError:
         said = "the hub cannot be reached" if is_local and not Path(name).is_dir() else why
-        return ConfigError(f"cannot load the model {name!r}: {said}; {_known()}")
+        return ConfigError(f"cannot load the model {name!r}: {said}; {_known(name)}")
 
     with library_errors(refused), _silence():
         if Path(name).is_dir():

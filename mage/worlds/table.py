@@ -29,7 +29,7 @@ from typing import Any
 
 import msgspec
 
-from mage.errors import ConfigError, listing
+from mage.errors import ConfigError, did_you_mean, listing
 
 ENDING = ".toml"
 SLOT = re.compile(r"\{([A-Za-z_]+)([1-9][0-9]*)\}")
@@ -92,9 +92,8 @@ def read_table(name: str) -> Table:
         elif name in shipped_tables():
             content = (resources.files("mage") / "worlds" / "tables" / f"{name}{ENDING}").read_text(encoding="utf-8")
         else:
-            raise ConfigError(
-                f"unknown table {name!r}; known: {listing(shipped_tables())}; or the path of a {ENDING} file"
-            )
+            names = f"{did_you_mean(name, shipped_tables())}known: {listing(shipped_tables())}"
+            raise ConfigError(f"unknown table {name!r}; {names}; or the path of a {ENDING} file")
         given = tomllib.loads(content)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         said = error.strerror if isinstance(error, OSError) else error

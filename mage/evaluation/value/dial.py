@@ -78,7 +78,10 @@ def parse_variation(text: str) -> Variation:
             raise ValueError
         low, high, points = float(match["low"]), float(match["high"]), int(match["points"] or POINTS)
     except ValueError:
-        raise ConfigError(f"{text!r} is no range of a parameter; write PARAMETER=LOW:HIGH or …:POINTS") from None
+        raise ConfigError(
+            f"{text!r} is no range of a parameter; write PARAMETER=LOW:HIGH, or PARAMETER=LOW:HIGH:POINTS, "
+            "as in look=-1:0.1"
+        ) from None
     if not (isfinite(low) and isfinite(high) and low < high and 2 <= points <= MAX_POINTS):
         raise ConfigError(f"{text!r}: allowed are finite numbers, LOW below HIGH, and 2 to {MAX_POINTS} points")
     return Variation(match["name"].strip(), low, high, points)

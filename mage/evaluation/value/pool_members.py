@@ -20,7 +20,8 @@ def pool_members(world: str, opponents: Sequence[str], seat: int, episodes: int)
     have the world's own weights.
     """
     if not opponents and not has_levels(world):
-        raise ConfigError(f"{world} has {load_world(world).info.num_seats} seats: name opponents, or a split of them")
+        seats = load_world(world).info.num_seats
+        raise ConfigError(f"{world} has {seats} seats: name opponents, or a split of them, with --opponents")
     members = normalise_members(world, named_members(world, opponents), seat, episodes)
     check_members(load_world(world), [member for member, _ in members if member], [seat])
     if not has_levels(world):

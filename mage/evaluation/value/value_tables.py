@@ -28,9 +28,10 @@ LETTERS = {MEMORYLESS: "M", "myopic": "G", BEST_LAST: "B", BEST_SUM: "C", INFORM
 _MOST_COLUMNS = 8
 _MOST_NAMES = 4
 _NOTES = (
-    "M sees the current episode alone. G (myopic Bayes) remembers everything and plays each episode for itself: what "
-    "it adds to M is the value of memory. B may also spend earlier episodes on finding out: what it adds to G+ is the "
-    "value of exploration. All know which opponents or levels there are; F is told which one it is."
+    "M sees the current episode alone. G (myopic Bayes) remembers everything and plays each episode for itself, G+ "
+    "with ties broken best: what it adds to M is the value of memory. B may also spend earlier episodes on finding "
+    "out: what it adds to G+ is the value of exploration. All know which opponents or levels there are; F is told "
+    "which one it is."
 )
 _SEARCHED = (
     "Words: the best last episode found where one of so many words crosses each boundary; last episode alone: where "
