@@ -167,6 +167,12 @@ def test_show_says_what_is_broken(tmp_path: Path) -> None:
     [
         ("show nowhere", "nowhere does not exist; a run is a directory with a run.json"),
         ("show .", ". is not a run; a run is a directory with a run.json"),
+        ("train kuhn_poker", "'kuhn_poker' is a world, and a recipe is needed"),
+        ("train hidden(scout) --dry-run", "as in: mage train doors 'world=hidden(scout)'"),
+        (
+            "sweep kuhn_poker",
+            "as in: mage train rps 'world=kuhn_poker' population.split= 'population.members=[\"uniform\"]'",
+        ),
         ("duel nobody uniform --world kuhn_poker", "unknown opponent 'nobody'; known: aggressive"),
         ("duel uniform uniform --world chesss", "unknown world 'chesss'; "),
         ("duel uniform( uniform --world chess", "cannot read the spec 'uniform('"),

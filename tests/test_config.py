@@ -183,6 +183,8 @@ def test_descriptions_of_what_is_composed_stand_side_by_side() -> None:
         ("grpo", r"'grpo' is no whole recipe; .*as in rps\+grpo"),
         ("grpo+text", r"'grpo\+text' is no whole recipe"),
         ("grpo+rps", r"'grpo\+rps' has 'rps' after 'grpo', and later ones win; put it first"),
+        ("rps+sokoban", r"'rps\+sokoban' names two worlds, 'rps' and 'sokoban'; leave one out"),
+        ("rps+qwen3-4b+smollm2+grpo", r"names two models, 'qwen3-4b' and 'smollm2'; leave one out"),
         ("rps-llm+rps", r"rps-llm\+rps: no order of rps, rps-llm suits all; leave out"),
         ("rps-llm+smollm2", r"no order of rps-llm, smollm2 suits all"),
     ],

@@ -216,6 +216,23 @@ def test_a_run_that_strips_thoughts_says_once_what_that_costs(tmp_path: Path) ->
     assert [(event["step"], "cost the square" in event["warning"]) for event in events(folder)] == [(0, True)]
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU to be found")
+def test_a_large_model_that_auto_put_on_a_cpu_is_warned_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mage.training.run.SMALL_MODEL", 100)
+    heard: dict[str, list[str]] = {}
+    for device in ("auto", "cpu"):
+        folder = tmp_path / device
+        create_run_directory(tiny_config("steps=1", "alarms.entropy=0.0", f"device={device}"), folder)
+        run(folder)
+        run(folder)
+        heard[device] = [event["warning"] for event in events(folder) if "warning" in event]
+    (warning,) = heard["auto"]
+    assert warning.startswith("device = auto: PyTorch finds no GPU here, and a model of 0 million parameters")
+    assert heard["cpu"] == []
+
+
 def test_the_second_interrupt_interrupts() -> None:
     before = signal.getsignal(signal.SIGINT)
     heard: list[str] = []
@@ -233,7 +250,7 @@ def test_the_second_interrupt_interrupts() -> None:
     [
         ("population.members=['nope']", "unknown opponent 'nope'"),
         ('trackers=["paper"]', "unknown tracker 'paper'"),
-        ('evaluation.splits=["missing.json"]', "'missing.json' cannot be read"),
+        ('evaluation.splits=["missing.json"]', "/missing.json' cannot be read"),
         ("trial.seats=[1, 2]", "seat 2 does not exist"),
         ("credit.estimator=nope", "unknown estimator 'nope'"),
         ("agent.model=no-such-folder/model", "no-such-folder/model"),

@@ -9,7 +9,7 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from mage.config.load import load_config
+from mage.cli.recipes import load_recipe
 from mage.config.vary import parse_vary
 from mage.errors import ConfigError
 from mage.results import open_sweep
@@ -48,7 +48,7 @@ def command(
     if resume is None:
         overrides = [argument for argument in arguments or () if "=" in argument]
         recipes = [argument for argument in arguments or () if "=" not in argument]
-        configs = [(recipe, load_config(recipe, overrides)) for recipe in recipes]
+        configs = [(recipe, load_recipe(recipe, overrides)) for recipe in recipes]
         setting = None if vary is None else parse_vary(vary)
         if setting is None:
             refuse_without_effect(*(config for _, config in configs))

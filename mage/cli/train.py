@@ -13,8 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from mage.cli.options import DryRun, Overrides, Recipe, Run
+from mage.cli.recipes import load_recipe
 from mage.config.compose import label_of
-from mage.config.load import load_config, parse_override, to_toml
+from mage.config.load import parse_override, to_toml
 from mage.errors import ConfigError
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.report import read_report
@@ -56,7 +57,7 @@ def command(
         raise ConfigError("give a recipe to train by, or --resume RUN to go on with a run, and not both")
     if resume is not None and (run is not None or dry_run):
         raise ConfigError("--run and --dry-run go with a recipe; a resumed run has its directory and its config")
-    config = None if recipe is None else load_config(recipe, given)
+    config = None if recipe is None else load_recipe(recipe, given)
     if config is not None:
         refuse_without_effect(config)
     if dry_run and config is not None:

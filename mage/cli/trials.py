@@ -13,8 +13,8 @@ from rich.text import Text
 
 from mage.aio import run_sync
 from mage.cli.options import DryRun, Overrides, Recipe, Run
+from mage.cli.recipes import is_world
 from mage.cli.tables import new_run, run_table, say_saved
-from mage.config.compose import shipped_recipes
 from mage.config.load import load_config, parse_override, replaced, to_toml
 from mage.config.schema import Config
 from mage.evaluation.splits import has_levels
@@ -34,7 +34,7 @@ from mage.training.build import (
 )
 from mage.types import Failure
 from mage.weights import PolicyWeights
-from mage.worlds.registry import is_known_world, load_world
+from mage.worlds.registry import load_world
 
 
 def command(
@@ -67,16 +67,11 @@ def command(
 
 def _config(recipe: str, overrides: Sequence[str]) -> Config:
     """The config of a recipe; where there is none of that name, that of a world."""
-    is_recipe = recipe.endswith(".toml") or recipe in {shipped.name for shipped in shipped_recipes()}
-    if is_recipe or "+" in recipe or not _is_world(recipe):
+    if not is_world(recipe):
         return load_config(recipe, overrides)
     others = {} if has_levels(recipe) else {"population.members": ["uniform"]}
     values = {"world": recipe, "agent.model": "scripted:first", **others, **dict(map(parse_override, overrides))}
     return replaced(Config(), values, recipe)
-
-
-def _is_world(spec: str) -> bool:
-    return is_known_world(spec.partition("(")[0].partition(":")[0].strip())
 
 
 def _players(config: Config) -> tuple[World, AgentFactory, Callable[[Path], object]]:

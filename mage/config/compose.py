@@ -124,11 +124,15 @@ def _shipped(name: str, kind: RecipeKind) -> Shipped:
 
 
 def _check_kinds(names: Sequence[str], recipe: str) -> None:
-    """Refuse compositions without a whole recipe, and those where a whole recipe would override a partial one."""
+    """Refuse compositions without a whole recipe, of two worlds or models, or where a whole one overrides others."""
     kinds = [(name, _places()[name][0]) for name in names if name in _places()]
     partial = [name for name, kind in kinds if not kind.is_whole]
     if partial and len(partial) == len(names):
         raise ConfigError(f"{recipe!r} is no whole recipe; put a world or a tuned recipe first, as in rps+{recipe}")
+    for one in (RecipeKind.WORLD, RecipeKind.MODEL):
+        same = [name for name, kind in kinds if kind is one]
+        if len(same) > 1:
+            raise ConfigError(f"the recipe {recipe!r} names two {one}, {same[0]!r} and {same[1]!r}; leave one out")
     late = [name for name, kind in kinds[1:] if kind.is_whole and partial and name in names[names.index(partial[0]) :]]
     if late:
         raise ConfigError(

@@ -20,7 +20,7 @@ from mage.errors import RecordError
 from mage.learners.load_weights import DivergedError, RankError
 from mage.learners.settings import learner_settings
 from mage.learners.state_files import check_folder
-from mage.models.device import num_cores
+from mage.models.device import SMALL_MODEL, num_cores, resolve_placement
 from mage.models.hosts import named_by
 from mage.runs.new_directory import new_run_path
 from mage.runs.run_plugins import record_plugins
@@ -39,7 +39,7 @@ from mage.training.resume_changes import changed_config, config_of, keep_splits,
 from mage.training.run_tokenizer import keep_tokenizer, stored_tokenizer
 from mage.training.setup import Setup, set_up
 from mage.training.start import check_new_run, check_start
-from mage.types import Thoughts
+from mage.types import Device, Thoughts
 
 _STRIP_WARNING = (
     "agent.thoughts = strip: each answer with a thought begins a new stream, so reading and learning cost the square "
@@ -50,6 +50,10 @@ _STRIP_WARNING = (
 _LAG_WARNING = (
     "rollout.lag = {lag} without rollout.workers: older weights play, and nothing is faster, because one process plays "
     "and learns in turn"
+)
+_CPU_WARNING = (
+    "device = auto: PyTorch finds no GPU here, and a model of {millions:,.0f} million parameters learns slowly on a "
+    "CPU; mage plan says how long a step takes"
 )
 _USUAL_LR = 1e-3
 """The highest learning rate that is advised after a divergence."""
@@ -136,6 +140,8 @@ def _train(
                 recorder.warn(_STRIP_WARNING)
             if recorder.step == 0 and config.rollout.lag and not config.rollout.workers:
                 recorder.warn(_LAG_WARNING.format(lag=config.rollout.lag))
+            if recorder.step == 0 and (num := _num_slow(parts)):
+                recorder.warn(_CPU_WARNING.format(millions=num / 1e6))
             with interruptible(recorder.interrupt):
                 run_sync(_train_and_close(setup, recorder))
         except DivergedError as error:
@@ -146,6 +152,15 @@ def _train(
     finally:
         display.close()
     return recorder
+
+
+def _num_slow(parts: Parts) -> int:
+    """Parameters of a model that is too large for the CPU on which `device = auto` put it; 0 where there is none."""
+    config = parts.config
+    if config.device is not Device.AUTO or resolve_placement(config.device, config.dtype).device != "cpu":
+        return 0
+    num = sum(weight.numel() for weight in parts.loaded.model.parameters())
+    return num if num >= SMALL_MODEL else 0
 
 
 async def _train_and_close(setup: Setup, recorder: RunRecorder) -> None:
