@@ -216,11 +216,11 @@ def test_a_run_that_strips_thoughts_says_once_what_that_costs(tmp_path: Path) ->
     assert [(event["step"], "cost the square" in event["warning"]) for event in events(folder)] == [(0, True)]
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU to be found")
 def test_a_large_model_that_auto_put_on_a_cpu_is_warned_of_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mage.training.run.SMALL_MODEL", 100)
+    monkeypatch.setattr("mage.models.device._has_cuda", lambda: False)
     heard: dict[str, list[str]] = {}
     for device in ("auto", "cpu"):
         folder = tmp_path / device

@@ -35,7 +35,7 @@ from mage.evaluation.splits import Split, load_split
 from mage.extras import require
 from mage.models.address import PREFIX, read_address
 from mage.models.load import MODELS, check_words, is_gguf
-from mage.models.newest_checkpoint import newest_with
+from mage.models.mistaken_paths import ADAPTER_CONFIG, newest_with
 from mage.opponents.agent_seat import ForgettingAgent, check_seat_agent, has_player, seat_agent
 from mage.opponents.registry import MODEL_OPPONENTS, OPPONENTS
 from mage.opponents.remote import CONTEXT, MAX_TOKENS, REFLECTION_TOKENS
@@ -215,7 +215,7 @@ def load_eval_agent(
         return _from_model(text, given, worlds, tokenizer)
     if word == BAYES or word in OPPONENTS or any(has_player(load_world(world), text) for world in worlds):
         return _from_player(text, given)
-    if (path / "adapter_config.json").is_file():
+    if (path / ADAPTER_CONFIG).is_file():
         raise ConfigError(
             f"{text!r} holds an adapter and no model; name the run that it is from, one of the run's checkpoints, "
             "or the directory of a whole model: mage export-model RUN --merge -o DIRECTORY writes one"

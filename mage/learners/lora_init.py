@@ -10,12 +10,10 @@ import msgspec
 from mage.config.sections import LearnerConfig
 from mage.errors import ConfigError
 from mage.files import BAD_JSON
-from mage.models.newest_checkpoint import newest_with
+from mage.models.mistaken_paths import ADAPTER_CONFIG, MODEL_CONFIG, newest_with
 
-ADAPTER_CONFIG, ADAPTER_FILE = "adapter_config.json", "adapter_model.safetensors"
-"""PEFT's names of its files."""
-MODEL_CONFIG = "config.json"
-"""A file of a whole model in Hugging Face layout."""
+ADAPTER_FILE = "adapter_model.safetensors"
+"""PEFT's name of the file with the weights."""
 _PLAIN = {
     "peft_type": "LORA",
     "bias": "none",

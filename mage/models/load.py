@@ -17,7 +17,7 @@ from mage.extras import require
 from mage.models import SMOLLM2
 from mage.models.address import refuse_remote
 from mage.models.device import with_dtype
-from mage.models.newest_checkpoint import held_instead
+from mage.models.mistaken_paths import held_instead
 from mage.models.vocabulary import actions_of
 from mage.registry import Registry
 from mage.spec import call_with, parse_spec, whole

@@ -24,7 +24,7 @@ from mage.opponents.remote import check_access_to
 from mage.protocols import Agent, AgentFactory, ChatFormat, Engine, World
 from mage.rollout.tasks import task_of
 from mage.seeds import derive, pick_index, uniform
-from mage.training.absolute_paths import model_label
+from mage.training.config_paths import model_label
 from mage.types import Memory, ReplyMode, Task, Thoughts
 from mage.worlds.registry import load_world
 

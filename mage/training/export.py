@@ -16,9 +16,10 @@ from mage.config.schema import Config
 from mage.errors import ConfigError, RecordError, library_errors
 from mage.extras import require
 from mage.files import CHECKSUMS
-from mage.learners.lora_init import ADAPTER_CONFIG, ADAPTER_FILE
+from mage.learners.lora_init import ADAPTER_FILE
 from mage.learners.state_files import OPTIMIZER
 from mage.models.load import base_directory, describe_model, load_model
+from mage.models.mistaken_paths import ADAPTER_CONFIG
 from mage.training.checkpoint import AHEAD, checkpoint_path, checkpoints, read_state
 from mage.training.model_card import model_card
 from mage.training.resume_changes import config_of

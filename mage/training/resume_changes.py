@@ -21,8 +21,8 @@ from mage.evaluation.splits import is_path, split_files
 from mage.files import write_atomically
 from mage.runs.run_plugins import import_plugins_of
 from mage.runs.store import RUN, Change, note_edit, read_info, write_info
-from mage.training.absolute_paths import MODEL, absolute_values, is_moved
 from mage.training.checkpoint import newest_checkpoint, read_state
+from mage.training.config_paths import MODEL, absolute_values, is_moved
 
 MAY_CHANGE = (
     "steps",

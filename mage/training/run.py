@@ -26,10 +26,10 @@ from mage.runs.new_directory import new_run_path
 from mage.runs.run_plugins import record_plugins
 from mage.runs.store import TOKENIZER, Change, RunWriter
 from mage.shortage import ShortagesAsErrors
-from mage.training.absolute_paths import check_model_is_there, with_absolute_paths
 from mage.training.build import check_access_of
 from mage.training.checkpoint import load_checkpoint, newest_checkpoint, read_state
 from mage.training.combinations import check_divergence, refuse_explored
+from mage.training.config_paths import check_model_is_there, with_absolute_paths
 from mage.training.display import LiveDisplay, PlainDisplay
 from mage.training.loop import train
 from mage.training.model_cache import ModelCache

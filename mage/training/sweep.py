@@ -32,7 +32,7 @@ from mage.runs.console import as_text, say
 from mage.runs.drawings import shown
 from mage.runs.new_directory import check_empty, new_run_path
 from mage.runs.sweep_plan import SCHEMA, SWEEP, PlannedRun, SweepPlan, read_plan
-from mage.training.absolute_paths import with_absolute_paths
+from mage.training.config_paths import with_absolute_paths
 from mage.training.model_cache import ModelCache
 from mage.training.start import check_start
 from mage.training.sweep_dial_plot import write_dial

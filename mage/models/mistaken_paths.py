@@ -1,8 +1,11 @@
-"""The checkpoint to name where a run, or its folder of checkpoints, was named as a model or an adapter."""
+"""For errors: what to name where a run, its folder of checkpoints or an adapter was named as a model or an adapter."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+ADAPTER_CONFIG, MODEL_CONFIG = "adapter_config.json", "config.json"
+"""Files that adapters in PEFT's layout and whole models in Hugging Face layout have."""
 
 
 def newest_with(folder: Path, file: str) -> Path | None:
@@ -13,9 +16,9 @@ def newest_with(folder: Path, file: str) -> Path | None:
 
 def held_instead(folder: Path) -> str:
     """What a directory without a model holds, and what to name in its place."""
-    if (model := newest_with(folder, "config.json")) is not None:
+    if (model := newest_with(folder, MODEL_CONFIG)) is not None:
         return f"no model, but its checkpoints do; name one, such as {model}"
-    adapter = folder if (folder / "adapter_config.json").is_file() else newest_with(folder, "adapter_config.json")
+    adapter = folder if (folder / ADAPTER_CONFIG).is_file() else newest_with(folder, ADAPTER_CONFIG)
     if adapter is None:
         return "no model: it has no config.json"
     return (

@@ -1,4 +1,4 @@
-"""Paths of models, adapters and splits in a config, made absolute: a run goes on from any working directory."""
+"""Paths in a config, of models, adapters and splits: recorded as absolute ones, so that a run goes on from anywhere."""
 
 from __future__ import annotations
 
