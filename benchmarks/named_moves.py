@@ -3,9 +3,10 @@
     mage evaluate RUN --out FOLDER
     python benchmarks/named_moves.py FOLDER
 
-Prints, by split and episode, the share of answers whose thought names a move of the opponent, and of these how often it
-is the opponent's last move, its next one, and what the action beats. Opponents often repeat a move, so the same is
-printed for the thoughts before which the two differ: naming the next one there is a prediction, a third by chance.
+Prints, by split and episode, the share of free-text answers that have a thought, and of those whose thought names a
+move of the opponent, and of these how often it is the opponent's last move, its next one, and what the action beats.
+Opponents often repeat a move, so the same is printed for the thoughts before which the two differ: naming the next one
+there is a prediction, a third by chance.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from one_rule import BEATEN_BY
+from one_rule import beaten_by
 
 from mage.evaluation.trial_log import read_arms
 from mage.runs.store import RunReader
 from mage.types import Trial
 
-NAMED = re.compile(r"(?:opponent|they)\b[^.,]*?\b(rock|paper|scissors)\b", re.IGNORECASE)
+NAMED = r"(?:opponent|they)\b[^.,]*?\b({})\b"
 
 
 class Answer(NamedTuple):
@@ -32,9 +33,12 @@ class Answer(NamedTuple):
     episode: int
     named: str
     """The move that its thought names first; empty where it names none."""
+    beaten: str
+    """What beats that move."""
     action: str | None
     last: str | None
     next: str | None
+    has_thought: bool
 
 
 def answers(trial: Trial) -> Iterator[Answer]:
@@ -45,8 +49,12 @@ def answers(trial: Trial) -> Iterator[Answer]:
             for is_mine in (True, False)
         )
         for own, other in zip(mine, theirs, strict=False):
-            found = NAMED.search(own.text.partition("<action>")[0])
-            yield Answer(number, found[1].lower() if found else "", own.action, last, other.action)
+            thought, tag, _ = own.text.partition("<action>")
+            moves = own.observation.actions
+            found = re.search(NAMED.format("|".join(moves)), thought, re.IGNORECASE)
+            named = found[1].lower() if found else ""
+            has_thought = bool(tag and thought.strip().removeprefix("Thought:").strip())
+            yield Answer(number, named, named and beaten_by(named, moves), own.action, last, other.action, has_thought)
             last = other.action
 
 
@@ -58,7 +66,7 @@ def shares(found: list[Answer]) -> str:
         for hits in (
             [one.named == one.last for one in found],
             [one.named == one.next for one in found],
-            [BEATEN_BY[one.named] == one.action for one in found],
+            [one.beaten == one.action for one in found],
         )
     )
     return f"last {last:.2f}, next {then:.2f}, beaten by the action {beaten:.2f} of {len(found)}"
@@ -76,7 +84,9 @@ def main() -> None:
     for (split, episode), all_of_it in sorted(found.items()):
         naming = [one for one in all_of_it if one.named]
         differing = [one for one in naming if one.last not in (None, one.next)]
-        print(f"{split}, episode {episode}: {len(naming) / len(all_of_it):.2f} of {len(all_of_it)} answers name a move")
+        num = len(all_of_it)
+        thinking = sum(one.has_thought for one in all_of_it) / num
+        print(f"{split}, episode {episode}, {num} answers: {thinking:.2f} think, {len(naming) / num:.2f} name a move")
         print(f"  all: {shares(naming)}\n  where last and next differ: {shares(differing)}")
 
 

@@ -11,14 +11,21 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mage.evaluation.trial_log import read_arms
 from mage.runs.store import RunReader
 from mage.types import Trial
 
-BEATEN_BY = {"rock": "paper", "paper": "scissors", "scissors": "rock"}
+
+def beaten_by(move: str, moves: Sequence[str]) -> str:
+    """Which of rock, paper and scissors, in this order and whatever their names are, beats a move.
+
+    >>> beaten_by("paper", ("rock", "paper", "scissors"))
+    'scissors'
+    """
+    return moves[(moves.index(move) + 1) % len(moves)]
 
 
 def by_the_rule(trial: Trial) -> Iterator[tuple[int, int, bool]]:
@@ -26,12 +33,13 @@ def by_the_rule(trial: Trial) -> Iterator[tuple[int, int, bool]]:
     before: list[str | None] = []
     for number, episode in enumerate(trial.episodes, 1):
         mine, theirs = (
-            [turn.action for turn in episode.turns if (turn.observation.seat == trial.task.seat) is is_mine]
+            [turn for turn in episode.turns if (turn.observation.seat == trial.task.seat) is is_mine]
             for is_mine in (True, False)
         )
-        for index, (move, earlier) in enumerate(zip(mine, before, strict=False), 1):
-            yield number, index, move == BEATEN_BY.get(earlier or "")
-        before = theirs
+        for index, (turn, earlier) in enumerate(zip(mine, before, strict=False), 1):
+            ruled = None if earlier is None else beaten_by(earlier, turn.observation.actions)
+            yield number, index, ruled is not None and turn.action == ruled
+        before = [turn.action for turn in theirs]
 
 
 def main() -> None:

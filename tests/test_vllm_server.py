@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +15,8 @@ from mage.engines.vllm.backend import LoadedAdapter
 from mage.engines.vllm.requests import VllmAnswer, VllmRequest
 from mage.engines.vllm.server import VllmPolicyServer
 from mage.errors import EngineError
+from mage.protocols import Sampling
+from mage.types import Completion
 from mage.weights import LowRank, PolicyWeights
 from tests.engine_made import nano, prompts
 
@@ -38,7 +41,7 @@ class Failing:
         self.num_answering += 1
         try:
             await asyncio.sleep(0.01)
-            return VllmAnswer((0,), (dict.fromkeys(request.params["allowed_token_ids"], -1.0),))
+            return VllmAnswer((0,), (dict.fromkeys(request.params["logprob_token_ids"], -1.0),))
         finally:
             self.num_answering -= 1
 
@@ -90,3 +93,55 @@ def test_where_a_request_for_scores_fails_none_of_the_others_is_in_flight() -> N
         return backend.num_answering
 
     assert asyncio.run(score()) == 0
+
+
+class Scoring(Failing):
+    """A backend that gives a next id the log-probability of its number, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fails = False
+        self.asked: list[Mapping[str, Any]] = []
+        self.left_out = -1
+
+    async def generate(self, request: VllmRequest) -> VllmAnswer:
+        self.asked.append(request.params)
+        ids = [token for token in request.params["logprob_token_ids"] if token != self.left_out]
+        return VllmAnswer((3,), ({3: _logprob(3), **{token: _logprob(token) for token in ids}},))
+
+
+def _logprob(token: int) -> float:
+    return -5.0 - token % 7
+
+
+def test_more_ids_than_vllm_names_are_asked_for_in_parts_and_without_its_mask() -> None:
+    backend = Scoring()
+    server = VllmPolicyServer(nano(), SETTINGS, backend)
+    ids = range(5, 305)
+
+    async def score() -> list[float]:
+        await server.publish("main", weights(), 0)
+        choices = [(token, 1) for token in ids]
+        return list(await server.action_logprobs("main", prompts(nano(), 1)[0], choices, 0.5))
+
+    wide = asyncio.run(score())
+    assert wide == pytest.approx(
+        (2 * torch.tensor([_logprob(token) for token in ids])).log_softmax(0).tolist(), abs=1e-5
+    )
+    assert [len(params["logprob_token_ids"]) for params in backend.asked] == [128, 128, 47]
+    assert {token for params in backend.asked for token in params["logprob_token_ids"]} == set(ids)
+    assert not any("allowed_token_ids" in params for params in backend.asked)
+
+
+def test_an_id_that_vllm_leaves_out_is_an_error_and_never_an_impossible_choice() -> None:
+    backend = Scoring()
+    server = VllmPolicyServer(nano(), SETTINGS, backend)
+
+    async def play(left_out: int) -> Completion:
+        await server.publish("main", weights(), 0)
+        backend.left_out = left_out
+        return await server.complete("main", prompts(nano(), 1)[0], Sampling(1.0, 4, 0), [(4, 1), (5, 1), (6, 1)])
+
+    assert asyncio.run(play(-1)).tokens in [(4, 1), (5, 1), (6, 1)]
+    with pytest.raises(EngineError, match="vLLM gave no log-probability for 1 of the 3 ids that it was asked for"):
+        asyncio.run(play(5))

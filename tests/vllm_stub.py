@@ -50,7 +50,7 @@ class Stub(ThreadingHTTPServer):
 
     @torch.no_grad()
     def generate(self, prompt: list[int], params: dict[str, Any]) -> dict[str, Any]:
-        """Tokens by the request's own seed, with the log-probability of each or of those that are allowed."""
+        """Tokens by the request's own seed, with the log-probability of each, and of those that are asked for."""
         draw = torch.Generator().manual_seed(params.get("seed", 0))
         content: list[dict[str, Any]] = []
         ids = list(prompt)
@@ -58,13 +58,12 @@ class Stub(ThreadingHTTPServer):
             self.prompts.append(tuple(prompt))
             while len(content) < params["max_tokens"] and ids[-1:] != params.get("stop_token_ids"):
                 logits_V = self._model(torch.tensor([ids])).logits[0, -1]
-                allowed = params.get("allowed_token_ids", range(len(logits_V)))
-                logprobs_K = (logits_V[list(allowed)] / (params["temperature"] or 1.0)).log_softmax(0)
-                chosen = int(torch.multinomial(logprobs_K.exp(), 1, generator=draw))
-                entries = [_entry(token, logprobs_K[number]) for number, token in enumerate(allowed)]
-                others = entries if "allowed_token_ids" in params else []
-                content.append({**entries[chosen], "top_logprobs": others})
-                ids.append(allowed[chosen])
+                logprobs_V = (logits_V / (params["temperature"] or 1.0)).log_softmax(0)
+                chosen = int(torch.multinomial(logprobs_V.exp(), 1, generator=draw))
+                named = dict.fromkeys([chosen, *params.get("logprob_token_ids", ())])
+                others = [_entry(token, logprobs_V[token]) for token in named][: params["logprobs"]]
+                content.append({**_entry(chosen, logprobs_V[chosen]), "top_logprobs": others})
+                ids.append(chosen)
         return {"choices": [{"token_ids": ids[len(prompt) :], "logprobs": {"content": content}}]}
 
 

@@ -12,7 +12,7 @@ import pytest
 from mage.checks.servers import check_policy_server, check_publish
 from mage.engines.local.server import LocalPolicyServer
 from mage.engines.vllm.backend import Backend
-from mage.engines.vllm.requests import MAX_LOGPROB_IDS, VllmAnswer, VllmRequest
+from mage.engines.vllm.requests import MAX_DECISION_IDS, VllmAnswer, VllmRequest
 from mage.engines.vllm.server import VllmPolicyServer
 from mage.errors import ConfigError, EngineError
 from mage.protocols import PolicyServer, Sampling
@@ -141,7 +141,7 @@ def test_scores_are_those_of_the_local_engine_with_more_ids_than_vllm_names(
     local = LocalPolicyServer(loaded, settings_of("tied"))
     vocabulary, end = loaded.model.config.vocab_size, loaded.chat_format.end
     wide = [(token, end) for token in range(vocabulary) if token != end]
-    assert len(wide) > MAX_LOGPROB_IDS
+    assert len(wide) > MAX_DECISION_IDS
 
     async def scores(of: PolicyServer) -> list[float]:
         await of.publish("main", two_weights("tied")[0], 0)

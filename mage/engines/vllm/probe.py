@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from mage.engines.vllm.requests import Ids, normalised
+from mage.engines.vllm.requests import Ids, normalised, of_ids
 from mage.models.load import LoadedModel
 
 _PROMPT, _ASKED = 12, 16
@@ -46,5 +46,5 @@ class Probe:
 
     def gap(self, expected: Sequence[float], found: Mapping[int, float]) -> float:
         """The largest difference of vLLM's log-probabilities to those of a plain pass."""
-        answered = normalised([found.get(token, float("nan")) for token in self.allowed])
+        answered = normalised(of_ids(self.allowed, found))
         return max(abs(one - other) for one, other in zip(expected, answered, strict=True))

@@ -13,8 +13,8 @@ from mage.protocols import Sampling
 
 Ids = tuple[int, ...]
 
-MAX_LOGPROB_IDS = 128
-"""Most ids that vLLM takes in `logprob_token_ids`."""
+MAX_DECISION_IDS = 127
+"""Most ids of one request: vLLM takes 128 in `logprob_token_ids`, and one of them is given twice."""
 _LEAST_TEMPERATURE = 0.01
 """vLLM raises lower temperatures than this, except 0, without an error."""
 _MAX_SEED = 2**63
@@ -68,20 +68,21 @@ def text_params(sampling: Sampling, end: int) -> dict[str, Any]:
     }
 
 
-def decision_params(allowed: Ids) -> dict[str, Any]:
-    """The log-probabilities of the allowed next ids, at temperature 1.
+def decision_params(ids: Ids) -> dict[str, Any]:
+    """The log-probabilities of some next ids among the whole vocabulary, at temperature 1; `MAX_DECISION_IDS` at most.
 
-    vLLM's own draw is not used, so it is the greedy one, which needs no random generator.
+    vLLM's mask (`allowed_token_ids`) is not used: version 0.22 loses ids of it for Qwen3 on GPUs
+    (vllm-project/vllm#46245). vLLM's own draw is not used either, so it is the greedy one, which needs no random
+    generator. A server returns as many entries as `logprobs` says, and the drawn id may be one more than those that
+    were asked for, so one of these is given twice.
     """
-    ids = list(allowed)
-    named = {"logprob_token_ids": ids} if len(ids) <= MAX_LOGPROB_IDS else {}
+    named = [*ids, ids[0]]
     return {
         **_ALWAYS,
         "max_tokens": 1,
         "temperature": 0.0,
-        "allowed_token_ids": ids,
-        "logprobs": len(ids),
-        **named,
+        "logprob_token_ids": named,
+        "logprobs": len(named),
     }
 
 
@@ -95,15 +96,21 @@ def draw(request: TokenRequest, found: Mapping[int, float]) -> SampledToken:
     (5, 0.0)
     """
     allowed = request.allowed or ()
-    at_one = normalised([found.get(token, float("nan")) for token in allowed])
+    at_one = normalised(of_ids(allowed, found))
     if request.temperature == 0:
         return SampledToken(allowed[at_one.index(max(at_one))], 0.0, tuple(at_one))
     logprobs = normalised([logprob / request.temperature for logprob in at_one])
     cumulated = list(accumulate(exp(logprob) for logprob in logprobs))
     target = request.uniform * cumulated[-1]
-    last = max(number for number, logprob in enumerate(logprobs) if logprob > float("-inf"))
-    index = next((number for number, total in enumerate(cumulated) if total > target), last)
+    index = next((number for number, total in enumerate(cumulated) if total > target), len(allowed) - 1)
     return SampledToken(allowed[index], min(0.0, logprobs[index]), tuple(logprobs))
+
+
+def of_ids(ids: Ids, found: Mapping[int, float]) -> list[float]:
+    """The log-probabilities of ids that vLLM was asked for."""
+    if missing := sum(token not in found for token in ids):
+        raise EngineError(f"vLLM gave no log-probability for {missing} of the {len(ids)} ids that it was asked for")
+    return [found[token] for token in ids]
 
 
 def normalised(logprobs: list[float]) -> list[float]:
@@ -112,8 +119,8 @@ def normalised(logprobs: list[float]) -> list[float]:
     >>> [round(value, 3) for value in normalised([0.0, 0.0])]
     [-0.693, -0.693]
     """
-    top = max(logprobs)
-    if not isfinite(top) or any(logprob != logprob for logprob in logprobs):
+    if not all(map(isfinite, logprobs)):
         raise EngineError("the model's logits are not finite; its weights may have diverged")
+    top = max(logprobs)
     total = top + log(sum(exp(logprob - top) for logprob in logprobs))
     return [logprob - total for logprob in logprobs]

@@ -20,7 +20,15 @@ from mage.engines.vllm.base_weights import BaseWeights
 from mage.engines.vllm.call_gate import CallGate
 from mage.engines.vllm.model_files import RANKS, room_for, write_adapter
 from mage.engines.vllm.probe import Probe
-from mage.engines.vllm.requests import VllmAnswer, VllmRequest, decision_params, normalised, text_params
+from mage.engines.vllm.requests import (
+    MAX_DECISION_IDS,
+    VllmAnswer,
+    VllmRequest,
+    decision_params,
+    normalised,
+    of_ids,
+    text_params,
+)
 from mage.engines.vllm.requests import draw as draw_token
 from mage.errors import ConfigError, EngineError, listing
 from mage.models.load import LoadedModel
@@ -120,7 +128,7 @@ class VllmPolicyServer:
     async def complete(
         self, name: str, prompt: Sequence[int], sampling: Sampling, choices: Sequence[Sequence[int]] | None
     ) -> Completion:
-        """A reply of a policy; with choices one request for each real decision, and none for what is forced."""
+        """A reply of a policy; with choices a request for each real decision, and none for what is forced."""
         options = None if choices is None else tuple([tuple(choice) for choice in choices])
         ids = tuple(prompt)
         check_request(ids, sampling, options, self._backend.length)
@@ -133,8 +141,7 @@ class VllmPolicyServer:
             while not job.is_done:
                 request = job.next_request()
                 assert request.allowed is not None
-                answer = await self._ask(publication, job.ids, decision_params(request.allowed))
-                job.accept(draw_token(request, answer.logprobs[0]))
+                job.accept(draw_token(request, await self._decide(publication, job.ids, request.allowed)))
             self._totals["forced"] += job.num_forced
             return job.result(publication.version)
 
@@ -150,11 +157,10 @@ class VllmPolicyServer:
         async with self._gate.call():
             publication = self._publication_of(name)
             decisions = list(_trie(options).decisions())
-            asked = [self._ask(publication, ids + path, decision_params(allowed)) for path, allowed in decisions]
-            answers = await all_done(asked)
+            answers = await all_done([self._decide(publication, ids + path, allowed) for path, allowed in decisions])
         decided: dict[Ids, Mapping[int, float]] = {}
         for (path, allowed), answer in zip(decisions, answers, strict=True):
-            found = [answer.logprobs[0].get(token, float("nan")) / temperature for token in allowed]
+            found = [logprob / temperature for logprob in of_ids(allowed, answer)]
             decided[path] = dict(zip(allowed, normalised(found), strict=True))
         return action_logprobs(options, decided)
 
@@ -162,6 +168,14 @@ class VllmPolicyServer:
         if name not in self._published:
             raise EngineError(f"no policy {name!r} was published; there are: {listing(self._published)}")
         return self._published[name]
+
+    async def _decide(self, publication: _Publication, prompt: Ids, allowed: Ids) -> Mapping[int, float]:
+        """The log-probabilities of the allowed next ids, over the whole vocabulary."""
+        found: dict[int, float] = {}
+        for start in range(0, len(allowed), MAX_DECISION_IDS):
+            params = decision_params(allowed[start : start + MAX_DECISION_IDS])
+            found |= (await self._ask(publication, prompt, params)).logprobs[0]
+        return found
 
     async def _ask(self, publication: _Publication, prompt: Ids, params: Mapping[str, object]) -> VllmAnswer:
         self._totals["requests"] += 1
