@@ -49,11 +49,12 @@ def test_a_worker_that_is_killed_is_built_again_and_its_trials_are_the_same(
     workers: Trained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     setup, told = workers.setup, list[str]()
-    wanted, pid, read = played(setup), workers_of(setup).pids[2], order.read_outcomes
+    wanted, to_kill, read = played(setup), [workers_of(setup).pids[2]], order.read_outcomes
+    killed = to_kill[0]
 
     def killing(outcomes: bytes) -> list[Outcome]:
-        if not told:
-            os.kill(pid, signal.SIGKILL)
+        while to_kill:
+            os.kill(to_kill.pop(), signal.SIGKILL)
         return read(outcomes)
 
     setup.match_play.listen(told.append)
@@ -61,7 +62,7 @@ def test_a_worker_that_is_killed_is_built_again_and_its_trials_are_the_same(
     found = played(setup)
     assert told[0].startswith("worker 2 died: it is built again, and its ")
     assert_same_trials([match.group for match in found], [match.group for match in wanted], TOLERANCE)
-    assert workers_of(setup).pids[2] != pid
+    assert workers_of(setup).pids[2] != killed
 
 
 def test_adapters_are_published_to_workers(tmp_path: Path) -> None:
