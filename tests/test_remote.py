@@ -120,8 +120,17 @@ def test_trouble_that_stays_is_an_error_in_one_line(server: ChatServer, name: st
 
 def test_a_server_that_is_not_there_is_an_error_in_one_line() -> None:
     engine = RemoteEngine(make_address("http://127.0.0.1:9", "toy"), retry_policy=HASTY)
-    with pytest.raises(EngineError, match=r"cannot be reached: ConnectError.*asked 4 times"):
+    with pytest.raises(ServiceUnavailableError, match=r"cannot be reached: ConnectError.*asked 4 times"):
         asyncio.run(engine.complete(PROMPT, Sampling(1.0, 9, 0), None))
+
+
+def test_a_server_that_has_answered_before_fails_one_call_alone() -> None:
+    with ChatServer() as server:
+        engine = engine_of(server)
+        asyncio.run(engine.complete(PROMPT, Sampling(1.0, 9, 0), None))
+    with pytest.raises(EngineError, match="cannot be reached") as raised:
+        asyncio.run(engine.complete(PROMPT, Sampling(1.0, 9, 0), None))
+    assert not isinstance(raised.value, ServiceUnavailableError)
 
 
 def waits(answer: Answer, seconds: Callable[[float], None], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ are bytes here and not the server's. Constrained choices and log-probabilities a
 
 Transient failures are retried with backoff: time-outs, lost connections, answers that are not JSON, and the statuses
 408, 409, 425, 429 and 5xx. When retries run out, the call fails and with it one trial. `ServiceUnavailableError` means
-that every other call would fail too: the key is refused or the budget is spent.
+that every other call would fail too: the key is refused, the budget is spent, or the server has never answered.
 
 What may be asked, and with which key, is checked before each request (`mage.models.hosts`). Redirects are not followed.
 Proxies of the environment are used for other machines, over https alone, so that they see neither key nor prompt, and
@@ -97,6 +97,7 @@ class RemoteEngine:
         self._client = SharedClient(self._open_client, concurrency)
         self._chat_format = ByteFormat()
         self._silent_until = 0.0
+        self._has_answered = False
         self._renamed: dict[str, str | None] = {}
         """Request fields that this server calls differently (new name) or rejects (None)."""
 
@@ -153,7 +154,8 @@ class RemoteEngine:
             if number + 1 < self._retry_policy.tries:
                 self._say_retry(why, number, wait_s)
                 await asyncio.sleep(wait_s)
-        raise self._failed(f"{why}; it was asked {self._retry_policy.tries} times")
+        failed = self._failed(f"{why}; it was asked {self._retry_policy.tries} times")
+        raise failed if self._has_answered else ServiceUnavailableError(str(failed))
 
     def _say_retry(self, why: str, number: int, wait_s: float) -> None:
         """Say that a call is retried; where many are, once in a few seconds."""
@@ -204,6 +206,7 @@ class RemoteEngine:
                 asyncio.timeout(self._retry_policy.timeout_s),
                 client.stream("POST", self.address.endpoint, json=sent, headers=headers) as response,
             ):
+                self._has_answered = True
                 async for chunk in response.aiter_raw():
                     content += chunk
                     if len(content) > _MAX_BYTES:

@@ -10,7 +10,8 @@ from mage.errors import EngineError
 
 
 class ServiceUnavailableError(EngineError):
-    """No other call will be answered either: the budget is spent, or the server refuses the key or the model."""
+    """No other call will be answered either: the budget is spent, the server refuses the key or the model, or it has
+    never answered."""
 
 
 class Budget:
