@@ -45,6 +45,8 @@ def refused(arguments: Sequence[str]) -> tuple[str, bool]:
         (["train", "rps", "world=rps(rounds=0)", "--dry-run"], "rounds must be"),
         (["train", "rps", "agent.temperature=0"], "agent.temperature = 0: a deterministic policy has no gradient"),
         (["train", "rps", "agent.temperature=0", "--dry-run"], "agent.temperature = 0"),
+        (["train", "rps", "credit.estimator=grpoo"], "unknown estimator 'grpoo'; did you mean grpo?"),
+        (["train", "rps", "credit.options.scale=x", "--dry-run"], "estimator 'agent-specific' with"),
         (["train", "rps", "--run", "{used}"], "is not empty"),
         (["sweep", "rps", "world=rps(rounds=0)"], "rounds must be"),
         (["sweep", "rps", "--run", "{used}"], "is not empty"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mage.config.schema import Config
+from mage.credit.estimators import make_estimator
 from mage.engines.vllm.availability import check_vllm
 from mage.extras import require
 from mage.learners.lora_init import check_lora_init
@@ -23,6 +24,7 @@ def check_config(config: Config) -> None:
     check(config)
     check_combinations(config)
     check_splits(config)
+    make_estimator(config.credit.estimator, config.credit.options)
     learner_settings(config)  # refuses those that cannot train
 
 
