@@ -6,6 +6,7 @@ MageError
 ├── RecordError     a run directory that is missing, broken or of another schema version
 ├── PlayError       a world, player or agent that broke its contract while playing
 ├── EngineError     a model call that could not be answered
+│   └── EngineGoneError  no other call will be answered either
 └── ShortageError   the disk is full, memory ran out, or a limit of the process was reached
 
 Messages are one line, name the value that was wrong and say what is allowed. The command line prints them
@@ -46,6 +47,10 @@ class PlayError(MageError):
 
 class EngineError(MageError):
     """A model call could not be answered."""
+
+
+class EngineGoneError(EngineError):
+    """What answers model calls has ended. It says nothing about a trial, so it ends what was under way."""
 
 
 @contextmanager

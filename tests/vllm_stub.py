@@ -23,6 +23,7 @@ class Stub(ThreadingHTTPServer):
     """One server."""
 
     daemon_threads = True
+    request_queue_size = 1024
 
     def __init__(self, loaded: LoadedModel, folder: Path) -> None:
         """`folder` has the model's config."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from functools import partial
 from typing import TypeVar
 
-from mage.errors import ConfigError
+from mage.errors import ConfigError, EngineGoneError
 from mage.protocols import AgentFactory, World
 from mage.rollout.trial import play_trial
 from mage.shortage import shortage_of
@@ -71,10 +71,10 @@ def _group(task: Task, outcomes: Sequence[Trial | Failure]) -> Group:
 
 
 async def _outcome(job: Job, play: Callable[[], Awaitable[T]]) -> T | Failure:
-    """What a trial ends in: here every error of a trial becomes data, but for a shortage."""
+    """What a trial ends in: here every error of a trial becomes data, but for those that say nothing about it."""
     try:
         return await play()
     except Exception as error:
-        if shortage_of(error) is not None:
-            raise  # of the process, not of this trial
+        if isinstance(error, EngineGoneError) or shortage_of(error) is not None:
+            raise  # of the engine or the process, not of this trial
         return Failure(*job, type(error).__name__, str(error) or repr(error))

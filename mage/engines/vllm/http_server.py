@@ -6,6 +6,7 @@ Weights are loaded through the server's development mode, which asks for no pass
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,18 +23,47 @@ from mage.engines.vllm.model_files import write_weights
 from mage.engines.vllm.requests import VllmAnswer, VllmRequest
 from mage.engines.vllm.server_lock import lock_server
 from mage.engines.vllm.shared_loader import SharedLoader, share_weights
-from mage.errors import ConfigError, EngineError, library_errors
+from mage.errors import ConfigError, EngineError, EngineGoneError, library_errors
 from mage.models.load import LoadedModel
 
 if TYPE_CHECKING:
     import httpx
 
 _TIMEOUT_S = 600.0
+_IDLE_S = 2.0
+"""Seconds for which an idle connection is kept: the server closes it after five, maybe while a request is sent."""
 _SHOWN = 200
 _SIZES = ("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
           "num_key_value_heads")  # fmt: skip
 """Keys of a model's config that must be those of the server's model."""
 _FLAGS = "docs/scaling.md has the command that starts it"
+
+
+class Connection:
+    """Requests to one server."""
+
+    def __init__(self, server: str) -> None:
+        """`server` is its address."""
+        self.name = f"the vLLM server at {server}"
+        self.address = server_address(server)
+        self._client = SharedClient(_open_client, SERVER_CONCURRENCY)
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """What the server answers; None where it says nothing in JSON."""
+        import httpx
+
+        async with self._client.connected() as client:
+            try:
+                answer = await client.post(self.address + path, json=body)
+            except httpx.TimeoutException:
+                raise EngineError(f"{self.name} has not answered {path} in {_TIMEOUT_S:g} seconds") from None
+            except httpx.HTTPError as error:
+                raise EngineGoneError(f"{self.name} is gone: {type(error).__name__} {error}".rstrip()) from None
+        if answer.status_code != 200:
+            said = " ".join(answer.text.split())[:_SHOWN]
+            raise EngineError(f"{self.name} answers {answer.status_code} to {path}: {said}")
+        is_json = answer.headers.get("content-type", "").startswith("application/json")
+        return answer.json() if is_json and answer.content else None
 
 
 class HttpVllm:
@@ -43,9 +73,8 @@ class HttpVllm:
         """`server` is its address."""
         check_server(server)
         self._server = server
-        self._address = server_address(server)
-        self.name = f"the vLLM server at {server}"
-        self._client = SharedClient(_open_client, SERVER_CONCURRENCY)
+        connection = Connection(server)
+        self.name, self._address, self._post = connection.name, connection.address, connection.post
         config = self._config()
         limit = getattr(loaded.model.config, "max_position_embeddings", None) or settings.length
         self._length = min(limit, settings.length)
@@ -54,6 +83,7 @@ class HttpVllm:
         extension = str(_found(config, "parallel_config", "worker_extension_cls"))
         self.loader = SharedLoader(self.name, self._post, extension)
         self._lock = lock_server(server)
+        weakref.finalize(self, self._lock.close)
 
     @property
     def length(self) -> int:
@@ -80,7 +110,7 @@ class HttpVllm:
             logprobs = tuple(_logprobs(position) for position in choice["logprobs"]["content"])
             return VllmAnswer(tuple(choice["token_ids"]), logprobs)
         except (LookupError, TypeError, ValueError) as error:
-            raise self._failed(f"answers with what is no completion: {error!r}") from None
+            raise EngineError(f"{self.name} answers with what is no completion: {error!r}") from None
 
     async def generate_on_each(self, request: VllmRequest) -> Mapping[str, VllmAnswer]:
         return {self.name: await self.generate(request)}
@@ -97,20 +127,6 @@ class HttpVllm:
 
     async def drop_adapter(self, adapter: LoadedAdapter) -> None:
         await self._post("/v1/unload_lora_adapter", {"lora_name": adapter.name})
-
-    async def _post(self, path: str, body: Mapping[str, Any]) -> Any:
-        import httpx
-
-        async with self._client.connected() as client:
-            try:
-                answer = await client.post(self._address + path, json=body)
-            except httpx.HTTPError as error:
-                raise self._failed(f"is gone: {type(error).__name__} {error}".rstrip()) from None
-        if answer.status_code != 200:
-            said = " ".join(answer.text.split())[:_SHOWN]
-            raise self._failed(f"answers {answer.status_code} to {path}: {said}")
-        is_json = answer.headers.get("content-type", "").startswith("application/json")
-        return answer.json() if is_json and answer.content else None
 
     def _config(self) -> Mapping[str, Any]:
         """The server's own configuration, which it tells in development mode."""
@@ -178,9 +194,6 @@ class HttpVllm:
     def _refused(self, why: str) -> ConfigError:
         return ConfigError(f"agent.server = {self._server}: {why}")
 
-    def _failed(self, why: str) -> EngineError:
-        return EngineError(f"{self.name} {why}")
-
 
 async def load_weights(servers: Sequence[HttpVllm], weights: Mapping[str, Tensor]) -> None:
     """Replace all weights of servers: on the GPU they are on, and for servers that cannot read it by files.
@@ -199,7 +212,8 @@ async def load_weights(servers: Sequence[HttpVllm], weights: Mapping[str, Tensor
 def _open_client() -> httpx.AsyncClient:
     import httpx
 
-    limits = httpx.Limits(max_connections=SERVER_CONCURRENCY, max_keepalive_connections=SERVER_CONCURRENCY)
+    most = SERVER_CONCURRENCY
+    limits = httpx.Limits(max_connections=most, max_keepalive_connections=most, keepalive_expiry=_IDLE_S)
     return httpx.AsyncClient(timeout=_TIMEOUT_S, limits=limits, trust_env=False)
 
 

@@ -23,7 +23,7 @@ from mage.engines.vllm.backend import LoadedAdapter
 from mage.engines.vllm.cpu_options import CPU_BLOCK, CPU_BYTES, CPU_HEADS, cpu_step_tokens
 from mage.engines.vllm.model_files import room_for, write_config, write_weights
 from mage.engines.vllm.requests import VllmAnswer, VllmRequest
-from mage.errors import ConfigError, EngineError, MageError, ShortageError, library_errors
+from mage.errors import ConfigError, EngineError, EngineGoneError, MageError, ShortageError, library_errors
 from mage.models.load import LoadedModel
 from mage.shortage import shortage_of
 
@@ -236,4 +236,4 @@ def _failure(error: BaseException | None) -> MageError:
     """What waiting calls are told about an error of the driver."""
     if (ran_out := shortage_of(error)) is not None:
         return ShortageError(ran_out)
-    return EngineError(f"vLLM failed: {error!r}")
+    return EngineGoneError(f"vLLM failed: {error!r}")

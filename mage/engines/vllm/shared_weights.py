@@ -25,12 +25,12 @@ _ALIGNMENT = 256
 
 
 def card_of(weights: Mapping[str, Tensor]) -> torch.device | None:
-    """The GPU that all of the weights are on; None where there is none.
+    """The GPU that a learner's weights are on; None where there is none. One is read: ranks gather what is read.
 
     >>> card_of({"weight": torch.ones(2)})
     """
-    (first, *others) = {tensor.device for tensor in weights.values()}
-    return first if first.type == "cuda" and not others else None
+    device = next(iter(weights.values())).device
+    return device if device.type == "cuda" else None
 
 
 @torch.no_grad()
