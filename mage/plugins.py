@@ -214,7 +214,8 @@ def _import_recorded_file(run: Path, plugin: Plugin, say: Callable[[str], None])
         raise RecordError(
             f"{run} needs the plugin {plugin.name}; its copy {copy} is gone or changed: give --import FILE"
         )
-    say(f"{run}: {path} {'is gone' if content is None else 'has changed'}; the run's copy of it is used")
+    change = "is gone" if content is None else "has changed"
+    say(f"{run}: {path} {change}; the run's copy of it is used; --import FILE takes another")
     _execute(plugin, copy.read_bytes(), copy, run)
 
 

@@ -217,3 +217,11 @@ def test_ranges_of_parameters_are_read() -> None:
     assert Variation("look", 0.1, 0.7, 4).values == pytest.approx([0.1, 0.3, 0.5, 0.7])
     assert with_parameters("hidden(scout)", {"look": 0.25}) == "hidden(scout,look=0.25)"
     assert with_parameters("hidden(scout,leave=0.2,look=1)", {"look": -0.5}) == "hidden(scout,leave=0.2,look=-0.5)"
+
+
+@pytest.mark.parametrize("arguments", [["--json", "kept.json"], ["--plot", "kept.png"]])
+def test_what_is_there_is_not_written_over(arguments: list[str]) -> None:
+    Path(arguments[1]).write_text("mine")
+    with pytest.raises(RecordError, match=f"^{arguments[1]} exists already; name a new file$"):
+        CliRunner().invoke(app, ["value", "hidden(doors)", *arguments], catch_exceptions=False)
+    assert Path(arguments[1]).read_text() == "mine"

@@ -9,6 +9,7 @@ import typer
 
 from mage.api import value
 from mage.cli.options import Episodes, Seed
+from mage.errors import RecordError
 from mage.evaluation.suite.report import command_line
 from mage.evaluation.value.value_file import to_json, write_json
 from mage.evaluation.value.value_plots import check_plot_path, write_plot
@@ -44,6 +45,9 @@ def command(
     """Say whether a task needs memory or exploration. Exact scores of the best plays, before any training."""
     if plot is not None:
         check_plot_path(plot)
+    for path in (plot, None if json in (None, "-") else Path(str(json))):
+        if path is not None and path.exists():
+            raise RecordError(f"{path} exists already; name a new file")
     found = value(
         world,
         opponents=opponents or (),
