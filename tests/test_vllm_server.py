@@ -1,9 +1,12 @@
-"""The policy server on a vLLM that fails: what it does afterwards. vLLM need not be there."""
+"""The policy server on a vLLM that fails or ignores publications: what it does. vLLM need not be there."""
 
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Mapping
+from math import pi, sqrt
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,13 +15,19 @@ from torch import Tensor
 
 from mage.engines.settings import EngineSettings
 from mage.engines.vllm.backend import LoadedAdapter
+from mage.engines.vllm.make import vllm_server
+from mage.engines.vllm.probe import Probe
 from mage.engines.vllm.requests import VllmAnswer, VllmRequest
 from mage.engines.vllm.server import VllmPolicyServer
 from mage.errors import EngineError
+from mage.learners.local import LocalLearner
+from mage.models.load import LoadedModel, load_model
 from mage.protocols import Sampling
 from mage.types import Completion
 from mage.weights import LowRank, PolicyWeights
 from tests.engine_made import nano, prompts
+from tests.made import made_samples, made_settings
+from tests.vllm_stub import LENGTH, stubs
 
 SETTINGS = EngineSettings(64, adapter_rank=1)
 
@@ -145,3 +154,96 @@ def test_an_id_that_vllm_leaves_out_is_an_error_and_never_an_impossible_choice()
     assert asyncio.run(play(-1)).tokens in [(4, 1), (5, 1), (6, 1)]
     with pytest.raises(EngineError, match="vLLM gave no log-probability for 1 of the 3 ids that it was asked for"):
         asyncio.run(play(5))
+
+
+def rounded() -> LoadedModel:
+    return load_model("nano", seed=0, worlds=("rps", "kuhn_poker"), dtype="bfloat16")
+
+
+def learner_of(loaded: LoadedModel, rate: str) -> LocalLearner:
+    return LocalLearner(copy.deepcopy(loaded.model), made_settings(f"learner.lr={rate}"))
+
+
+@pytest.mark.parametrize(("rate", "noise", "most"), [("0.001", 0.0, 20), ("0.001", 0.03, 20), ("0.01", 0.03, 2)])
+def test_in_bfloat16_a_server_that_ignores_publications_is_noticed(
+    rate: str, noise: float, most: int, tmp_path: Path
+) -> None:
+    loaded = rounded()
+    learner = learner_of(loaded, rate)
+    samples = made_samples(7, vocabulary=loaded.model.config.vocab_size)
+    with stubs(loaded, tmp_path, 1) as (stub,):
+        stub.noise = noise
+        server = vllm_server(loaded, EngineSettings(LENGTH, servers=(stub.address,)))
+        asyncio.run(server.publish("main", learner.weights(), 0))
+        stub.is_deaf = True
+
+        def learn() -> None:
+            for version in range(1, most + 1):
+                learner.update(samples)
+                asyncio.run(server.publish("main", learner.weights(), version))
+
+        with pytest.raises(EngineError, match=r"not play with .* 'main': log-probabilities show -?\d% of what has"):
+            learn()
+
+
+class Rounding(Failing):
+    """A backend that plays with what it gets, rounded as `noise` says."""
+
+    noise = 0.05
+
+    def __init__(self, loaded: LoadedModel) -> None:
+        super().__init__()
+        self.model = copy.deepcopy(loaded.model)
+        self.draw = torch.Generator().manual_seed(1)
+
+    async def load_model(self, weights: Mapping[str, Tensor]) -> None:
+        self.model.load_state_dict(weights)
+
+    @torch.no_grad()
+    async def generate_on_each(self, request: VllmRequest) -> Mapping[str, VllmAnswer]:
+        logits_V = self.model(torch.tensor([request.prompt])).logits[0, -1].float()
+        logits_V += self.noise * sqrt(pi / 2) * torch.randn(logits_V.shape, generator=self.draw)
+        found = logits_V.log_softmax(0).tolist()
+        return {"vLLM": VllmAnswer((0,), ({token: found[token] for token in request.params["logprob_token_ids"]},))}
+
+
+def test_in_bfloat16_rounding_is_never_taken_for_old_weights() -> None:
+    """Publications that change nothing, little or much, on a vLLM with more rounding than was measured."""
+    loaded = rounded()
+    server = VllmPolicyServer(loaded, EngineSettings(64), Rounding(loaded))
+    draw = torch.Generator().manual_seed(0)
+    exact = {name: tensor.float() for name, tensor in loaded.model.state_dict().items()}
+    for version in range(300):
+        rate = (0.0, 0.0003, 0.003, 0.03)[version % 4]
+        for tensor in exact.values():
+            tensor += rate * tensor.std() * torch.randn(tensor.shape, generator=draw)
+        exact["lm_head.weight"] = exact["model.embed_tokens.weight"]
+        weights = PolicyWeights({name: tensor.bfloat16() for name, tensor in exact.items()})
+        asyncio.run(server.publish("main", weights, version))
+    assert server.metrics()["requests"] == 300, "one request a publication"
+
+
+def test_what_a_probe_takes_for_clear() -> None:
+    """Rounding of the plain pass alone, with none in vLLM's, decides nothing; a change beside it does."""
+    probe = Probe(rounded())
+    draw = torch.Generator().manual_seed(0)
+    shape = (len(probe.prompts), len(probe.allowed))
+
+    def normal(size: float) -> torch.Tensor:
+        return size * torch.randn(shape, generator=draw, dtype=torch.float64)
+
+    def answer(logits_BK: torch.Tensor) -> list[dict[int, float]]:
+        return [dict(zip(probe.allowed, row, strict=True)) for row in (logits_BK - 3.0).tolist()]
+
+    exact_BK = normal(1.0)
+    for rounding in (0.02, 0.1, 0.3):
+        probe.accept(f"{rounding}", exact_BK + normal(rounding), [])
+        assert probe.share(f"{rounding}", exact_BK + normal(rounding), answer(exact_BK)) is None
+        changed_BK = exact_BK + normal(6 * rounding)
+        new, old = (probe.share(f"{rounding}", changed_BK, answer(each)) for each in (changed_BK, exact_BK))
+        assert new == pytest.approx(1.0, abs=0.1)
+        assert old == pytest.approx(0.0, abs=0.1)
+        probe.accept(f"{rounding}", changed_BK, [new, None])
+        assert probe.share(f"{rounding}", changed_BK, answer(changed_BK)) is not None
+        probe.accept(f"{rounding}", changed_BK, [new])
+        assert probe.share(f"{rounding}", changed_BK, answer(changed_BK)) is None

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from math import pi, sqrt
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
@@ -34,13 +35,16 @@ class Stub(ThreadingHTTPServer):
         self.prompts: list[tuple[int, ...]] = []
         self.is_deaf = False
         """Whether it says that it has loaded weights, and has not."""
+        self.noise = 0.0
+        """Mean absolute size of what is added to its logits, as another implementation's rounding would."""
+        self._draw = torch.Generator().manual_seed(1)
         self._model = copy.deepcopy(loaded.model)
         self._folder = folder
         self._lock = Lock()
 
     def info(self) -> dict[str, Any]:
         model = {"model": str(self._folder), "served_model_name": "served", "max_model_len": LENGTH}
-        how = {"logprobs_mode": "processed_logprobs", "max_logprobs": -1, "dtype": "torch.float32"}
+        how = {"logprobs_mode": "processed_logprobs", "max_logprobs": -1, "dtype": str(self._model.dtype)}
         return {"vllm_config": {"model_config": {**model, **how}, "parallel_config": {"worker_extension_cls": ""}}}
 
     def load(self, folder: str) -> None:
@@ -58,7 +62,8 @@ class Stub(ThreadingHTTPServer):
         with self._lock:
             self.prompts.append(tuple(prompt))
             while len(content) < params["max_tokens"] and ids[-1:] != params.get("stop_token_ids"):
-                logits_V = self._model(torch.tensor([ids])).logits[0, -1]
+                logits_V = self._model(torch.tensor([ids])).logits[0, -1].float()
+                logits_V += self.noise * sqrt(pi / 2) * torch.randn(logits_V.shape, generator=self._draw)
                 logprobs_V = (logits_V / (params["temperature"] or 1.0)).log_softmax(0)
                 chosen = int(torch.multinomial(logprobs_V.exp(), 1, generator=draw))
                 named = dict.fromkeys([chosen, *params.get("logprob_token_ids", ())])

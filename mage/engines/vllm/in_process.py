@@ -9,7 +9,9 @@ import asyncio
 import os
 import warnings
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -66,10 +68,9 @@ class InProcessVllm:
         options = _options(settings, self._is_cpu, self._length)
         dtype = str(weight.dtype).removeprefix("torch.")
         with _contained(), library_errors(lambda why: ConfigError(f"vLLM cannot serve {loaded.name}: {why}")):
-            from vllm import EngineArgs, LLMEngine
-
-            arguments = EngineArgs(model=self._folder.name, max_model_len=self._length, dtype=dtype, **options)
-            self._engine: Any = LLMEngine.from_engine_args(arguments)
+            engine_args, engine = _imported("EngineArgs", "LLMEngine")
+            arguments = engine_args(model=self._folder.name, max_model_len=self._length, dtype=dtype, **options)
+            self._engine: Any = engine.from_engine_args(arguments)
         if weights is not None:
             weights.unlink()
         self._adapters: dict[str, Any] = {}
@@ -206,6 +207,21 @@ def _check_heads(loaded: LoadedModel, is_cpu: bool) -> None:
             f"vLLM has no attention on a CPU for heads of {size} numbers, which {loaded.name} has; nano(heads=2) has "
             f"heads of 32, and {', '.join(map(str, CPU_HEADS[1:]))} can be used too"
         )
+
+
+def _imported(*names: str) -> list[Any]:
+    """What vLLM has under some names; the first time they are imported, which takes long.
+
+    That is done in a thread of its own. Something in the first import keeps the frames of its stack for ever, and on
+    ours they would hold the server, its engine and the learner's model, which then could never be freed.
+    """
+
+    def load() -> list[Any]:
+        vllm = import_module("vllm")
+        return [getattr(vllm, name) for name in names]
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(load).result()
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from mage.engines.vllm.backend import Backend, LoadedAdapter
 from mage.engines.vllm.base_weights import BaseWeights
 from mage.engines.vllm.call_gate import CallGate
 from mage.engines.vllm.model_files import RANKS, room_for, write_adapter
-from mage.engines.vllm.probe import Probe
+from mage.engines.vllm.probe import LEAST_SHARE, Probe
 from mage.engines.vllm.requests import (
     MAX_DECISION_IDS,
     VllmAnswer,
@@ -210,17 +210,37 @@ class VllmPolicyServer:
 
     async def _check(self, policy: str, weights: PolicyWeights, publication: _Publication) -> None:
         """Compare a publication with a plain forward pass, on each server that there is."""
-        asked = self._request(publication, self._probe.prompt, decision_params(self._probe.allowed))
-        answers = await self._backend.generate_on_each(asked)
-        self._totals["requests"] += len(answers)
+        first, *others = self._probe.prompts
+        found = {name: [answer] for name, answer in (await self._probed(publication, first)).items()}
         expected = self._probe.expected(weights.merged())
-        for name, answer in answers.items():
-            gap = self._probe.gap(expected, answer.logprobs[0])
+        said = f"does not play with the weights that were published for {policy!r}: log-probabilities"
+        for name, answers in found.items():
+            gap = self._probe.gap(expected, answers[0])
             if not gap <= self._probe.tolerance:
                 raise EngineError(
-                    f"{name} does not play with the weights that were published for {policy!r}: log-probabilities "
-                    f"differ by {gap:.2g} from those of a plain pass, where {self._probe.tolerance:g} is allowed"
+                    f"{name} {said} differ by {gap:.2g} from those of a plain pass, where {self._probe.tolerance:g} "
+                    "is allowed"
                 )
+        shares = {name: self._probe.share(policy, expected, answers) for name, answers in found.items()}
+        if any(share is not None and share < LEAST_SHARE for share in shares.values()):
+            for prompt in others:
+                for name, answer in (await self._probed(publication, prompt)).items():
+                    found[name].append(answer)
+            shares = {name: self._probe.share(policy, expected, answers) for name, answers in found.items()}
+        for name, share in shares.items():
+            if share is not None and share < LEAST_SHARE:
+                raise EngineError(
+                    f"{name} {said} show {share:.0%} of what has changed since an earlier publication, by a plain pass "
+                    "of both"
+                )
+        self._probe.accept(policy, expected, shares.values())
+
+    async def _probed(self, publication: _Publication, prompt: Ids) -> Mapping[str, Mapping[int, float]]:
+        """Each server's log-probabilities after a prompt of the probe."""
+        asked = self._request(publication, prompt, decision_params(self._probe.allowed))
+        answers = await self._backend.generate_on_each(asked)
+        self._totals["requests"] += len(answers)
+        return {name: answer.logprobs[0] for name, answer in answers.items()}
 
 
 class VllmPolicy:
