@@ -62,6 +62,41 @@ def made(loaded, settings):
 mage.register_engine("failing", made)
 """
 """An engine that can be made in the process of a run and not in a worker."""
+BREAKING = """
+import os
+import mage
+from mage.engines.registry import ENGINES
+
+class Breaking:
+    def __init__(self, inner, server=None):
+        self.inner, self.server = inner, server or self
+        self.calls = 0
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+    def check(self):
+        if self.server.calls > 30:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+    def policy(self, name):
+        return Breaking(self.inner.policy(name), self)
+    async def complete(self, *values):
+        self.server.calls += 1
+        self.check()
+        return await self.inner.complete(*values)
+    async def publish(self, *values):
+        self.check()
+        await self.inner.publish(*values)
+def made(loaded, settings):
+    inner = ENGINES["local"](loaded, settings)
+    if settings.is_trained:
+        return inner
+    try:
+        os.mkdir("FOLDER")
+    except FileExistsError:
+        return inner
+    return Breaking(inner)
+mage.register_engine("breaking", made)
+"""
+"""An engine that breaks for good after 30 calls, in the worker that is built first."""
 CHUNKS = ("rollout.chunk=3", "batch.dead=resample")
 
 
@@ -272,6 +307,24 @@ def test_an_error_that_cannot_be_pickled_is_told_in_one_line_with_its_worker(tmp
         asyncio.run(setup.match_play.publish(0))
     setup.match_play.close()
     assert str(caught.value) == f"worker 1: {kind}: the card is in use"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_names")
+def test_a_worker_whose_engine_breaks_is_built_again_and_its_trials_are_played_elsewhere(tmp_path: Path) -> None:
+    file = tmp_path / "breaking.py"
+    file.write_text(BREAKING.replace("FOLDER", str(tmp_path / "first")))
+    import_plugins([str(file)])
+    overrides = ("steps=3", "batch.groups=16", "engine=breaking", "rollout.workers=2", "rollout.chunk=2")
+    folder, parts = create_run(tiny_config(*overrides), tmp_path / "run", "tiny")
+    train_run(folder, Console(file=StringIO()), parts=parts)
+    metrics, timings = (list(read_lines(folder / name)) for name in ("metrics.jsonl", "timings.jsonl"))
+    assert sum(line["play/failed_trials"] for line in metrics) <= 1, "one of the chunk in which it broke"
+    assert sum(line["workers_rebuilt"] for line in timings) == 1
+    assert [line["worker_1/trials"] + line["worker_2/trials"] for line in timings] == [64] * 3
+    (event,) = (line for line in read_lines(folder / "events.jsonl") if "warning" in line)
+    assert " is broken: it is built again (" in event["warning"]
+    assert "RuntimeError: CUDA error: an illegal memory access was encountered" in event["warning"]
 
 
 def test_more_than_the_cluster_has_is_refused() -> None:

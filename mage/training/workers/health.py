@@ -132,14 +132,14 @@ class WorkerHealth:
         if gib is not None:
             self._gib[number] = gib
 
-    def note_death(self, number: int, error: str, follows: str, num_trials: int = 0, when: str = "") -> None:
-        """A worker has died; `follows` says what becomes of it. `num_trials` of its trials are replayed."""
+    def note_death(self, number: int, error: str, follows: str, num_trials: int = 0, what: str = "died") -> None:
+        """A worker has died or is to be ended; `follows` says what becomes of it. `num_trials` trials are replayed."""
         self._of(number).deaths += 1
         self._gib.pop(number, None)
         self._replayed += num_trials
         self._record(number, IncidentKind.DIED, error=error, trials=num_trials)
         self._processes.pop(number, None)
-        self.warn(f"worker {number} died{when}: {follows} ({error})")
+        self.warn(f"worker {number} {what}: {follows} ({error})")
 
     def note_rebuilding(self) -> None:
         """A worker that was there has died and is built again."""

@@ -1,5 +1,6 @@
 """Plays the matches of steps on workers: chunks of trials go to free workers, and those of a dead one are replayed.
 
+A chunk of which every trial fails goes to another worker. One that has failed what others can play is built again.
 Seeds hang on tasks and siblings and a chunk is played alone, so outcomes do not depend on which worker plays what. A
 chunk has the weights that it is to be played with: a worker gets them before it, where the last ones were others.
 """
@@ -19,13 +20,15 @@ from mage.errors import EngineError, named_errors
 from mage.league.matches import Match, Outcome, PlayedMatch, groups_of, jobs_of
 from mage.training.parts import Parts
 from mage.training.run_tokenizer import stored_tokenizer
+from mage.training.workers.blame import AllFailedError, Blame, doubt
 from mage.training.workers.health import Warn, WorkerHealth, WorkerProcess
 from mage.training.workers.order import order_of, read_outcomes, to_bytes
 from mage.training.workers.packed_weights import pack
 from mage.training.workers.ray_cluster import Actor, RayCluster, WorkerLostError
 
 MAX_LOSSES = 3
-"""Workers that may die with the same chunk, or one after the other while they are built, before the run ends."""
+"""Workers that may die with the same chunk, or one after the other while they are built, before the run ends.
+As many workers at most get a chunk of which every trial fails, before these failures stand."""
 _BUILD_S = 600.0
 """Seconds in which a worker must be there, with its model loaded."""
 
@@ -45,6 +48,8 @@ class _Chunk:
     weights: Weights = field(compare=False)
     outcomes: asyncio.Future[list[Outcome]] = field(compare=False)
     losses: int = field(compare=False, default=0)
+    failed_on: dict[int, str] = field(compare=False, default_factory=dict)
+    """By the numbers of the workers on which all its trials failed, why."""
     is_dropped: bool = field(compare=False, default=False)
     """Its outcomes are not wanted any more."""
 
@@ -73,6 +78,9 @@ class WorkerPlay:
         self._num_chunks = 0
         self._serving: dict[int, asyncio.Task[None]] = {}
         """Tasks that hand chunks to workers, while there are any."""
+        self._preparing: set[int] = set()
+        """Workers that get weights while they play nothing."""
+        self._blame = Blame()
         self._health = WorkerHealth(folder)
         parts.resources.add_source(lambda: self._health.take(len(self.pids)))
 
@@ -88,8 +96,13 @@ class WorkerPlay:
             self._cluster = RayCluster(self._settings)
             self._order = self._cluster.put(to_bytes(order_of(self._parts.config, stored_tokenizer(self._folder))))
         self._weights = (self._cluster.put(pack(self._parts.learner.weights())), step)
-        idle = [number for number in range(1, self._settings.workers + 1) if not self._is_serving(number)]
-        await _all(self._prepare(number) for number in idle)
+        self._preparing = {n for n in range(1, self._settings.workers + 1) if not self._is_serving(n)}
+        try:
+            await _all(self._prepare(number) for number in self._preparing)
+        finally:
+            self._preparing = set()
+        if self._waiting:
+            self._serve_all()
         self._health.publish_s += time.perf_counter() - begun
 
     async def _prepare(self, number: int) -> None:
@@ -113,9 +126,7 @@ class WorkerPlay:
             outcomes: asyncio.Future[list[Outcome]] = loop.create_future()
             chunks.append(_Chunk(step, self._num_chunks, to_bytes(own), len(own), self._weights, outcomes))
             heappush(self._waiting, chunks[-1])
-        for number in range(1, self._settings.workers + 1):
-            if not self._is_serving(number):
-                self._begin_to_serve(number)
+        self._serve_all()
         return asyncio.ensure_future(self._gathered(matches, size, chunks))
 
     async def _gathered(self, matches: Sequence[Match], size: int, chunks: Sequence[_Chunk]) -> list[PlayedMatch]:
@@ -140,6 +151,11 @@ class WorkerPlay:
     def _is_serving(self, number: int) -> bool:
         return number in self._serving and not self._serving[number].done()
 
+    def _serve_all(self) -> None:
+        for number in range(1, self._settings.workers + 1):
+            if not self._is_serving(number) and number not in self._preparing:
+                self._begin_to_serve(number)
+
     def _begin_to_serve(self, number: int) -> None:
         if not any(map(self._is_serving, self._serving)):
             self._health.begin_to_serve()
@@ -157,13 +173,26 @@ class WorkerPlay:
                     chunk.outcomes.set_exception(error)
 
     async def _serve(self, number: int) -> None:
-        """Hand chunks to a worker until none is waiting."""
-        while self._waiting:
-            self._in_hand[number] = chunk = heappop(self._waiting)
+        """Hand chunks to a worker until none is waiting for it; build it again where it is to blame for failures."""
+        while True:
+            if (why := self._blame.why(number)) is not None:
+                num_failed = self._blame.num_failed(number)
+                self._health.note_death(number, why, "it is built again", num_failed, what="is broken")
+                await self._rebuild(number, self._weights)
+            if (chunk := self._take(number)) is None:
+                return
+            self._in_hand[number] = chunk
             try:
                 with self._health.playing(number, chunk.num_trials):
                     await self._give(number, chunk.weights)
                     outcomes = read_outcomes(await self._watched(number, "play", chunk.jobs, chunk.step))
+                    self._check(number, chunk, outcomes)
+            except AllFailedError as error:
+                del self._in_hand[number]
+                chunk.failed_on[number] = str(error)
+                heappush(self._waiting, chunk)
+                self._serve_all()
+                continue
             except WorkerLostError as error:
                 del self._in_hand[number]
                 if chunk.is_dropped:
@@ -185,6 +214,31 @@ class WorkerPlay:
             if not chunk.outcomes.done():
                 chunk.outcomes.set_result(outcomes)
 
+    def _take(self, number: int) -> _Chunk | None:
+        """The first chunk that waits and that did not fail on this worker."""
+        failed: list[_Chunk] = []
+        chunk = None
+        while chunk is None and self._waiting:
+            first = heappop(self._waiting)
+            if number in first.failed_on:
+                failed.append(first)
+            else:
+                chunk = first
+        for one in failed:
+            heappush(self._waiting, one)
+        return chunk
+
+    def _check(self, number: int, chunk: _Chunk, outcomes: Sequence[Outcome]) -> None:
+        """Raise an `AllFailedError` where another worker is to try; blame those that failed what this one played."""
+        if (why := doubt(outcomes)) is not None:
+            self._blame.note_failed(number, chunk.num_trials)
+            if not chunk.is_dropped and len(chunk.failed_on) + 1 < min(MAX_LOSSES, self._settings.workers):
+                raise AllFailedError(why)
+            return
+        self._blame.note_played(number, chunk.failed_on.items())
+        if chunk.failed_on:
+            self._serve_all()
+
     async def _give(self, number: int, weights: Weights) -> None:
         """Publish weights to a worker, unless it has them."""
         if self._published.get(number) is not weights:
@@ -203,7 +257,7 @@ class WorkerPlay:
             except WorkerLostError as error:
                 self._drop(number)
                 follows = "it is tried again" if left else "the run ends"
-                self._health.note_death(number, str(error), follows, when=" while it was built")
+                self._health.note_death(number, str(error), follows, what="died while it was built")
                 if not left:
                     raise self._end(f"worker {number} died {MAX_LOSSES} times while it was built", error) from None
             else:
@@ -219,7 +273,12 @@ class WorkerPlay:
     async def _ask(self, number: int, method: str, *values: object, most_s: float | None = None) -> Any:
         assert self._cluster is not None
         with named_errors(f"worker {number}"):
-            return await self._cluster.ask(self._actors[number], method, *values, most_s=most_s)
+            try:
+                return await self._cluster.ask(self._actors[number], method, *values, most_s=most_s)
+            except EngineError as error:
+                if not self._blame.num_failed(number):
+                    raise
+                raise WorkerLostError(f"its trials failed, and then: {error}") from None
 
     async def _watched(self, number: int, method: str, *values: object) -> Any:
         """The same, without a limit; the user is told where it takes far longer than chunks did."""
@@ -241,6 +300,9 @@ class WorkerPlay:
         actor = self._actors.pop(number, None)
         self.pids.pop(number, None)
         self._published.pop(number, None)
+        self._blame.forget(number)
+        for chunk in self._waiting:
+            chunk.failed_on.pop(number, None)
         if actor is not None and self._cluster is not None:
             self._cluster.kill(actor)
 
