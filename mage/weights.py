@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
@@ -16,6 +17,24 @@ class LowRank(NamedTuple):
     a_RI: Tensor
     b_OR: Tensor
     scaling: float
+
+
+class GatheredWeights(Mapping[str, Tensor]):
+    """Tensors that a sharded learner gathers when they are read, some at a time."""
+
+    @property
+    @abstractmethod
+    def num_bytes(self) -> int:
+        """Those of all tensors, tied ones under each name."""
+
+    @property
+    @abstractmethod
+    def most_bytes(self) -> int:
+        """Those that are needed at a time, at most."""
+
+    @abstractmethod
+    def first_name(self, name: str) -> str:
+        """The first name of a tied tensor; the name itself where it is not tied."""
 
 
 @dataclass(frozen=True)

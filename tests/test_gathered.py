@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,13 +13,18 @@ from torch import Tensor
 
 from mage.checks.servers import check_publish
 from mage.engines.local.server import LocalPolicyServer
+from mage.engines.vllm.shared_loader import share_weights
+from mage.learners.load_weights import RankError
 from mage.learners.registry import make_learner
-from mage.learners.sharded import gathered
+from mage.learners.sharded import gathered, rank_learner
 from mage.learners.sharded.gathered import Gathered
 from mage.learners.sharded.learner import ShardedLearner, close_pools, pool
+from mage.training.workers.packed_weights import pack, unpack
 from mage.weights import LowRank, PolicyWeights
 from tests.made import made_model, made_settings
 from tests.test_policy_server import KINDS, LORA, loaded, settings_of
+from tests.test_vllm_shared import Server, loader_of
+from tests.vllm.file_sharing import share_files
 
 SIZES = {"embed": 4, "a": 2, "b": 2, "c": 3, "head": 4}
 TIED = {**{name: name for name in SIZES}, "head": "embed"}
@@ -80,6 +87,30 @@ def test_an_adapter_is_added_when_a_weight_is_read(messages: list[list[str]]) ->
     assert not base["one.weight"].any()
 
 
+def test_what_is_sent_to_workers_is_packed_some_at_a_time_and_tied_tensors_once(messages: list[list[str]]) -> None:
+    held: list[weakref.ref[Tensor]] = []
+
+    def gather(names: Sequence[str]) -> dict[str, Tensor]:
+        assert not any(tensor() is not None for tensor in held), "on rank 0's card, beside those of this message"
+        messages.append(list(names))
+        found = {name: torch.full((SIZES[name],), len(messages)) for name in names}
+        held.extend(map(weakref.ref, found.values()))
+        return found
+
+    packed = pack(PolicyWeights(Gathered(SIZES, TIED, gather)))
+    assert messages == [["embed"], ["a", "b"], ["c"]]
+    assert list(packed.model) == list(SIZES)
+    assert packed.model["head"] is packed.model["embed"]
+    found = unpack(packed, {}).model
+    assert {name: tensor.tolist() for name, tensor in found.items()} == {
+        "embed": [1] * 4,
+        "a": [2] * 2,
+        "b": [2] * 2,
+        "c": [3] * 3,
+        "head": [1] * 4,
+    }
+
+
 @pytest.fixture
 def two_ranks(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Two ranks that have nothing yet; the process of the second, which gives freed memory back at once."""
@@ -120,3 +151,18 @@ def test_a_server_plays_with_what_two_ranks_have(kind: str, monkeypatch: pytest.
     learner = make_learner("local", given.model, settings, with_values=False, imitates=False)
     assert isinstance(learner.weights().model, Gathered)
     check_publish(server, learner, given.chat_format)
+
+
+def test_memory_that_runs_out_while_weights_are_gathered_is_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not the lack of room for a copy, after which weights go as files: the other ranks wait for this one."""
+
+    def full(tensor: Tensor) -> Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    share_files(monkeypatch, tmp_path)
+    learner = make_learner("local", made_model(), made_settings("learner.ranks=2"), with_values=False, imitates=False)
+    monkeypatch.setattr(rank_learner, "whole", full)
+    with pytest.raises(RankError, match=r"^out of memory while weights were gathered"):
+        asyncio.run(share_weights([loader_of(Server())], learner.weights().model))

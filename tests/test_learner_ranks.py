@@ -6,6 +6,7 @@ import copy
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from mage.learners.sharded.learner import ShardedLearner, close_pools
 from mage.protocols import Learner
 from mage.types import Sample
 from tests.made import made_model, made_samples, made_settings
+from tests.processes import Mage, is_alive, send
 
 RATE = "learner.lr=0.0002"
 LARGE = 5000
@@ -235,6 +237,46 @@ def test_ranks_of_which_one_has_just_ended_are_closed(monkeypatch: pytest.Monkey
     made.close(END)
     assert not dist.is_initialized()
     assert not is_running(second)
+
+
+HARMED = """
+import os, signal, threading
+from mage.learners.sharded import ranks
+signal.signal(signal.SIGINT, signal.default_int_handler)
+ranks._END_S = 0.5
+await_all = ranks._await_all
+def harmed(store, workers):  # as if they had been there
+    os.kill(workers[0].pid, signal.{harm})
+    threading.Timer(1.0, os.kill, (os.getpid(), signal.{sent})).start()
+ranks._await_all = harmed
+try:
+    ranks.spawn(2, "cpu")
+except BaseException as error:
+    print(type(error).__name__, error)
+ranks._await_all = await_all
+ranks.spawn(2, "cpu").close(None)
+"""
+
+
+@pytest.mark.parametrize(
+    ("harm", "sent", "said"),
+    [
+        ("SIGKILL", "SIGCONT", "RankError rank 1 of 2 was ended by signal 9 (SIGKILL)"),
+        ("SIGSTOP", "SIGINT", "KeyboardInterrupt "),
+    ],
+)
+def test_a_rank_that_never_connects_does_not_hold_rank_0(harm: str, sent: str, said: str, mage: Mage) -> None:
+    """Gloo waits for it without a limit, deaf to signals. The process can go on with other ranks."""
+
+    def limit(pid: int) -> None:
+        ended = threading.Timer(60.0, send, (pid, signal.SIGKILL))
+        ended.daemon = True
+        ended.start()
+        while is_alive(pid):
+            time.sleep(0.05)
+        ended.cancel()
+
+    assert mage(program=HARMED.format(harm=harm, sent=sent), meanwhile=limit) == (0, said + "\n")
 
 
 def is_running(pid: int) -> bool:

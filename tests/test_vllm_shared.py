@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from pydoc import locate
 from typing import Any
@@ -14,11 +14,12 @@ import pytest
 import torch
 
 from mage.engines.settings import EngineSettings
-from mage.engines.vllm import shared_loader
+from mage.engines.vllm import shared_loader, shared_weights
 from mage.engines.vllm.server_command import server_command
 from mage.engines.vllm.shared_loader import SharedLoader, share_weights
 from mage.engines.vllm.shared_weights import EXTENSION, SharedWeights, card_of, packed, unpacked
 from mage.errors import EngineError
+from mage.learners.sharded.gathered import Gathered
 from tests.engine_made import family
 from tests.vllm import file_sharing
 from tests.vllm.file_sharing import share_files
@@ -166,6 +167,31 @@ def test_a_gpu_without_room_for_a_copy_is_no_failure(monkeypatch: pytest.MonkeyP
     with pytest.warns(UserWarning, match="the GPU has no room for a copy of them"):
         assert not load(loader)
     assert not load(loader)
+
+
+@pytest.mark.usefixtures("on_gpu")
+@pytest.mark.parametrize(("room", "is_shared"), [(48, True), (47, False)])
+def test_a_copy_leaves_room_for_what_is_gathered(room: int, is_shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy takes 16 bytes; what is gathered at a time another 16, and 16 before it has the model's dtype."""
+    empty, messages = torch.empty, []
+
+    def limited(size: int, **kind: Any) -> torch.Tensor:
+        if size > room and kind["dtype"] is torch.uint8:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return empty(size, **kind)
+
+    def gather(names: Sequence[str]) -> dict[str, torch.Tensor]:
+        messages.append(names)
+        return {name: torch.ones(2) for name in names}
+
+    monkeypatch.setattr(torch, "empty", limited)
+    monkeypatch.setattr(shared_weights, "_ALIGNMENT", 8)
+    weights = Gathered({"a": 8, "b": 8}, {"a": "a", "b": "b"}, gather)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert load(loader_of(Server()), weights) == is_shared
+    assert any("no room for a copy" in str(warned.message) for warned in told) != is_shared
+    assert bool(messages) == is_shared
 
 
 @pytest.mark.usefixtures("on_gpu")

@@ -12,6 +12,7 @@ from torch import Tensor
 from mage.aio import all_done
 from mage.engines.vllm.shared_weights import EXTENSION, METHOD, Piece, card_of, packed, share
 from mage.errors import EngineError, library_errors
+from mage.weights import GatheredWeights
 
 Post = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 """Sends a request to a path of the server; raises an EngineError where it is not answered."""
@@ -82,10 +83,21 @@ async def share_weights(loaders: Sequence[SharedLoader], weights: Mapping[str, T
     if not chosen:
         return none
     try:
+        _check_room(card, weights)
         buffer, pieces = packed(weights)
-    except torch.OutOfMemoryError:
+    except torch.OutOfMemoryError:  # of the copy: where gathering runs out of memory, that is a RankError
         for loader in chosen:
             loader.give_up("the GPU has no room for a copy of them")
         return none
     await all_done(loader.load(buffer, pieces) for loader in chosen)
     return can_read
+
+
+def _check_room(card: torch.device, weights: Mapping[str, Tensor]) -> None:
+    """Raise an error of memory where a GPU has no room for a copy of weights and for those gathered meanwhile.
+
+    It is tried before, because ranks that run out of memory while they gather cannot go on.
+    """
+    if isinstance(weights, GatheredWeights):
+        torch.empty(weights.num_bytes + weights.most_bytes, dtype=torch.uint8, device=card)
+        torch.cuda.empty_cache()  # what was tried is no place for small tensors

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from torch import Tensor
 
+from mage.weights import GatheredWeights
+
 WINDOW_BYTES = 2**30
 """Bytes that are gathered at a time, or one tensor where that has more."""
 
 
-class Gathered(Mapping[str, Tensor]):
+class Gathered(GatheredWeights):
     """Whole tensors by name. They are the learner's present ones when they are read; keep none beyond an update.
 
     Those that follow a tensor in order are gathered with it, so reading all in order takes few messages between ranks.
@@ -44,6 +46,21 @@ class Gathered(Mapping[str, Tensor]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._num_bytes
+
+    @property
+    def num_bytes(self) -> int:
+        """Those of all tensors, tied ones under each name."""
+        return sum(self._num_bytes.values())
+
+    @property
+    def most_bytes(self) -> int:
+        """Those of a window, and of a tensor in float32 before it has the model's dtype."""
+        largest = max(self._num_bytes.values())
+        return min(self.num_bytes, max(WINDOW_BYTES, largest)) + 2 * largest
+
+    def first_name(self, name: str) -> str:
+        """The name under which a tied tensor is gathered."""
+        return self._first[name]
 
     def _following(self, name: str) -> list[str]:
         """The names to gather for a tensor and those behind it, tied ones once."""

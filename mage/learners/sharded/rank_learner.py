@@ -152,15 +152,21 @@ class RankLearner(LocalLearner):
 
     @torch.no_grad()
     def fetch(self, names: Sequence[str], *, to_host: bool = False) -> dict[str, Tensor]:
-        """Some of the tensors, gathered one after the other; empty but on rank 0, which may move them to its host."""
+        """Some of the tensors, gathered one after the other; empty but on rank 0, which may move them to its host.
+
+        Where memory runs out the run ends, because the other ranks wait for this one.
+        """
         tensors = self.tensors()
         found: dict[str, Tensor] = {}
-        for name in names:
-            gathered = whole(tensors[name])
-            if self._ranks.rank == ROOT:
-                is_model = name.startswith((WEIGHTS, BASE))
-                gathered = gathered.to(self._dtype) if is_model else gathered
-                found[name] = gathered.cpu() if to_host else gathered
+        try:
+            for name in names:
+                gathered = whole(tensors[name])
+                if self._ranks.rank == ROOT:
+                    is_model = name.startswith((WEIGHTS, BASE))
+                    gathered = gathered.to(self._dtype) if is_model else gathered
+                    found[name] = gathered.cpu() if to_host else gathered
+        except torch.OutOfMemoryError:
+            raise RankError("out of memory while weights were gathered; leave more room on this card") from None
         return found
 
     @torch.no_grad()

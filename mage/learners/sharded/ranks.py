@@ -18,6 +18,7 @@ from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
+from typing import NoReturn
 
 import torch
 import torch.distributed as dist
@@ -30,8 +31,10 @@ from mage.learners.sharded.cards import check_ranks, is_torchrun
 ROOT = 0
 _HOST = "127.0.0.1"
 _WORKER = "mage.learners.sharded.worker"
-_JOIN_S, _IDLE, _END_S = 300.0, timedelta(days=30), 10.0
-"""Time to start and find each other; time between commands; time to end."""
+INTERFACE = "GLOO_SOCKET_IFNAME"
+"""The variable that names the network interface of gloo."""
+_JOIN_S, _CONNECT_S, _IDLE, _END_S = 300.0, 120.0, timedelta(days=30), 10.0
+"""Time to start and find each other; to connect, once all have come; time between commands; time to end."""
 _PASS = timedelta(minutes=10)
 """Time that a rank waits for another within a command: NCCL's own, and shorter than gloo's."""
 _DEATH_S = 3.0
@@ -47,11 +50,14 @@ class Ranks:
         self, store: Store, rank: int, size: int, device: str, workers: Sequence[subprocess.Popen[bytes]] = ()
     ) -> None:
         self.rank, self.size = rank, size
-        self.device = _use_device(device, rank)
         self._store = store
         self._workers = workers
-        self._control = self._connect()
-        self.mesh: DeviceMesh = init_device_mesh(device, (size,))
+        try:
+            self.device = _use_device(device, rank)
+            self._control = self._connect_watched() if rank == ROOT else self._connect()
+            self.mesh: DeviceMesh = init_device_mesh(device, (size,))
+        except RuntimeError as error:
+            self._give_up(error)
 
     @property
     def workers(self) -> tuple[int, ...]:
@@ -66,10 +72,42 @@ class Ranks:
     def _connect(self) -> dist.ProcessGroup:
         """Connect all ranks with all; returns the group for messages."""
         backend = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"
-        group = PrefixStore("group", self._store)
+        own = self._store.clone()  # type: ignore[attr-defined]  # while it waits for a key, it answers nothing else
+        group = PrefixStore("group", own)
         dist.init_process_group(backend, store=group, rank=self.rank, world_size=self.size, timeout=_PASS)
         control: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=_IDLE)
         return control
+
+    def _connect_watched(self) -> dist.ProcessGroup:
+        """Connect in a thread, because gloo waits without a limit for a rank that has ended, deaf to signals."""
+        found: list[dist.ProcessGroup | Exception] = []
+
+        def connect() -> None:
+            try:
+                found.append(self._connect())
+            except (RuntimeError, ValueError) as error:
+                found.append(error)
+
+        attempt = threading.Thread(target=connect, daemon=True, name="connect ranks")
+        attempt.start()
+        until = time.monotonic() + _CONNECT_S
+        while attempt.is_alive():
+            attempt.join(0.05)
+            if (why := self.failure()) is not None:
+                raise RankError(why)
+            if time.monotonic() > until:
+                raise RankError(_unreachable(RuntimeError(f"not within {_CONNECT_S:.0f} s")))
+        (group,) = found
+        if isinstance(group, Exception):
+            raise group
+        return group
+
+    def _give_up(self, error: RuntimeError) -> NoReturn:
+        """End where the ranks do not reach each other: by an error on rank 0, which others tell theirs."""
+        if self.rank == ROOT:
+            raise RankError(self.failure(5.0) or _unreachable(error)) from None
+        self._fail(_unreachable(error))
+        os._exit(1)
 
     def broadcast(self, content: bytes = b"") -> bytes:
         """Bytes of rank 0, on all ranks."""
@@ -151,6 +189,7 @@ def spawn(size: int, device: str) -> Ranks:
         for rank in range(1, size)
     ]
     with ExitStack() as undo:
+        undo.callback(_forget_group)
         undo.callback(end_processes, workers)
         _await_all(store, workers)
         made = Ranks(store, ROOT, size, device, workers)
@@ -203,6 +242,22 @@ def comes_true(condition: Callable[[], bool], wait_s: float) -> bool:
     while not (is_true := condition()) and time.monotonic() < until:
         time.sleep(0.05)
     return is_true
+
+
+def _forget_group() -> None:
+    """Let this process make a group again, also where a thread still waits for the ranks of this one."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    dist.distributed_c10d._world.group_count = 0  # groups have numbers for names, which new ranks begin with 0
+
+
+def _unreachable(error: Exception) -> str:
+    return f"the ranks do not reach each other ({first_line(error)}); set {INTERFACE} on each machine to its interface"
+
+
+def first_line(error: Exception) -> str:
+    """What an error says first, or its kind."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _here(rank: int) -> str:

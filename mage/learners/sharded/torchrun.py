@@ -6,26 +6,22 @@ import fcntl
 import os
 import socket
 import struct
-import threading
-import time
 from datetime import timedelta
 from types import TracebackType
 
-import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
 from mage.learners.load_weights import RankError
 from mage.learners.sharded.cards import check_ranks
 from mage.learners.sharded.lines import JOIN_S, Follower, Followers, Welcome
-from mage.learners.sharded.ranks import ROOT, Ranks
+from mage.learners.sharded.ranks import INTERFACE, ROOT, Ranks, first_line
 
 _LOAD = timedelta(hours=1)
 """Time for rank 0 to load its model."""
-_FIND, _CONNECT_S = timedelta(seconds=20), 120.0
-"""Time to find torchrun's store, which was there before the ranks; for the ranks to connect, once all have come."""
+_FIND = timedelta(seconds=20)
+"""Time to find torchrun's store, which was there before the ranks."""
 _PORT = "port"
 """Key of the store: where rank 0 waits for the others."""
-_INTERFACE = "GLOO_SOCKET_IFNAME"
 _SIOCGIFADDR = 0x8915
 """The call of Linux that tells the address of a network interface."""
 
@@ -37,34 +33,7 @@ class LeadingRanks(Ranks):
         self._followers = Followers(size, device)
         store.set(_PORT, str(self._followers.port))
         _use_interface(self._followers.meet())
-        try:
-            super().__init__(store, ROOT, size, device)
-        except RuntimeError as error:
-            raise RankError(self.failure(5.0) or _unreachable(error)) from None
-
-    def _connect(self) -> dist.ProcessGroup:
-        """Connect in a thread, because gloo waits without a limit for a rank that does not get through."""
-        found: list[dist.ProcessGroup | RuntimeError] = []
-
-        def connect() -> None:
-            try:
-                found.append(super(LeadingRanks, self)._connect())
-            except RuntimeError as error:
-                found.append(error)
-
-        attempt = threading.Thread(target=connect, daemon=True, name="connect ranks")
-        attempt.start()
-        until = time.monotonic() + _CONNECT_S
-        while attempt.is_alive():
-            attempt.join(0.05)
-            if (why := self.failure()) is not None:
-                raise RankError(why)
-            if time.monotonic() > until:
-                raise RankError(_unreachable(RuntimeError(f"not within {_CONNECT_S:.0f} s")))
-        (group,) = found
-        if isinstance(group, RuntimeError):
-            raise group
-        return group
+        super().__init__(store, ROOT, size, device)
 
     def failure(self, wait_s: float = 0.0) -> str | None:
         """Why a rank has ended, in one line; None where all run."""
@@ -76,11 +45,7 @@ class FollowingRanks(Ranks):
 
     def __init__(self, store: Store, rank: int, size: int, line: Follower) -> None:
         self._line = line
-        try:
-            super().__init__(store, rank, size, line.welcome.device)
-        except RuntimeError as error:
-            self._fail(_unreachable(error))
-            os._exit(1)
+        super().__init__(store, rank, size, line.welcome.device)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -106,7 +71,7 @@ def follow() -> Ranks:
         line = Follower(rank, size, os.environ["MASTER_ADDR"], int(store.get(_PORT)))
     except (RuntimeError, OSError, ValueError) as error:
         why = "rank 0 has ended, or cannot be reached"
-        raise RankError(f"rank {rank} of {size} did not begin: {why} ({_first_line(error)})") from None
+        raise RankError(f"rank {rank} of {size} did not begin: {why} ({first_line(error)})") from None
     _use_interface(_own_address(line.welcome, line.address))
     return FollowingRanks(store, rank, size, line)
 
@@ -127,7 +92,7 @@ def _own_address(welcome: Welcome, address: str) -> str:
 def _use_interface(address: str) -> None:
     """Let gloo use the interface over which the ranks have met; the name of a machine often means loopback there."""
     if os.environ["LOCAL_WORLD_SIZE"] != os.environ["WORLD_SIZE"] and (name := _interface(address)):
-        os.environ.setdefault(_INTERFACE, name)
+        os.environ.setdefault(INTERFACE, name)
 
 
 def _interface(address: str) -> str | None:
@@ -141,13 +106,3 @@ def _interface(address: str) -> str | None:
             if socket.inet_ntoa(found[20:24]) == address:
                 return name
     return None
-
-
-def _unreachable(error: Exception) -> str:
-    return (
-        f"the ranks do not reach each other ({_first_line(error)}); set {_INTERFACE} on each machine to its interface"
-    )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from mage.weights import LowRank, PolicyWeights
+from mage.weights import GatheredWeights, LowRank, PolicyWeights
 
 Array = Any
 """An array of NumPy."""
@@ -35,6 +35,8 @@ def pack(weights: PolicyWeights) -> PackedWeights:
     if weights.adapter:
         adapter = {name: (_packed(a_RI), _packed(b_OR), by) for name, (a_RI, b_OR, by) in weights.adapter.items()}
         return PackedWeights({}, adapter)
+    if isinstance(weights.model, GatheredWeights):
+        return PackedWeights(_packed_when_gathered(weights.model), {})
     model = dict(weights.model)  # held together: only then are places in memory those of one tensor
     by_place = {(tensor.data_ptr(), tensor.shape): tensor for tensor in model.values()}
     packed = {place: _packed(tensor) for place, tensor in by_place.items()}
@@ -47,6 +49,15 @@ def unpack(packed: PackedWeights, base: Mapping[str, Tensor]) -> PolicyWeights:
         adapter = {name: LowRank(_unpacked(a), _unpacked(b), by) for name, (a, b, by) in packed.adapter.items()}
         return PolicyWeights(base, adapter)
     return PolicyWeights({name: _unpacked(tensor) for name, tensor in packed.model.items()})
+
+
+def _packed_when_gathered(model: GatheredWeights) -> dict[str, PackedTensor]:
+    """Pack weights on the host while they are gathered, so that no card has them all."""
+    packed: dict[str, PackedTensor] = {}
+    for name in model:
+        first = model.first_name(name)
+        packed[name] = packed[first] if first in packed else _packed(model[name])
+    return packed
 
 
 def _packed(tensor: Tensor) -> PackedTensor:

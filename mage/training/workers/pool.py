@@ -16,7 +16,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from mage.errors import EngineError, named_errors
+from mage.errors import EngineError, EngineGoneError, named_errors
 from mage.league.matches import Match, Outcome, PlayedMatch, groups_of, jobs_of
 from mage.training.parts import Parts
 from mage.training.run_tokenizer import stored_tokenizer
@@ -275,6 +275,8 @@ class WorkerPlay:
         with named_errors(f"worker {number}"):
             try:
                 return await self._cluster.ask(self._actors[number], method, *values, most_s=most_s)
+            except EngineGoneError as error:
+                raise WorkerLostError(str(error)) from None
             except EngineError as error:
                 if not self._blame.num_failed(number):
                     raise
