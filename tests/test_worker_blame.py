@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mage.errors import EngineError
+from mage.errors import EngineError, EngineGoneError
 from mage.files import read_lines
 from mage.league.matches import MatchJob, PlayedMatch
 from mage.training.setup import Setup
@@ -223,6 +223,18 @@ def test_a_broken_worker_that_takes_no_weights_is_built_again(tmp_path: Path, mo
     assert failures(played(setup, 2)) == []
     assert cluster.builds == 3
     assert told == [f"worker 1 died: it is built again (its trials failed, and then: {CUDA})"]
+
+
+def test_a_worker_whose_engine_has_ended_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(worker: int, jobs: Sequence[MatchJob]) -> str | None:
+        if worker == 1:
+            raise EngineGoneError("vLLM failed: EngineDeadError()")
+        return None
+
+    setup, cluster, told = set_up_failing(tmp_path / "run", monkeypatch, fails, *TWO)
+    assert played(setup) == sound(tmp_path / "sound", *TWO)
+    assert cluster.builds == 3
+    assert told == ["worker 1 died: it is built again, and its 2 trials are replayed (vLLM failed: EngineDeadError())"]
 
 
 def test_an_error_of_a_worker_that_was_not_meant_names_it_in_one_line(
