@@ -1,0 +1,82 @@
+"""Errors of code that users plug in: one line that says what raised, what, and in which line of which file."""
+
+from __future__ import annotations
+
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from inspect import signature
+from pathlib import Path
+from traceback import walk_tb
+from typing import Any
+
+from mage.errors import ConfigError, MageError, PlayError
+from mage.shortage import shortage_of
+
+_MAX_SHOWN = 100
+"""Most characters of a value in an error."""
+_NOT_THEIRS = (
+    f"{Path(__file__).parent}/",
+    "<frozen ",
+    *(sysconfig.get_path(kind) + "/" for kind in ("stdlib", "purelib", "platlib")),
+)
+"""How paths of mage's files and of libraries begin."""
+
+
+@contextmanager
+def plugin_errors(what: str, make: type[MageError] = PlayError) -> Iterator[None]:
+    """Turn an error of a user's code into one line about `what`; mage's own errors and shortages stay as they are."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, MageError) or shortage_of(error) is not None:
+            raise
+        raise make(f"{what} raises {described(error)}") from error
+
+
+def described(error: BaseException) -> str:
+    """An error in one line, with the last place in a user's file, or else in any.
+
+    >>> described(KeyError("boom"))
+    "KeyError: 'boom'"
+    """
+    text = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
+    places = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    theirs = [place for place in places if not place[0].startswith(_NOT_THEIRS)]
+    if not places:
+        return text
+    file, line = (theirs or places)[-1]
+    return f"{text} (at {Path(file).name}:{line})"
+
+
+def call_factory(what: str, wanted: str, factory: Callable[..., Any], *given: Any) -> Any:
+    """Call a user's factory; a ConfigError says how it is called where it cannot be, and where it raises."""
+    with plugin_errors(what, ConfigError):
+        try:
+            signature(factory).bind(*given)
+        except TypeError:
+            raise ConfigError(f"{what} is called as {wanted}, but takes {signature(factory)}") from None
+        return factory(*given)
+
+
+def as_numbers(given: object) -> list[float] | None:
+    """A user's sequence of numbers as floats, of NumPy and of tensors too; None where it is none.
+
+    >>> as_numbers((1, 0.5)), as_numbers("12"), as_numbers([None])
+    ([1.0, 0.5], None, None)
+    """
+    listed = given.tolist() if hasattr(given, "tolist") else given
+    if not isinstance(listed, Sequence) or isinstance(listed, str | bytes):
+        return None
+    if any(isinstance(one, str) for one in listed):  # float() would read it
+        return None
+    try:
+        return [float(one) for one in listed]
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def shown_value(given: object) -> str:
+    """A value as an error shows it: in one line that is not too long."""
+    text = " ".join(repr(given).split())
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
