@@ -50,13 +50,22 @@ def described(error: BaseException) -> str:
 
 
 def call_factory(what: str, wanted: str, factory: Callable[..., Any], *given: Any) -> Any:
-    """Call a user's factory; a ConfigError says how it is called where it cannot be, and where it raises."""
-    with plugin_errors(what, ConfigError):
-        try:
-            signature(factory).bind(*given)
-        except TypeError:
-            raise ConfigError(f"{what} is called as {wanted}, but takes {signature(factory)}") from None
+    """Call the factory of an engine or a learner; `wanted` names what it is called with, for a ConfigError."""
+    with plugin_errors(f"the factory of {what}", ConfigError):
+        if not _takes(factory, given):
+            raise ConfigError(f"{what} is called with {wanted}, but takes {signature(factory)}")
         return factory(*given)
+
+
+def _takes(factory: Callable[..., Any], given: Sequence[Any]) -> bool:
+    """Whether a function can be called with these values; true for one without a signature."""
+    try:
+        signature(factory).bind(*given)
+    except ValueError:
+        return True
+    except TypeError:
+        return False
+    return True
 
 
 def as_numbers(given: object) -> list[float] | None:

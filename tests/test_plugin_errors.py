@@ -17,10 +17,14 @@ import typer
 import mage
 from mage.checks.players import observations_of
 from mage.cli.duel import command as duel
-from mage.errors import PlayError
+from mage.engines.registry import make_server
+from mage.errors import ConfigError, InexactError, PlayError
+from mage.learners.registry import make_learner
+from mage.models.load import load_model
 from mage.opponents.behaviours import behaviours
+from mage.opponents.enumerate import enumerate_policies
 from mage.opponents.policy import CheckedPolicy
-from mage.opponents.registry import make_player, make_policy
+from mage.opponents.registry import check_opponent, make_player, make_policy
 from mage.spec import parse_spec
 from mage.worlds.openspiel.game import load_game
 
@@ -146,3 +150,105 @@ def test_commands_end_in_a_line_where_a_policy_is_wrong(
     assert re.search(f"The first failure: PlayError: {said}", " ".join(capsys.readouterr().out.split()))
     with pytest.raises(PlayError, match=said):
         mage.train("rps", {**TINY, "population.members": [opponent], "population.split": "", "world": PENNIES})
+
+
+def few(*given: object) -> None:
+    """What a test registers in place of a factory."""
+
+
+def raises(*given: object) -> None:
+    raise KeyError("made")
+
+
+RAISED = rf"raises KeyError: 'made' \(at test_plugin_errors.py:{raises.__code__.co_firstlineno + 1}\)"
+
+
+def takes_two(game: Any, seat: int) -> None:
+    """Lacks the third parameter of a maker."""
+
+
+def takes_one(loaded: Any) -> None:
+    """Lacks the other parameters of engines and learners."""
+
+
+def takes_none() -> None:
+    """Lacks the parameter of a loader."""
+
+
+@pytest.mark.parametrize(
+    ("maker", "said"),
+    [
+        (takes_two, r"opponent 'own' is called with \(game, seat, rng, …parameters\), but takes game, seat$"),
+        (few, "the maker of opponent 'own' returned None; allowed is a policy, a function from an observation"),
+        (raises, f"the maker of opponent 'own' {RAISED}"),
+    ],
+)
+def test_a_maker_that_cannot_be_used_is_refused(maker: Any, said: str) -> None:
+    mage.register_opponent("own", maker)
+    with pytest.raises(ConfigError, match=said):
+        check_opponent("own", load_game(PENNIES), 1)
+
+
+def test_fits_may_raise() -> None:
+    mage.register_opponent("own", few, fits=raises)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=f"fits of opponent 'own' {RAISED}"):
+        check_opponent("own", load_game(PENNIES), 1)
+
+
+def test_an_opponent_is_registered_by_functions() -> None:
+    with pytest.raises(
+        ConfigError, match=r"an opponent is a function maker\(game, seat, rng, …\) or an Opponent, not 5"
+    ):
+        mage.register_opponent("own", 5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="fits is a function from a game to whether it can be played, not 'rps'"):
+        mage.register_opponent("own", few, fits="rps")  # type: ignore[arg-type]
+
+
+def test_an_outcome_is_drawn_by_a_maker_as_before() -> None:
+    def maker(game: Any, seat: int, rng: random.Random) -> Any:
+        return rng.random()
+
+    mage.register_opponent("own", maker)
+    with pytest.raises(InexactError):
+        enumerate_policies("own", load_game(PENNIES), 1)
+
+
+@pytest.mark.parametrize(
+    ("factory", "said"),
+    [
+        (takes_one, r"is called with \(loaded, settings\), but takes \(loaded: 'Any'\) -> 'None'"),
+        (raises, RAISED),
+        (few, "lacks publish, policy, drop"),
+    ],
+)
+def test_an_engine_that_cannot_be_made_is_refused(factory: Any, said: str) -> None:
+    mage.register_engine("own", factory)
+    with pytest.raises(ConfigError, match=f"engine 'own' {said}"):
+        make_server("own", None, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("factory", "said"),
+    [
+        (takes_one, r"is called with \(model, settings, with_values, imitates\), but takes \(loaded"),
+        (raises, RAISED),
+    ],
+)
+def test_a_learner_that_cannot_be_made_is_refused(factory: Any, said: str) -> None:
+    mage.register_learner("own", factory)
+    with pytest.raises(ConfigError, match=f"learner 'own' {said}"):
+        make_learner("own", None, None, with_values=False, imitates=False)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("loader", "said"),
+    [
+        (takes_none, r"model 'own' is called with \(request, …parameters\), but takes no parameters"),
+        (raises, f"the loader of model 'own' {RAISED}"),
+        (few, "the loader of the model 'own' must return"),
+    ],
+)
+def test_a_model_that_cannot_be_loaded_is_refused(loader: Any, said: str) -> None:
+    mage.register_model("own", loader)
+    with pytest.raises(ConfigError, match=said):
+        load_model("own")
