@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
 from traceback import walk_tb
-from typing import Any
+from typing import Any, NamedTuple
 
 from mage.errors import ConfigError, MageError, PlayError
 from mage.shortage import shortage_of
@@ -41,12 +41,34 @@ def described(error: BaseException) -> str:
     "KeyError: 'boom'"
     """
     text = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
-    places = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
-    theirs = [place for place in places if not place[0].startswith(_NOT_THEIRS)]
-    if not places:
-        return text
-    file, line = (theirs or places)[-1]
-    return f"{text} (at {Path(file).name}:{line})"
+    places = _places(error)
+    return f"{text} (at {(_theirs(places) or places)[-1]})" if places else text
+
+
+def message_of(error: BaseException) -> str:
+    """The text of an error, with the last place in a user's file where it is none of mage's own."""
+    text, places = str(error) or repr(error), _theirs(_places(error))
+    return text if isinstance(error, MageError) or not places else f"{text} (at {places[-1]})"
+
+
+class _Place(NamedTuple):
+    """A line of a file."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{Path(self.file).name}:{self.line}"
+
+
+def _places(error: BaseException) -> list[_Place]:
+    """Where an error came through, the last place where it was raised."""
+    return [_Place(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+
+
+def _theirs(places: Sequence[_Place]) -> list[_Place]:
+    """Those that are neither in mage nor in a library."""
+    return [place for place in places if not place.file.startswith(_NOT_THEIRS)]
 
 
 def call_factory(what: str, wanted: str, factory: Callable[..., Any], *given: Any) -> Any:

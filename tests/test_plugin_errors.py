@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 import re
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -25,7 +26,10 @@ from mage.opponents.behaviours import behaviours
 from mage.opponents.enumerate import enumerate_policies
 from mage.opponents.policy import CheckedPolicy
 from mage.opponents.registry import check_opponent, make_player, make_policy
+from mage.rollout.group import outcomes_of
 from mage.spec import parse_spec
+from mage.training.parts import Parts
+from mage.types import Failure, Group, Task
 from mage.worlds.openspiel.game import load_game
 
 pytestmark = pytest.mark.usefixtures("own_names")
@@ -252,3 +256,36 @@ def test_a_model_that_cannot_be_loaded_is_refused(loader: Any, said: str) -> Non
     mage.register_model("own", loader)
     with pytest.raises(ConfigError, match=said):
         load_model("own")
+
+
+def failed(error: Exception) -> Failure:
+    """What becomes of a trial in which a user's code raises."""
+
+    async def play() -> None:
+        raise error
+
+    async def outcomes() -> list[Failure | None]:
+        return [outcome async for outcome in outcomes_of([((TASK, 0), play)], 1)]
+
+    (outcome,) = asyncio.run(outcomes())
+    assert outcome is not None
+    return outcome
+
+
+TASK = Task(PENNIES, (), 0, 0, 1, replay_deal=False, early_stop=False, max_turns=10)
+
+
+def test_a_failure_says_where_a_users_code_raised() -> None:
+    line = failed.__code__.co_firstlineno + 4
+    assert failed(KeyError("late boom")).message == f"'late boom' (at test_plugin_errors.py:{line})"
+    assert failed(PlayError("told")).message == "told"
+
+
+@pytest.mark.parametrize(
+    ("num", "said"),
+    [(1, "the only trial failed: KeyError: boom"), (2, "all 2 trials failed; the first: KeyError: boom")],
+)
+def test_a_run_ends_where_all_its_trials_failed(num: int, said: str) -> None:
+    group = Group(TASK, (), (Failure(TASK, 0, "KeyError", "boom"),) * num)
+    with pytest.raises(PlayError, match=f"^{said}$"):
+        Parts.raise_if_all_failed(cast(Any, None), [group])
