@@ -67,6 +67,10 @@ class Registry(Mapping[str, T], Generic[T]):
         """The entry of a name, or None where that is unknown without importing a plugin."""
         return self._builtin[name] if name in self._builtin else self._added.get(name)
 
+    def is_ours(self, name: str) -> bool:
+        """Whether what a name stands for comes with mage."""
+        return name in self._builtin
+
     def is_registered(self, name: str) -> bool:
         """Whether a name was registered in this process; installed packages and mage itself have it in every one."""
         return name in self._added and name not in self._entry_points

@@ -26,6 +26,12 @@ from mage.errors import ConfigError
 
 Value = Union[str, int, float, bool, "Spec", tuple["Value", ...]]
 
+_CONTEXT = {
+    "opponent": "(game, seat, rng, …parameters)",
+    "model": "(request, …parameters)",
+    "player": "(task, …parameters)",
+}
+"""How mage calls what users register."""
 _TOKEN = re.compile(r"\s*(?:(?P<string>\"(?:[^\"]|\"\")*\")|(?P<word>[^\s\"()\[\],=:]+)|(?P<mark>[()\[\],=:]))")
 _INT = re.compile(r"[+-]?\d{1,1000}\Z", re.ASCII)
 _FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+)(e[+-]?\d+)?\Z", re.ASCII | re.IGNORECASE)
@@ -114,6 +120,7 @@ def call_with(kind: str, spec: Spec, function: Callable[..., Any], *context: Any
 
 def check_call(kind: str, spec: Spec, function: Callable[..., Any], num_context: int) -> None:
     """Raise a ConfigError where the spec's values do not fit `function`, after its first `num_context` parameters."""
+    _check_context(kind, spec.name, _parameters_of(function), num_context)
     known = _parameters_of(function)[num_context:]
     names = [p.name for p in known if p.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)]
     takes_any_name = any(p.kind is Parameter.VAR_KEYWORD for p in known)
@@ -130,6 +137,13 @@ def check_call(kind: str, spec: Spec, function: Callable[..., Any], num_context:
     if missing or (doubled := [n for n, _ in spec.kwargs if n in {p.name for p in positional[: len(spec.args)]}]):
         problem = f"missing {missing[0]!r}" if missing else f"two values for {doubled[0]!r}"
         raise ConfigError(f"{problem} in {str(spec)!r}; {allowed}")
+
+
+def _check_context(kind: str, name: str, known: list[Parameter], num_context: int) -> None:
+    """Raise a ConfigError where a function does not take what mage calls it with before the spec's values."""
+    places = [p for p in known if p.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
+    if len(places) < num_context and not any(p.kind is Parameter.VAR_POSITIONAL for p in known):
+        raise ConfigError(f"{kind} {name!r} is called with {_CONTEXT[kind]}, but takes {_parameters(known)}")
 
 
 def show(value: Value) -> str:

@@ -10,7 +10,7 @@ from mage.credit.estimators import ALL
 from mage.engines.registry import ENGINES
 from mage.learners.registry import LEARNERS
 from mage.models.load import MODELS
-from mage.opponents.registry import OPPONENTS
+from mage.opponents.registry import OPPONENTS, _all_policies
 from mage.worlds.openspiel.game import WORDED
 from mage.worlds.registry import WORLDS, load_world
 
@@ -23,3 +23,4 @@ def forget_names(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(table, "_added", {})
     monkeypatch.setattr(plugins, "_known", {})
     load_world.cache_clear()
+    _all_policies.cache_clear()

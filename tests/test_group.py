@@ -111,7 +111,8 @@ def test_a_failing_trial_is_recorded_and_the_others_finish() -> None:
         [(task, 5) for task in tasks], seat_engine(ScriptedEngine(fails_in_second_episode), make_settings())
     )
     assert [type(outcome) for outcome in outcomes] == [Trial, Failure, Trial, Failure]
-    assert outcomes[1] == Failure(tasks[1], 5, "RuntimeError", "the model fell over")
+    line = fails_in_second_episode.__code__.co_firstlineno + 2
+    assert outcomes[1] == Failure(tasks[1], 5, "RuntimeError", f"the model fell over (at test_group.py:{line})")
 
 
 @pytest.mark.parametrize(

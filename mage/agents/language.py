@@ -11,6 +11,7 @@ from typing import ClassVar, Self
 import msgspec
 
 from mage.agents.briefing import Briefing
+from mage.agents.completions import check_completion
 from mage.agents.context import NO_THOUGHT, THOUGHT, Context, Note
 from mage.agents.messages import (
     BEGUN_ANSWER,
@@ -33,7 +34,7 @@ from mage.agents.parsing import (
     strip_thoughts,
     strip_to_action,
 )
-from mage.errors import EngineError, PlayError
+from mage.errors import PlayError
 from mage.protocols import ChatFormat, Engine, Sampling, ScoringEngine
 from mage.seeds import derive
 from mage.types import AgentInfo, Call, Completion, Memory, Observation, Reply, ReplyMode, Task, Thoughts
@@ -291,17 +292,6 @@ class LanguageAgent:
         prompt = tuple(self._context.prompt)
         sampling = Sampling(self._settings.temperature, max_tokens, seed)
         completion = await self._engine.complete(prompt, sampling, choices)
-        self._check(completion, max_tokens, choices)
+        check_completion(self._engine, completion, self._chat_format, max_tokens, choices)
         self._context.add_answer(episode, completion)
         return Call(self._context.stream, len(prompt), completion, None)
-
-    def _check(self, completion: Completion, max_tokens: int, choices: Choices | None) -> None:
-        """Refuse a reply that breaks the engine's contract."""
-        if choices is not None and completion.tokens not in choices:
-            raise EngineError(
-                f"the engine answered {self._chat_format.decode(completion.tokens)!r}, which is not a choice"
-            )
-        if len(completion.tokens) > max_tokens:
-            raise EngineError(f"the engine sampled {len(completion.tokens)} tokens where {max_tokens} were allowed")
-        if completion.truncated == (completion.tokens[-1:] == (self._chat_format.end,)):
-            raise EngineError("a reply of the engine must either end its turn or be marked as cut short")

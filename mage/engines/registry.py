@@ -11,6 +11,7 @@ from typing import Any
 from mage.engines.settings import EngineSettings
 from mage.errors import ConfigError, pick
 from mage.models.load import LoadedModel
+from mage.plugin_errors import call_factory
 from mage.protocols import PolicyServer, ServerLimits
 from mage.registry import Registry, require_methods
 
@@ -41,7 +42,10 @@ ENGINES: Registry[EngineFactory] = Registry("engine", {"local": _local, "vllm": 
 
 def make_server(name: str, loaded: LoadedModel, settings: EngineSettings) -> PolicyServer:
     """The policy server of an engine's name, for a loaded model."""
-    server: Any = pick("engine", ENGINES, name)(loaded, settings)
+    factory = pick("engine", ENGINES, name)
+    if ENGINES.is_ours(name):
+        return factory(loaded, settings)
+    server: Any = call_factory(f"engine {name!r}", "(loaded, settings)", factory, loaded, settings)
     require_methods("engine", name, server, _METHODS, "mage.protocols.PolicyServer")
     if not isinstance(getattr(server, "limits", None), ServerLimits):
         raise ConfigError(f"the engine {name!r} lacks limits, a mage.protocols.ServerLimits")

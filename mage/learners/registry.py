@@ -10,6 +10,7 @@ from typing import Any
 
 from mage.errors import ConfigError, pick
 from mage.learners.settings import LearnerSettings
+from mage.plugin_errors import call_factory
 from mage.protocols import Learner
 from mage.registry import Registry, require_methods
 
@@ -40,7 +41,11 @@ LEARNERS: Registry[LearnerFactory] = Registry("learner", {"local": _local}, _fac
 
 def make_learner(name: str, model: Any, settings: LearnerSettings, *, with_values: bool, imitates: bool) -> Learner:
     """The learner of a name, for a model that it may change in place."""
-    learner = pick("learner", LEARNERS, name)(model, settings, with_values, imitates)
+    factory, given = pick("learner", LEARNERS, name), (model, settings, with_values, imitates)
+    if LEARNERS.is_ours(name):
+        return factory(*given)
+    wanted = "(model, settings, with_values, imitates)"
+    learner: Learner = call_factory(f"learner {name!r}", wanted, factory, *given)
     require_methods("learner", name, learner, _METHODS, "mage.protocols.Learner")
     if with_values and not learner.has_values:
         raise ConfigError(f"learner.kind = {name}: it has no values, which the estimator needs")

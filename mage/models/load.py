@@ -19,6 +19,7 @@ from mage.models.address import refuse_remote
 from mage.models.device import with_dtype
 from mage.models.mistaken_paths import held_instead
 from mage.models.vocabulary import actions_of
+from mage.plugin_errors import plugin_errors
 from mage.registry import Registry
 from mage.spec import call_with, parse_spec, whole
 from mage.worlds.registry import normal_world
@@ -245,7 +246,8 @@ def _built(name: str, request: ModelRequest) -> Built | LoadedModel:
         return _read(name)
     if is_ours(name):
         spec = parse_spec(name)
-        return _checked(spec.name, call_with("model", spec, MODELS[spec.name], request))
+        with plugin_errors(f"the loader of model {spec.name!r}", ConfigError):
+            return _checked(spec.name, call_with("model", spec, MODELS[spec.name], request))
     if is_gguf(name):
         directory = base_directory(name)
         assert directory is not None

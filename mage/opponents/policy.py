@@ -10,12 +10,41 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mage.errors import PlayError
+from mage.plugin_errors import as_numbers, plugin_errors, shown_value
 from mage.protocols import Player
 from mage.seeds import pick_index, uniform
 from mage.types import AgentInfo, Observation, Reply
 
 Policy = Callable[[Observation], Sequence[float]]
 """Probabilities aligned with `observation.ids`."""
+
+
+_TOLERANCE = 1e-6
+"""By how much the sum of a user's probabilities may differ from 1."""
+
+
+class CheckedPolicy:
+    """A user's policy: what it returns is checked, since play and exact values would go on from any numbers."""
+
+    def __init__(self, name: str, policy: Callable[[Observation], object]) -> None:
+        self._name = name
+        self._policy = policy
+
+    def __call__(self, observation: Observation) -> Sequence[float]:
+        with plugin_errors(f"opponent {self._name!r}"):
+            returned = self._policy(observation)
+        odds, num = as_numbers(returned), len(observation.ids)
+        if odds is None or len(odds) != num or not _is_distribution(odds):
+            raise PlayError(
+                f"opponent {self._name!r} returned {shown_value(returned)}; "
+                f"allowed are {num} numbers from 0 that sum to 1, one for each action"
+            )
+        return odds
+
+
+def _is_distribution(odds: Sequence[float]) -> bool:
+    """Whether numbers are from 0 and sum to 1; comparisons with nan are false."""
+    return min(odds, default=0.0) >= 0.0 and abs(sum(odds) - 1.0) <= _TOLERANCE
 
 
 class PolicyPlayer:

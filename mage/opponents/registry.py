@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from mage.errors import ConfigError, InexactError, pick
 from mage.opponents.draws import draw, enumerate_draws
@@ -20,13 +20,14 @@ from mage.opponents.matrix_games import (
     memory_one,
     win_stay_lose_shift,
 )
-from mage.opponents.policy import Policy, PolicyPlayer
+from mage.opponents.policy import CheckedPolicy, Policy, PolicyPlayer
 from mage.opponents.random_strategies import behaviour
 from mage.opponents.remote import NAME, RemotePolicy, remote
 from mage.opponents.scripts import always, mixture, switch, uniform
 from mage.opponents.search import mcts, minimax
 from mage.opponents.solvers import best_response, cfr
 from mage.opponents.tictactoe_scripts import preferred
+from mage.plugin_errors import plugin_errors, shown_value
 from mage.registry import Registry
 from mage.seeds import derive, pick_index, stream
 from mage.seeds import uniform as uniform_number
@@ -136,11 +137,12 @@ class Opponent(NamedTuple):
 
 
 def _opponent(given: object) -> Opponent:
-    if isinstance(given, Opponent):
-        return given
-    if not callable(given):
-        raise TypeError(f"an opponent is a function maker(game, seat, rng, …) or an Opponent, not {given!r}")
-    return Opponent(given)
+    found = given if isinstance(given, Opponent) else Opponent(cast(Maker, given))
+    if not callable(found.maker):
+        raise TypeError(f"an opponent is a function maker(game, seat, rng, …) or an Opponent, not {found.maker!r}")
+    if not callable(found.fits.check):
+        raise TypeError(f"fits is a function from a game to whether it can be played, not {found.fits.check!r}")
+    return found
 
 
 OPPONENTS: Registry[Opponent] = Registry(
@@ -242,13 +244,24 @@ def check_opponent_spec(spec: str, game: Game) -> None:
 
 def _fitting(spec: Spec, game: Game) -> Opponent:
     found = pick("opponent", OPPONENTS, spec.name)
-    if not found.fits.check(game):
+    with plugin_errors(f"fits of opponent {spec.name!r}", ConfigError):
+        fits = found.fits.check(game)
+    if not fits:
         raise ConfigError(f"opponent {spec.name!r} cannot play {game.spec}; it plays {found.fits.games}")
     return found
 
 
 def _build(spec: Spec, game: Game, seat: int, rng: random.Random) -> Policy:
     maker = _fitting(spec, game).maker
-    context = (make_policy, game, seat, rng) if spec.name in COMBINERS else (game, seat, rng)
-    policy: Policy = call_with("opponent", spec, maker, *context)
-    return policy
+    if OPPONENTS.is_ours(spec.name):
+        context = (make_policy, game, seat, rng) if spec.name in COMBINERS else (game, seat, rng)
+        policy: Policy = call_with("opponent", spec, maker, *context)
+        return policy
+    with plugin_errors(f"the maker of opponent {str(spec)!r}", ConfigError):
+        made = call_with("opponent", spec, maker, game, seat, rng)
+    if not callable(made):
+        raise ConfigError(
+            f"the maker of opponent {str(spec)!r} returned {shown_value(made)}; "
+            "allowed is a policy, a function from an observation to probabilities"
+        )
+    return CheckedPolicy(str(spec), made)

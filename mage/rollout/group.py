@@ -9,6 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from mage.errors import ConfigError, EngineGoneError
+from mage.plugin_errors import message_of
 from mage.protocols import AgentFactory, World
 from mage.rollout.trial import play_trial
 from mage.shortage import shortage_of
@@ -77,4 +78,4 @@ async def _outcome(job: Job, play: Callable[[], Awaitable[T]]) -> T | Failure:
     except Exception as error:
         if isinstance(error, EngineGoneError) or shortage_of(error) is not None:
             raise  # of the engine or the process, not of this trial
-        return Failure(*job, type(error).__name__, str(error) or repr(error))
+        return Failure(*job, type(error).__name__, message_of(error))

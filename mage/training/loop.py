@@ -15,6 +15,7 @@ from typing import TypeVar
 from mage.config.schema import Config
 from mage.credit.dead_groups import split_dead, trained_groups
 from mage.credit.estimators.base import Advantages
+from mage.credit.estimators.checked import checked_estimate
 from mage.credit.running_stats import Stats
 from mage.credit.steps import CreditGroup, agent_turns, trained_advantages
 from mage.evaluation.splits import Split
@@ -136,8 +137,10 @@ async def play(setup: Setup, matches: Sequence[Match], step: int) -> list[Played
 
 def estimate(setup: Setup, played: Sequence[PlayedMatch], stats: Stats) -> Collected:
     """The credit of the groups of all learners, estimated together."""
-    credited = setup.learners.credit(played)
-    return Collected(played, credited, *setup.parts.estimator.estimate(credited, stats))
+    parts, credited = setup.parts, setup.learners.credit(played)
+    return Collected(
+        played, credited, *checked_estimate(parts.config.credit.estimator, parts.estimator, credited, stats)
+    )
 
 
 async def learn_all(setup: Setup, recorder: RunRecorder, collected: Collected) -> dict[str, dict[str, float]]:

@@ -99,7 +99,8 @@ class Parts:
         """Raise a PlayError if there are failures and no trial succeeded."""
         failures = [failure for group in groups for failure in group.failures]
         if failures and not any(group.trials for group in groups):
-            raise PlayError(f"all {len(failures)} trials failed; the first: {failures[0].error}: {failures[0].message}")
+            said = "the only trial failed" if len(failures) == 1 else f"all {len(failures)} trials failed; the first"
+            raise PlayError(f"{said}: {failures[0].error}: {failures[0].message}")
 
     def return_spec(self, task: Task, credit: CreditConfig | None = None) -> ReturnSpec:
         """What a task's returns are computed by; `credit` overrides the config's."""
