@@ -30,16 +30,16 @@ RETURNS: dict[str, Any] = {}
 class Faulty(mage.SoloWorld[Any, Any]):
     """A number from 1 to 4 is hidden. You have two guesses."""
 
-    def hidden(self) -> Mapping[str, float]:
+    def hidden(self) -> Any:
         return returned("hidden", dict.fromkeys("1234", 1))
 
-    def actions(self, hidden: str, position: tuple[str, ...]) -> Sequence[str]:
+    def actions(self, hidden: str, position: tuple[str, ...]) -> Any:
         return returned("actions", "1234" if hidden not in position and len(position) < 2 else "")
 
-    def tell(self, hidden: str, position: tuple[str, ...]) -> str:
+    def tell(self, hidden: str, position: tuple[str, ...]) -> Any:
         return returned("tell", "Guess." if not position else "Right." if position[-1] == hidden else "Wrong.")
 
-    def score(self, hidden: str, position: tuple[str, ...]) -> float:
+    def score(self, hidden: str, position: tuple[str, ...]) -> Any:
         return returned("score", float(hidden in position))
 
 
@@ -97,7 +97,7 @@ WRONG: Mapping[str, tuple[Any, str]] = {
     "score below": (lambda right: right - 1, "faulty: an episode scores -1, below lowest = 0; set lowest and highest"),
     "score raises": (lambda right: right / 0, r"faulty raises ZeroDivisionError: .+ \(at test_faulty_worlds.py:\d+\)"),
     "tell": (lambda _: None, r"faulty: tell\(\) returned None; allowed is a text"),
-    "tell raises": (lambda _: {}["x"], r"faulty raises KeyError: 'x' \(at test_faulty_worlds.py:\d+\)"),
+    "tell raises": (lambda right: {right: 1}["x"], r"faulty raises KeyError: 'x' \(at test_faulty_worlds.py:\d+\)"),
     "actions": (3, r"faulty: actions\(\) returned 3; allowed is a list of texts"),
     "actions as numbers": ([1, 2], r"faulty: actions\(\) returned \[1, 2\]; allowed is a list of texts"),
     "hidden": (list("1234"), r"faulty: hidden\(\) returned \['1', '2', '3', '4'\]; allowed is a mapping"),
