@@ -147,6 +147,8 @@ class Table(NamedTuple):
 class TableWorld(SoloWorld[int, str]):
     """A `Table` as a world; a position is actions and lights, such as 0g1."""
 
+    lowest, highest = -9.0, 9.0
+
     def __init__(self, table: Table) -> None:
         self.table = table
 
@@ -267,7 +269,7 @@ def test_ties_that_rounding_hides_are_ties() -> None:
     """0.1 + 0.2 is not 0.3 in floating point; the second action ties with the first, and only it tells the type."""
 
     class Rounded(exact_worlds.OneMove):
-        types = 3
+        types, highest = 3, 1.5
 
         def hidden(self) -> Mapping[int, float]:
             return {1: 0.1, 2: 0.2, 3: 0.7}

@@ -26,7 +26,7 @@ class Safe(mage.SoloWorld):
     """A safe with three codes. Try a code or walk away; a clerk sells the code."""
 
     def __init__(self, price=0.0):
-        self.price = price
+        self.price, self.lowest, self.highest = price, min(0.0, -price), max(1.0, -price)
 
     def hidden(self):
         return {"1": 2, "2": 1, "3": 1}

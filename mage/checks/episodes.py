@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from mage.answers import check_range
 from mage.errors import MageError, PlayError
 from mage.protocols import Env, World
 from mage.seeds import uniform
@@ -38,6 +39,7 @@ class EpisodeChecker:
         """Ids of actions by seat and key, and their words by the task's seed too: a trial may have names of its own."""
         self.num_episodes = 0
         self.num_turns = 0
+        self.num_finished = 0
         self.lowest, self.highest = inf, -inf
         """The scores that were seen."""
 
@@ -65,7 +67,7 @@ class EpisodeChecker:
         refuses(lambda: env.step(NONSENSE), "an action is played after the end")
         refuses(lambda: env.step(None), "an episode that is over is forfeited")
         played = PlayedEpisode(tuple(turns), env.result())
-        self._check_result(played.result, gained)
+        self._check_result(task.world, played.result, gained)
         if self._info.turns and played.result.ending is Ending.FINISHED:
             fixed = f"info.turns = {self._info.turns}, but the seats had {decisions} turns"
             require(set(decisions) == {self._info.turns}, task.world, fixed)
@@ -154,15 +156,14 @@ class EpisodeChecker:
         require(len(gains) == num_seats, action, f"step returns {len(gains)} gains for {num_seats} seats")
         return gains
 
-    def _check_result(self, result: Result, gained: list[float]) -> None:
+    def _check_result(self, world: str, result: Result, gained: list[float]) -> None:
         info, returns = self._info, result.returns
         require(len(returns) == len(result.outcomes) == info.num_seats, str(result), "a seat has no result")
         require(len(result.successes) in (0, info.num_seats), str(result), "successes are not one for each seat")
         require(all(told.strip() for told in result.outcomes), str(result), "a seat is told nothing at the end")
         require(is_close(returns, gained), str(returns), f"gains along the way add up to {gained}")
-        require(min(returns) >= info.lowest - 1e-6, str(returns), f"a seat scores below {info.lowest}")
-        if result.ending is Ending.FINISHED:
-            require(max(returns) <= info.highest + 1e-6, str(returns), f"a seat scores above {info.highest}")
+        for score in returns:
+            check_range(world, score, info.lowest, info.highest, result.ending)
         if result.ending is Ending.FINISHED and info.constant_sum is not None:
             total = info.constant_sum
             require(is_close([sum(returns)], [total]), str(returns), f"returns do not add up to {total}")
@@ -171,6 +172,7 @@ class EpisodeChecker:
     def _count(self, played: PlayedEpisode) -> None:
         self.num_episodes += 1
         self.num_turns += len(played.turns)
+        self.num_finished += played.result.ending is Ending.FINISHED
         self.lowest = min(self.lowest, *played.result.returns)
         self.highest = max(self.highest, *played.result.returns)
 

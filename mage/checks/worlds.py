@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import isfinite
-from pathlib import Path
-from traceback import extract_tb
 from typing import NamedTuple
 
 import msgspec
 
+from mage.answers import WORLD_ERRORS, code_error
 from mage.checks.episodes import EpisodeChecker, PlayedEpisode, require
 from mage.checks.exact_models import check_model
 from mage.errors import ConfigError, InexactError, PlayError
@@ -28,11 +27,6 @@ _NUM_LEVELS = 3
 """How many of the levels that were met are checked."""
 _MORE_SEEDS = range(1000, 1060)
 """Tried where chance did not show."""
-_WORLD_ERRORS = (
-    *(ArithmeticError, AssertionError, AttributeError, LookupError, NameError),
-    *(OSError, RuntimeError, TypeError, ValueError),
-)
-"""What the code of a world may raise by mistake."""
 
 Played = list[tuple[Task, PlayedEpisode]]
 
@@ -74,10 +68,8 @@ def check_world(
         if not tasks:
             raise ConfigError("a world is checked with at least 1 seed")
         return _check(world, tasks, chance_shows, levels, texts)
-    except _WORLD_ERRORS as error:
-        frame = extract_tb(error.__traceback__)[-1]
-        at = f"{Path(frame.filename).name}:{frame.lineno}"
-        raise PlayError(f"{spec} raises {type(error).__name__}: {error} (at {at})") from error
+    except WORLD_ERRORS as error:
+        raise code_error(spec, error) from error
 
 
 def _check(
@@ -98,6 +90,7 @@ def _check(
         checker.check_interleaved([one, other])
     _check_chance(checker, info, played, chance_shows)
     checked = _check_levels(world, checker, played, levels)
+    _check_ends(checker, tasks[0], info)
     exact = _check_exact(world, checker, tasks, checked)
     require(world.info == info, tasks[0].world, "info is another one after some play")
     return WorldReport(info, checker.num_episodes, checker.num_turns, checker.lowest, checker.highest, checked, exact)
@@ -146,6 +139,15 @@ def _check_chance(checker: EpisodeChecker, info: WorldInfo, played: Played, chan
         more = (checker.play(msgspec.structs.replace(task, seed=seed)) for seed in _MORE_SEEDS)
         differs = any(other != first for other in more)
         require(differs, task.world, "info.has_chance is True, but chance is the same for every seed")
+
+
+def _check_ends(checker: EpisodeChecker, task: Task, info: WorldInfo) -> None:
+    """Some episode ends by itself; where any text is an action, nonsense alone need not end one."""
+    if not checker.num_finished and not info.has_open_actions:
+        raise PlayError(
+            f"{task.world}: none of {checker.num_episodes} episodes ended within {task.max_turns} turns; "
+            "a world must end them (a SoloWorld in actions or is_over), or needs more with --max-turns"
+        )
 
 
 def _check_levels(world: World, checker: EpisodeChecker, played: Played, levels: Sequence[str]) -> tuple[str, ...]:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 
+import msgspec
+
+from mage.answers import number
 from mage.protocols import Env, Player
-from mage.types import Episode, Observation, Phase, Reply, Turn
+from mage.types import Episode, Observation, Phase, Reply, Result, Turn
 
 
 async def play_episode(env: Env, players: Mapping[int, Player]) -> Episode:
@@ -27,7 +31,7 @@ async def play_episode(env: Env, players: Mapping[int, Player]) -> Episode:
         gains = env.step(reply.action)
         for mover, index in latest.items():
             rewards[index] += gains[mover]
-    result = env.result()
+    result = _readable(env, env.result())
     for mover, index in latest.items():
         rewards[index] = result.returns[mover] - settled[mover]
     turns = [
@@ -35,3 +39,11 @@ async def play_episode(env: Env, players: Mapping[int, Player]) -> Episode:
         for (observation, reply), reward in zip(decisions, rewards, strict=True)
     ]
     return Episode(tuple(turns), result)
+
+
+def _readable(env: Env, result: Result) -> Result:
+    """The result with numbers that read back from a transcript."""
+    if all(type(score) is float and isfinite(score) for score in result.returns):
+        return result
+    scores = tuple(number(type(env).__name__, "result", score, "the score ") for score in result.returns)
+    return msgspec.structs.replace(result, returns=scores)

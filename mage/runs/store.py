@@ -128,8 +128,14 @@ class RunWriter:
             raise RecordError(f"a trial of {outcome.task.world} has a number that is not finite; it cannot be written")
         try:
             line = self._encoder.encode(outcome) + b"\n"
+            decode_outcome(line)
         except UnicodeEncodeError:
             raise RecordError(f"a trial of {outcome.task.world} holds text that is not valid Unicode") from None
+        except (TypeError, *BAD_JSON) as error:
+            raise RecordError(
+                f"a trial of {outcome.task.world} would not be read back, so it is not written: {error}; "
+                "`mage check-world` says what is wrong with the world"
+            ) from None
         summary = summarize(outcome, self._number, self._offset, len(line))
         try:
             _write_whole(self._trials, line)

@@ -21,6 +21,7 @@ from mage.worlds.openspiel.game import WORDED
 from mage.worlds.openspiel.rules import is_known
 from mage.worlds.openspiel.world import OpenSpielWorld
 from mage.worlds.sokoban.world import Sokoban
+from mage.worlds.solo import SoloWorld
 from mage.worlds.webshop.world import WebShop
 
 _METHODS = ("rules", "new_env", "opponent", "check_opponent", "check_level")
@@ -65,10 +66,19 @@ def load_world(spec: str) -> World:
     if parsed.name not in WORLDS:
         _check_known(parsed.name)
         return OpenSpielWorld(spec)
-    world = call_with("world", parsed, WORLDS[parsed.name])
+    factory = WORLDS[parsed.name]
+    if isinstance(factory, type) and issubclass(factory, SoloWorld):
+        needs = [name for name in vars(SoloWorld) if name in SoloWorld.__abstractmethods__]
+        lacking = [name for name in needs if name in factory.__abstractmethods__]
+        if lacking:
+            listed = f"{', '.join(lacking)}; mage.SoloWorld needs {', '.join(needs)}"
+            raise ConfigError(f"the world {parsed.name!r} lacks {listed}")
+    world = call_with("world", parsed, factory)
     require_methods("world", parsed.name, world, _METHODS, "mage.protocols.World")
     if not isinstance(getattr(world, "info", None), WorldInfo):
         raise ConfigError(f"the world {parsed.name!r} lacks info, a mage.types.WorldInfo")
+    if isinstance(world, SoloWorld):
+        world._asked.name = spec
     found: World = world
     return found
 

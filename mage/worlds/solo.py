@@ -16,6 +16,7 @@ from mage.protocols import Branches, Player
 from mage.seeds import derive, pick_index, uniform
 from mage.spec import call_with, parse_spec
 from mage.types import Ending, Fact, Observation, Result, Task, WorldInfo
+from mage.worlds.asked import AskedWorld
 
 H = TypeVar("H", bound=Hashable)
 P = TypeVar("P", bound=Hashable)
@@ -81,11 +82,11 @@ class SoloWorld(ABC, Generic[H, P]):
 
     def is_over(self, hidden: H, position: P) -> bool:
         """Whether the episode is over."""
-        return not self.actions(hidden, position)
+        return not self._asked.actions(hidden, position)
 
     def is_success(self, hidden: H, position: P) -> bool:
         """Whether a finished episode was a success: by default, with the highest score."""
-        return self.score(hidden, position) >= self.highest
+        return self._asked.score(hidden, position) >= self.highest
 
     def facts(self, hidden: H, position: P) -> Mapping[str, Fact]:
         """Structured facts for viewers and scripted players; nothing that the agent may not know."""
@@ -134,7 +135,7 @@ class SoloWorld(ABC, Generic[H, P]):
         )
 
     def rules(self, task: Task) -> str:
-        return self.explain()
+        return self._asked.rules()
 
     def new_env(self, task: Task, episode: int) -> SoloEnv[H, P]:
         return SoloEnv(self, task, episode)
@@ -157,7 +158,7 @@ class SoloWorld(ABC, Generic[H, P]):
     def exact_model(self, members: Sequence[tuple[str, float]], seat: int) -> SoloModel[H, P]:
         if self.has_open_actions:
             raise InexactError("any text is an action, so that there is no end of plays to compare")
-        if not self.hidden():
+        if not self._asked.hidden():
             raise InexactError("hidden() lists nothing, so that not all trials can be compared")
         table = self._table
         if not members:
@@ -168,8 +169,12 @@ class SoloWorld(ABC, Generic[H, P]):
         raise InexactError("a world of one seat has no opponents to guard against")
 
     @cached_property
+    def _asked(self) -> AskedWorld[H, P]:
+        return AskedWorld(self)
+
+    @cached_property
     def _table(self) -> list[tuple[H, float]]:
-        found = [(hidden, float(weight)) for hidden, weight in self.hidden().items()]
+        found = list(self._asked.hidden().items())
         if not found or any(not weight > 0 for _, weight in found):
             raise ConfigError("hidden() must return at least one thing, each with a weight above 0")
         total = fsum(weight for _, weight in found)
@@ -187,18 +192,18 @@ class SoloEnv(Generic[H, P]):
     """One episode of a world of one seat."""
 
     def __init__(self, world: SoloWorld[H, P], task: Task, episode: int) -> None:
-        self._world = world
+        self._world, self._asked = world, world._asked
         self._name = task.world
         self._episode = episode
         self._max_turns = task.max_turns
-        self._hidden = world.draw(task)
-        self._listed = world.unshuffled(self._hidden)
+        self._hidden = self._asked.draw(task)
+        self._listed = self._asked.unshuffled(self._hidden)
         self._deal = derive(task.seed, "deal", 0 if task.replay_deal else episode)
         self._num_draws = 0
         self._turn = 0
         self._is_forfeited = False
         self._key = ""
-        self._position = self._settle(world.start(self._hidden))
+        self._position = self._settle(self._asked.start(self._hidden))
         self._score = 0.0
 
     def to_move(self) -> int | None:
@@ -206,9 +211,9 @@ class SoloEnv(Generic[H, P]):
         return None if is_over else 0
 
     def observe(self, seat: int) -> Observation:
-        world, told = self._world, self._world.tell(self._hidden, self._position)
-        listed = () if self.to_move() is None or world.has_open_actions else self._actions()
-        facts = world.facts(self._hidden, self._position)
+        told = self._asked.tell(self._hidden, self._position)
+        listed = () if self.to_move() is None or self._world.has_open_actions else self._actions()
+        facts = self._asked.facts(self._hidden, self._position)
         key = decision_key(self._key, self._told_as_listed())
         return Observation(0, self._episode, self._turn, told, listed, tuple(range(len(listed))), key, facts)
 
@@ -223,49 +228,49 @@ class SoloEnv(Generic[H, P]):
             raise PlayError(f"{self._name}: {action!r} is not legal; legal are {', '.join(self._actions())}")
         if not world.tells_all:
             self._key = decision_key(self._key, self._told_as_listed(), self._as_listed(action))
-        self._position = self._settle(world.after(self._hidden, self._position, action))
+        self._position = self._settle(self._asked.after(self._hidden, self._position, action))
         self._turn += 1
-        before, self._score = self._score, world.score(self._hidden, self._position)
+        before, self._score = self._score, self._asked.score(self._hidden, self._position)
         return (self._score - before,)
 
     def result(self) -> Result:
         if self.to_move() is not None:
             raise PlayError(f"{self._name}: the episode is not over")
-        world = self._world
-        level, revealed = str(self._hidden), world.reveal(self._hidden)
-        facts = {**world.facts(self._hidden, self._position), "hidden": level}
+        level, revealed = str(self._hidden), self._asked.reveal(self._hidden)
+        facts = {**self._asked.facts(self._hidden, self._position), "hidden": level}
         if revealed != level:
             facts["revealed"] = revealed
         if self._is_forfeited:
             told = ("You gave up the episode.",)
-            return Result((world.lowest,), told, Ending.FORFEITED, 0, facts, (False,))
+            return Result((float(self._world.lowest),), told, Ending.FORFEITED, 0, facts, (False,))
+        self._asked.check_range(self._score, Ending.FINISHED if self._is_finished else Ending.TRUNCATED)
         if not self._is_finished:
             told = ("The episode was stopped because it was too long.",)
             return Result((self._score,), told, Ending.TRUNCATED, None, facts, (False,))
-        success = world.is_success(self._hidden, self._position)
-        told = (world.tell(self._hidden, self._position),)
+        success = self._asked.is_success(self._hidden, self._position)
+        told = (self._asked.tell(self._hidden, self._position),)
         keys = () if self._listed == self._hidden else (self._told_as_listed(),)
         return Result((self._score,), told, Ending.FINISHED, None, facts, (success,), keys)
 
     @property
     def _is_finished(self) -> bool:
-        return self._world.is_over(self._hidden, self._position)
+        return self._asked.is_over(self._hidden, self._position)
 
     def _actions(self) -> tuple[str, ...]:
-        return tuple(self._world.actions(self._hidden, self._position))
+        return self._asked.actions(self._hidden, self._position)
 
     def _told_as_listed(self) -> str:
-        return self._world.tell(self._listed, self._position)
+        return self._asked.tell(self._listed, self._position)
 
     def _as_listed(self, action: str) -> str:
         """An action in the words of the exact model."""
         if self._world.has_open_actions or self._listed == self._hidden:
             return action
-        return self._world.actions(self._listed, self._position)[self._actions().index(action)]
+        return self._asked.actions(self._listed, self._position)[self._actions().index(action)]
 
     def _settle(self, position: P) -> P:
         """Sample chance until the seat must act or the episode is over."""
-        while outcomes := self._world.chance(self._hidden, position):
+        while outcomes := self._asked.chance(self._hidden, position):
             point = uniform(self._deal, self._num_draws)
             self._num_draws += 1
             position = list(outcomes)[pick_index(list(outcomes.values()), point)]
@@ -289,7 +294,7 @@ class SoloModel(Generic[H, P]):
     """The `ExactModel` of a world of one seat; its hidden things, with weights, are the types."""
 
     def __init__(self, world: SoloWorld[H, P], types: Sequence[tuple[H, float]]) -> None:
-        self._world = world
+        self._world, self._asked = world, world._asked
         self._types = types
         self._listed: dict[str, tuple[str, ...]] = {}
         """The actions of each decision by its key."""
@@ -301,14 +306,13 @@ class SoloModel(Generic[H, P]):
         return self._world.tells_all
 
     def start(self, episode: int) -> Branches[SoloPosition[H, P]]:
-        world = self._world
         return [
-            (SoloPosition(hidden, world.start(hidden), ""), {number: 1.0})
+            (SoloPosition(hidden, self._asked.start(hidden), ""), {number: 1.0})
             for number, (hidden, _) in enumerate(self._types)
         ]
 
     def forward(self, position: SoloPosition[H, P], types: Collection[int]) -> Branches[SoloPosition[H, P]]:
-        drawn = self._world.chance(position.hidden, position.position)
+        drawn = self._asked.chance(position.hidden, position.position)
         if drawn and abs(fsum(drawn.values()) - 1.0) > _ROUNDING:
             raise PlayError(f"chance() at {position.position!r} has probabilities that do not sum to 1")
         return [
@@ -318,11 +322,11 @@ class SoloModel(Generic[H, P]):
         ]
 
     def seen(self, position: SoloPosition[H, P]) -> tuple[bool, str]:
-        told = self._world.tell(position.hidden, position.position)
-        if self._world.is_over(position.hidden, position.position):
+        told = self._asked.tell(position.hidden, position.position)
+        if self._asked.is_over(position.hidden, position.position):
             return True, told
         key = decision_key(position.key, told)
-        listed = tuple(self._world.actions(position.hidden, position.position))
+        listed = self._asked.actions(position.hidden, position.position)
         if (others := self._listed.setdefault(key, listed)) != listed:
             raise PlayError(
                 f"after being told {told!r} the actions are {', '.join(others)} or {', '.join(listed)}, by what is "
@@ -331,14 +335,14 @@ class SoloModel(Generic[H, P]):
         return False, key
 
     def actions(self, position: SoloPosition[H, P]) -> tuple[int, ...]:
-        return tuple(range(len(self._world.actions(position.hidden, position.position))))
+        return tuple(range(len(self._asked.actions(position.hidden, position.position))))
 
     def after(self, position: SoloPosition[H, P], action: int) -> SoloPosition[H, P]:
         hidden, at, key = position
-        word = self._world.actions(hidden, at)[action]
+        word = self._asked.actions(hidden, at)[action]
         if not self._world.tells_all:
-            key = decision_key(key, self._world.tell(hidden, at), word)
-        return SoloPosition(hidden, self._world.after(hidden, at, word), key)
+            key = decision_key(key, self._asked.tell(hidden, at), word)
+        return SoloPosition(hidden, self._asked.after(hidden, at, word), key)
 
     def score(self, position: SoloPosition[H, P]) -> float:
-        return self._world.score(position.hidden, position.position)
+        return self._asked.final_score(position.hidden, position.position)
