@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from numbers import Real
-from pathlib import Path
-from traceback import extract_tb
 from typing import Any, TypeVar
 
 from mage.errors import PlayError
+from mage.plugin_errors import described, shown_value
 from mage.types import Ending
 
 K = TypeVar("K")
@@ -19,8 +18,6 @@ WORLD_ERRORS = (
     *(OSError, RuntimeError, TypeError, ValueError),
 )
 """What the code of a world may raise by mistake."""
-_MAX_SHOWN = 100
-"""Most characters of what was returned in a message."""
 _ROUNDING = 1e-6
 """How far a score may be out of its range."""
 
@@ -87,13 +84,9 @@ def check_range(name: str, score: float, lowest: float, highest: float, ending: 
 
 def wrong_answer(name: str, method: str, value: object, allowed: str, what: str = "") -> PlayError:
     """The error of a method that returned something else than what is allowed."""
-    shown = " ".join(repr(value).split())
-    shown = shown if len(shown) <= _MAX_SHOWN else f"{shown[: _MAX_SHOWN - 1]}…"
-    return PlayError(f"{name}: {method}() returned {what}{shown}; allowed is {allowed}")
+    return PlayError(f"{name}: {method}() returned {what}{shown_value(value)}; allowed is {allowed}")
 
 
 def code_error(name: str, error: Exception) -> PlayError:
     """The error of a world whose code raises: what it raises, and where."""
-    frame = extract_tb(error.__traceback__)[-1]
-    said = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(":")
-    return PlayError(f"{name} raises {said} (at {Path(frame.filename).name}:{frame.lineno})")
+    return PlayError(f"{name} raises {described(error)}")

@@ -45,9 +45,9 @@ def command(
     """Say whether a task needs memory or exploration. Exact scores of the best plays, before any training."""
     if plot is not None:
         check_plot_path(plot)
-    for path in (plot, None if json in (None, "-") else Path(str(json))):
-        if path is not None and path.exists():
-            raise RecordError(f"{path} exists already; name a new file")
+    for given in (json, plot):
+        if given not in (None, "-") and Path(str(given)).exists():
+            raise RecordError(f"{given} exists already; name a new file")
     found = value(
         world,
         opponents=opponents or (),
