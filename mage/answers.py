@@ -52,20 +52,21 @@ def text(name: str, method: str, value: object) -> str:
 
 def texts(name: str, method: str, value: object) -> tuple[str, ...]:
     """A text, whose characters are meant, or a list of texts."""
-    if isinstance(value, Sequence):
+    if isinstance(value, tuple | list | str | Sequence):
         listed = tuple(value)
-        if all(type(one) is str for one in listed):
+        kinds = set(map(type, listed))
+        if kinds <= {str}:
             return listed
-        if all(isinstance(one, str) for one in listed):
+        if all(issubclass(kind, str) for kind in kinds):
             return tuple(map(str.__str__, listed))
     raise wrong_answer(name, method, value, "a list of texts")
 
 
 def weights(name: str, method: str, value: Mapping[K, Any], what: str) -> Mapping[K, float]:
     """A mapping to finite numbers; `what` says what these are."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict | Mapping):
         raise wrong_answer(name, method, value, f"a mapping in which each has a {what}")
-    return {key: number(name, method, weight, f"the {what} ") for key, weight in value.items()}
+    return {key: number(name, method, weight, f"the {what} ") for key, weight in value.items()} if value else {}
 
 
 def check_range(name: str, score: float, lowest: float, highest: float, ending: Ending) -> None:

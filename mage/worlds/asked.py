@@ -73,7 +73,7 @@ class AskedWorld(Generic[H, P]):
 
     def facts(self, hidden: H, position: P) -> Mapping[str, Fact]:
         found = self._ask("facts", hidden, position)
-        if not isinstance(found, Mapping):
+        if not isinstance(found, dict | Mapping):
             raise wrong_answer(self.name, "facts", found, "a mapping")
         return found
 
