@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isfinite
-from types import UnionType
 
 from mage.errors import EngineError
 from mage.plugin_errors import shown_value
@@ -13,6 +12,9 @@ from mage.types import Completion
 
 _ROUNDING = 1e-3
 """By how much a log-probability may exceed 0."""
+_INT: frozenset[type] = frozenset({int})
+_FLOAT: frozenset[type] = frozenset({float, int})
+_IDS: frozenset[type] = frozenset({tuple})
 
 
 def check_completion(
@@ -22,7 +24,7 @@ def check_completion(
     if not isinstance(given, Completion):
         raise _error(engine, shown_value(given), "a mage.types.Completion")
     tokens, logprobs = given.tokens, given.logprobs
-    if not _is_tuple_of(int, tokens):
+    if not _is_tuple_of(_INT, tokens):
         raise _error(engine, f"the tokens {shown_value(tokens)}", "a tuple of ids")
     if choices is not None and tokens not in choices:
         raise EngineError(f"the engine answered {chat_format.decode(tokens)!r}, which is not a choice")
@@ -30,7 +32,7 @@ def check_completion(
         raise EngineError(f"the engine sampled {len(tokens)} tokens where {max_tokens} were allowed")
     if given.truncated == (tokens[-1:] == (chat_format.end,)):
         raise EngineError("a reply of the engine must either end its turn or be marked as cut short")
-    if not _is_tuple_of(float | int, logprobs):
+    if not _is_tuple_of(_FLOAT, logprobs):
         raise _error(engine, f"the log-probabilities {shown_value(logprobs)}", "a tuple of floats")
     if len(logprobs) != len(tokens):
         raise _error(engine, f"{len(logprobs)} log-probabilities for {len(tokens)} tokens", "one for each")
@@ -41,14 +43,17 @@ def check_completion(
         raise _error(engine, shown, "the ids of each token, with its own")
 
 
-def _is_tuple_of(kind: type | UnionType, given: object) -> bool:
-    """Whether it is a tuple of such values; most types are looked at once."""
-    return isinstance(given, tuple) and all(issubclass(each, kind) for each in set(map(type, given)))
+def _is_tuple_of(kinds: frozenset[type], given: object) -> bool:
+    """Whether it is a tuple of values of these types, or of subclasses; usually there is one, which is found fast."""
+    if not isinstance(given, tuple):
+        return False
+    found = set(map(type, given))
+    return found <= kinds or all(issubclass(each, tuple(kinds)) for each in found)
 
 
 def _are_allowed(tokens: Sequence[int], allowed: object) -> bool:
     """Whether there are ids for each token, and it is one of them."""
-    if not (_is_tuple_of(tuple, allowed) and isinstance(allowed, tuple) and len(allowed) == len(tokens)):
+    if not (isinstance(allowed, tuple) and len(allowed) == len(tokens) and _is_tuple_of(_IDS, allowed)):
         return False
     return all(token in ids for token, ids in zip(tokens, allowed, strict=True))
 
