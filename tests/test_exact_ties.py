@@ -31,7 +31,7 @@ def test_ranks_are_compared_number_by_number_within_ties() -> None:
 class Offers(OneMove):
     """Two types. Each of the listed moves has a pay by type, and tells the type or not."""
 
-    types = 2
+    types, lowest = 2, -1.0
     offers: Mapping[str, tuple[float, float, bool]] = {}
 
     def moves(self) -> Sequence[str]:
