@@ -15,6 +15,7 @@ from mage.checks.exact_models import check_model
 from mage.errors import ConfigError, InexactError, PlayError
 from mage.protocols import ExactWorld, World
 from mage.types import Ending, Task, WorldInfo
+from mage.worlds.openspiel.world import OpenSpielWorld
 from mage.worlds.registry import load_world
 
 _NOT_THERE = "nothing has this name"
@@ -90,7 +91,7 @@ def _check(
         checker.check_interleaved([one, other])
     _check_chance(checker, info, played, chance_shows)
     checked = _check_levels(world, checker, played, levels)
-    _check_ends(checker, tasks[0], info)
+    _check_ends(world, checker, tasks[0], info)
     exact = _check_exact(world, checker, tasks, checked)
     require(world.info == info, tasks[0].world, "info is another one after some play")
     return WorldReport(info, checker.num_episodes, checker.num_turns, checker.lowest, checker.highest, checked, exact)
@@ -141,9 +142,9 @@ def _check_chance(checker: EpisodeChecker, info: WorldInfo, played: Played, chan
         require(differs, task.world, "info.has_chance is True, but chance is the same for every seed")
 
 
-def _check_ends(checker: EpisodeChecker, task: Task, info: WorldInfo) -> None:
-    """Some episode ends by itself; where any text is an action, nonsense alone need not end one."""
-    if not checker.num_finished and not info.has_open_actions:
+def _check_ends(world: World, checker: EpisodeChecker, task: Task, info: WorldInfo) -> None:
+    """Some episode ends by itself, as OpenSpiel's games do; where any text is an action, nonsense need not end one."""
+    if not (checker.num_finished or info.has_open_actions or isinstance(world, OpenSpielWorld)):
         raise PlayError(
             f"{task.world}: none of {checker.num_episodes} episodes ended within {task.max_turns} turns; "
             "a world must end them (a SoloWorld in actions or is_over), or needs more with --max-turns"
