@@ -19,7 +19,7 @@ from mage.engines.vllm.make import vllm_server
 from mage.engines.vllm.probe import Probe
 from mage.engines.vllm.requests import VllmAnswer, VllmRequest
 from mage.engines.vllm.server import VllmPolicyServer
-from mage.errors import EngineError
+from mage.errors import ConfigError, EngineError
 from mage.learners.local import LocalLearner
 from mage.models.load import LoadedModel, load_model
 from mage.protocols import Sampling
@@ -247,3 +247,18 @@ def test_what_a_probe_takes_for_clear() -> None:
         assert probe.share(f"{rounding}", changed_BK, answer(changed_BK)) is not None
         probe.accept(f"{rounding}", changed_BK, [new])
         assert probe.share(f"{rounding}", changed_BK, answer(changed_BK)) is None
+
+
+@pytest.mark.parametrize("version", ["0.22.1", "0.28.0"])
+def test_an_older_server_without_our_extension_is_refused_for_adapters(version: str, tmp_path: Path) -> None:
+    with stubs(nano(), tmp_path, 1) as (stub,):
+        stub.version, stub.adapters = version, {"max_loras": 1, "max_lora_rank": 8}
+        vllm_server(nano(), EngineSettings(LENGTH, servers=(stub.address,)))._backend.close()  # type: ignore[attr-defined]
+        given = EngineSettings(LENGTH, adapter_rank=4, servers=(stub.address,))
+        if version == "0.28.0":
+            assert vllm_server(nano(), given).limits.policies == 1
+            return
+        with pytest.raises(
+            ConfigError, match=r"vLLM 0\.22 cannot load the weights below adapters without --worker-ext"
+        ):
+            vllm_server(nano(), given)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from pydoc import locate
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from mage.engines.settings import EngineSettings
 from mage.engines.vllm import shared_loader, shared_weights
@@ -252,3 +254,41 @@ def test_the_command_of_a_server_has_the_workers_method_and_options_that_its_ver
     command, _ = server_command(tmp_path, EngineSettings(64), 8000, dtype="bfloat16", is_cpu=False)
     assert ("--enable-scale-out" in command) == has_option
     assert locate(command[command.index("--worker-extension-cls") + 1]) is SharedWeights
+
+
+class Wrapped(nn.Module):
+    """A layer as vLLM puts adapters around it."""
+
+    def __init__(self, base_layer: nn.Module) -> None:
+        super().__init__()
+        self.base_layer = base_layer
+
+
+class Worker(SharedWeights):
+    """A worker of vLLM 0.22, which knows the weights of its model by the names of its parameters."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model_runner = SimpleNamespace(get_model=lambda: model)
+
+    def reload_weights(self, weights_iterator: Iterable[tuple[str, torch.Tensor]]) -> None:
+        parameters = dict(self.model_runner.get_model().named_parameters())
+        for name, tensor in weights_iterator:
+            parameters[name].data.copy_(tensor)
+
+
+def test_weights_below_adapters_are_loaded_under_the_names_that_they_have_without() -> None:
+    layers = nn.ModuleDict(
+        {"one": nn.Linear(2, 2), "two": nn.ModuleDict({"inner": nn.Linear(2, 2)}), "norm": nn.Linear(1, 1)}
+    )
+    given = {name: torch.randn_like(tensor) for name, tensor in layers.state_dict().items()}
+    inner = layers["two"]
+    assert isinstance(inner, nn.ModuleDict)
+    layers["one"], inner["inner"] = Wrapped(layers["one"]), Wrapped(inner["inner"])
+    worker = Worker(layers)
+    worker.reload_base(weights_iterator=given.items())
+    with pytest.raises(KeyError):
+        worker.reload_base(weights_iterator=[("other.weight", torch.zeros(1))])
+    assert isinstance(layers["one"], Wrapped), "adapters are gone"
+    assert isinstance(inner["inner"], Wrapped)
+    found = {name.replace(".base_layer", ""): tensor for name, tensor in layers.state_dict().items()}
+    assert all(torch.equal(found[name], tensor) for name, tensor in given.items())

@@ -33,6 +33,9 @@ class Stub(ThreadingHTTPServer):
         self.folders: list[str] = []
         """Of weights, in the order in which they came."""
         self.prompts: list[tuple[int, ...]] = []
+        self.version = "0.32.0"
+        self.adapters: dict[str, int] | None = None
+        """What it says of its room for adapters; it has none."""
         self.is_deaf = False
         """Whether it says that it has loaded weights, and has not."""
         self.noise = 0.0
@@ -45,7 +48,8 @@ class Stub(ThreadingHTTPServer):
     def info(self) -> dict[str, Any]:
         model = {"model": str(self._folder), "served_model_name": "served", "max_model_len": LENGTH}
         how = {"logprobs_mode": "processed_logprobs", "max_logprobs": -1, "dtype": str(self._model.dtype)}
-        return {"vllm_config": {"model_config": {**model, **how}, "parallel_config": {"worker_extension_cls": ""}}}
+        more = {"parallel_config": {"worker_extension_cls": ""}, "lora_config": self.adapters}
+        return {"vllm_config": {"model_config": {**model, **how}, **more}}
 
     def load(self, folder: str) -> None:
         with self._lock:
@@ -77,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: Stub
 
     def do_GET(self) -> None:
-        self._answer({"version": "0.32.0"} if self.path == "/version" else self.server.info())
+        self._answer({"version": self.server.version} if self.path == "/version" else self.server.info())
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

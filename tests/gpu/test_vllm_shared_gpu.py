@@ -3,46 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import pytest
 import torch
 
 from mage.checks.servers import check_publish
-from mage.engines.settings import EngineSettings
 from mage.engines.vllm import http_server
 from mage.engines.vllm.http_server import HttpVllm
 from mage.engines.vllm.server import VllmPolicyServer
 from mage.engines.vllm.shared_weights import share
-from mage.learners.local import LocalLearner
-from mage.models.load import LoadedModel, load_model
 from mage.weights import PolicyWeights
-from tests.engine_made import LLAMA, QWEN2, prompts
-from tests.made import made_settings
+from tests.engine_made import prompts
+from tests.gpu.vllm_models import LENGTH, RANK, TOLERANCE, learner_of, model_of, settings_of
 from tests.vllm.made import Server, free_port, launch, need_vllm, wait_for
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 
-LENGTH = 512
-SIZES = {
-    "hidden_size": 128,
-    "intermediate_size": 192,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "max_position_embeddings": LENGTH,
-}
-KINDS: dict[str, Any] = {"tied": (*QWEN2, {"tie_word_embeddings": True}), "untied": (*LLAMA, {})}
-OPTIONS = {"tied": (), "untied": ("--enforce-eager",)}
+OPTIONS = {"tied": (), "untied": ("--enforce-eager",), "adapters": ("--lora-rank", str(RANK), "--enforce-eager")}
 """The server with the tied head captures graphs, which keep the addresses of weights."""
-TOLERANCE = 0.2
-"""Of log-probabilities in bfloat16, vLLM's beside the learner's."""
 READER = """
 import json, sys
 from mage.engines.vllm.shared_weights import opened
@@ -50,26 +33,7 @@ print(opened(json.load(sys.stdin)).sum().item())
 """
 
 
-@cache
-def model_of(kind: str) -> LoadedModel:
-    """A small random model on the card, with heads of 64 numbers."""
-    make_config, make_model, more = KINDS[kind]
-    base = load_model("nano(words=[20])", seed=7, worlds=("rps", "kuhn_poker", "tic_tac_toe"))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(3)
-        model = make_model(make_config(vocab_size=len(base.tokenizer), **SIZES, **more)).eval()
-        with torch.no_grad():
-            for weight in model.parameters():
-                weight.normal_(0.0, 0.08) if weight.dim() > 1 else None
-    return LoadedModel(kind, model.to("cuda", torch.bfloat16), base.tokenizer, base.chat_format)
-
-
-def learner_of(kind: str) -> LocalLearner:
-    model = copy.deepcopy(model_of(kind).model)
-    return LocalLearner(model, made_settings("learner.compile=false", "learner.lr=0.01"))
-
-
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=OPTIONS)
 def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Server]]:
     """A kind of model, and its server on the same card."""
     need_vllm()
@@ -89,13 +53,13 @@ def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.fixture
 def backend(started: tuple[str, Server]) -> Iterator[HttpVllm]:
     kind, server = started
-    found = HttpVllm(model_of(kind), EngineSettings(LENGTH, slots=16), server.address)
+    found = HttpVllm(model_of(kind), settings_of(kind), server.address)
     yield found
     found.close()
 
 
 def server_of(backend: HttpVllm, kind: str) -> VllmPolicyServer:
-    return VllmPolicyServer(model_of(kind), EngineSettings(LENGTH, slots=16), backend)
+    return VllmPolicyServer(model_of(kind), settings_of(kind), backend)
 
 
 def test_another_process_reads_a_buffer_and_its_memory_is_free_after_it() -> None:
@@ -125,13 +89,13 @@ def test_shared_weights_give_the_log_probabilities_of_the_same_weights_in_files(
     backend: HttpVllm, started: tuple[str, Server]
 ) -> None:
     kind = started[0]
-    given, server = model_of(kind), server_of(backend, kind)
+    given, server, adapter = model_of(kind), server_of(backend, kind), learner_of(kind).weights().adapter
     first = {name: tensor.clone() for name, tensor in given.model.state_dict().items()}
     second = {name: tensor + 0.1 * tensor.roll(1, -1) + 0.02 for name, tensor in first.items()}
     choices = [(token, given.chat_format.end) for token in range(40) if token != given.chat_format.end]
 
     async def scores(weights: dict[str, torch.Tensor]) -> list[float]:
-        await server.publish("main", PolicyWeights(weights), 0)
+        await server.publish("main", PolicyWeights(weights, adapter), 0)
         return list(await server.policy("main").action_logprobs(prompts(given, 1)[0], choices))
 
     shared = [asyncio.run(scores(weights)) for weights in (first, second)]

@@ -14,6 +14,8 @@ from mage.models.hosts import is_loopback
 
 OLDEST, NEWEST = (0, 22), (0, 32)
 """Versions of vLLM whose interfaces are used here."""
+LOADS_BELOW_ADAPTERS = (0, 28)
+"""From this version on vLLM itself can load the weights below adapters again."""
 _TIMEOUT_S = 10.0
 
 
@@ -37,8 +39,8 @@ def check_named_once(servers: tuple[str, ...]) -> None:
         places.add(place)
 
 
-def check_server(server: str) -> None:
-    """Raise a ConfigError where a server's address is not one on this machine, or no known version answers there."""
+def check_server(server: str) -> tuple[int, int]:
+    """The version of a running server; a ConfigError where it is not on this machine, or no known version answers."""
     require("remote", f"agent.server = {server} needs")
     import httpx
 
@@ -50,7 +52,7 @@ def check_server(server: str) -> None:
         raise ConfigError(f"agent.server = {server}: no server answers there ({type(error).__name__})") from None
     except (ValueError, LookupError, TypeError):
         raise ConfigError(f"agent.server = {server}: what answers there is not vLLM") from None
-    check_version(found, f"at {server}")
+    return check_version(found, f"at {server}")
 
 
 def server_address(server: str) -> str:
@@ -85,16 +87,18 @@ def server_place(server: str) -> str:
     return f"{'127.0.0.1' if host == 'localhost' else ip_address(host)}:{parts.port or 80}"
 
 
-def check_version(found: str, where: str) -> None:
-    """Raise a ConfigError for a version whose interfaces are not known.
+def check_version(found: str, where: str) -> tuple[int, int]:
+    """The first two numbers of a version; a ConfigError where its interfaces are not known.
 
     >>> check_version("0.22.1", "here"), check_version("0.32.0+cpu", "here")
-    (None, None)
+    ((0, 22), (0, 32))
     """
-    numbers = re.match(r"(\d+)\.(\d+)", found)
-    if numbers is None or not OLDEST <= (int(numbers[1]), int(numbers[2])) <= NEWEST:
+    matched = re.match(r"(\d+)\.(\d+)", found)
+    numbers = (int(matched[1]), int(matched[2])) if matched else (0, 0)
+    if not OLDEST <= numbers <= NEWEST:
         oldest, newest = (".".join(map(str, one)) for one in (OLDEST, NEWEST))
         raise ConfigError(f"vLLM {found} is {where}; engine = vllm works with {oldest} to {newest}")
+    return numbers
 
 
 def _installed_version() -> str:

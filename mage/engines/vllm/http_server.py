@@ -17,12 +17,13 @@ from torch import Tensor
 from mage.aio import all_done
 from mage.engines.settings import SERVER_CONCURRENCY, EngineSettings
 from mage.engines.shared_client import SharedClient
-from mage.engines.vllm.availability import check_server, server_address
+from mage.engines.vllm.availability import LOADS_BELOW_ADAPTERS, check_server, server_address
 from mage.engines.vllm.backend import LoadedAdapter
 from mage.engines.vllm.model_files import write_weights
 from mage.engines.vllm.requests import VllmAnswer, VllmRequest
 from mage.engines.vllm.server_lock import lock_server
 from mage.engines.vllm.shared_loader import SharedLoader, share_weights
+from mage.engines.vllm.shared_weights import EXTENSION, RELOAD
 from mage.errors import ConfigError, EngineError, EngineGoneError, library_errors
 from mage.models.load import LoadedModel
 
@@ -71,16 +72,22 @@ class HttpVllm:
 
     def __init__(self, loaded: LoadedModel, settings: EngineSettings, server: str) -> None:
         """`server` is its address."""
-        check_server(server)
+        version = check_server(server)
         self._server = server
         connection = Connection(server)
         self.name, self._address, self._post = connection.name, connection.address, connection.post
         config = self._config()
         limit = getattr(loaded.model.config, "max_position_embeddings", None) or settings.length
         self._length = min(limit, settings.length)
-        self._check(config, loaded, settings)
-        self._model = str(_found(config, "model_config", "served_model_name"))
         extension = str(_found(config, "parallel_config", "worker_extension_cls"))
+        self._reload = RELOAD if extension == EXTENSION else "reload_weights"
+        self._check(config, loaded, settings)
+        if settings.adapter_rank and self._reload != RELOAD and version < LOADS_BELOW_ADAPTERS:
+            raise self._refused(
+                f"vLLM {version[0]}.{version[1]} cannot load the weights below adapters without "
+                f"--worker-extension-cls {EXTENSION}; {_FLAGS}"
+            )
+        self._model = str(_found(config, "model_config", "served_model_name"))
         self.loader = SharedLoader(self.name, self._post, extension)
         self._lock = lock_server(server)
         weakref.finalize(self, self._lock.close)
@@ -120,7 +127,7 @@ class HttpVllm:
 
     async def load_files(self, folder: Path) -> None:
         """Replace all weights of the model by those in a folder."""
-        await self._post("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}})
+        await self._post("/collective_rpc", {"method": self._reload, "kwargs": {"weights_path": str(folder)}})
 
     async def load_adapter(self, adapter: LoadedAdapter) -> None:
         await self._post("/v1/load_lora_adapter", {"lora_name": adapter.name, "lora_path": str(adapter.folder)})

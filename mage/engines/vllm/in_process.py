@@ -25,6 +25,7 @@ from mage.engines.vllm.backend import LoadedAdapter
 from mage.engines.vllm.cpu_options import CPU_BLOCK, CPU_BYTES, CPU_HEADS, cpu_step_tokens
 from mage.engines.vllm.model_files import room_for, write_config, write_weights
 from mage.engines.vllm.requests import VllmAnswer, VllmRequest
+from mage.engines.vllm.shared_weights import EXTENSION, RELOAD
 from mage.errors import ConfigError, EngineError, EngineGoneError, MageError, ShortageError, library_errors
 from mage.models.load import LoadedModel
 from mage.shortage import shortage_of
@@ -115,7 +116,7 @@ class InProcessVllm:
     async def load_model(self, weights: Mapping[str, Tensor]) -> None:
         named = ((name, tensor.detach()) for name, tensor in weights.items())
         with _contained(), library_errors(lambda why: EngineError(f"vLLM cannot load the weights: {why}")):
-            self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": named})
+            self._engine.collective_rpc(RELOAD, kwargs={"weights_iterator": named})
 
     async def load_adapter(self, adapter: LoadedAdapter) -> None:
         from vllm.lora.request import LoRARequest
@@ -172,6 +173,7 @@ def _options(settings: EngineSettings, is_cpu: bool, length: int) -> dict[str, A
         "enable_prefix_caching": True,
         "logprobs_mode": "processed_logprobs",
         "max_logprobs": -1,
+        "worker_extension_cls": EXTENSION,
         "generation_config": "vllm",
         "disable_log_stats": True,
         "max_num_seqs": settings.slots or (_CPU_SLOTS if is_cpu else _CUDA_SLOTS),

@@ -1,4 +1,4 @@
-"""Weights on a GPU that a vLLM server's workers read in place (CUDA IPC): how they are packed, shared and loaded.
+"""What is added to vLLM's workers: weights on a GPU that they read in place (CUDA IPC), and weights below adapters.
 
 vLLM's own transfer between processes unpickles what it is sent over HTTP, which lets the sender run code. Here a
 request has names and numbers alone; a method that is added to vLLM's workers (`--worker-extension-cls`) reads them.
@@ -7,17 +7,19 @@ request has names and numbers alone; a method that is added to vLLM's workers (`
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import prod
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mage.errors import EngineError, library_errors
 
 EXTENSION = f"{__name__}.SharedWeights"
 """The value of vLLM's option --worker-extension-cls."""
 METHOD = "load_shared_weights"
+RELOAD = "reload_base"
 Piece = Sequence[Any]
 """A tensor in a buffer: its name, dtype and shape, and the byte at which it begins. A request has it as a list."""
 _ALIGNMENT = 256
@@ -82,7 +84,12 @@ def opened(shared: Mapping[str, Any]) -> Tensor:
 
 
 class SharedWeights:
-    """What vLLM adds to the class of its workers; the name of the method is `METHOD`."""
+    """What vLLM adds to the class of its workers; the names of the methods are `METHOD` and `RELOAD`."""
+
+    def reload_base(self: Any, **source: Any) -> None:
+        """vLLM's `reload_weights`, which in 0.22 cannot load the weights below adapters."""
+        with _without_adapters(self.model_runner.get_model()):
+            self.reload_weights(**source)
 
     def load_shared_weights(self: Any, shared: Mapping[str, Any], pieces: Sequence[Piece]) -> str:
         """Load weights from a buffer of another process; without any, the buffer is opened and no more.
@@ -95,11 +102,29 @@ class SharedWeights:
         except EngineError as error:
             return str(error)
         if pieces:
-            self.reload_weights(weights_iterator=unpacked(buffer, pieces, self.device))
+            self.reload_base(weights_iterator=unpacked(buffer, pieces, self.device))
         if buffer.is_cuda:
             for device in {buffer.device, self.device}:
                 torch.cuda.synchronize(device)  # the buffer is the sender's again when this returns
         return ""
+
+
+@contextmanager
+def _without_adapters(model: nn.Module) -> Iterator[None]:
+    """The layers that vLLM has put adapters around, in their places: weights have the names that they had before."""
+    wrapped = [
+        (parent, name, child)
+        for parent in model.modules()
+        for name, child in parent.named_children()
+        if hasattr(child, "base_layer")
+    ]
+    try:
+        for parent, name, child in wrapped:
+            setattr(parent, name, child.base_layer)
+        yield
+    finally:
+        for parent, name, child in wrapped:
+            setattr(parent, name, child)
 
 
 def _tensor_of(buffer: Tensor, piece: Piece) -> Tensor:
