@@ -40,7 +40,7 @@ def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     kind, folder, port = request.param, tmp_path_factory.mktemp(request.param), free_port()
     model_of(kind).save(folder)
     options = ["--port", str(port), "--context", str(LENGTH), "--slots", "16", "--dtype", "bfloat16"]
-    options += ["--gpu-memory-utilization", "0.2", *OPTIONS[kind]]
+    options += ["--gpu-memory-utilization", "0.1", *OPTIONS[kind]]
     server = launch(folder, [sys.executable, "-m", "mage.engines.vllm.serve", str(folder), *options], port, {})
     try:
         wait_for(server)
