@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -18,6 +22,7 @@ from mage.engines.registry import make_server
 from mage.engines.settings import EngineSettings
 from mage.engines.vllm.availability import check_vllm
 from mage.engines.vllm.in_process import _options
+from mage.engines.vllm.locks import starting_on
 from mage.errors import ConfigError
 from mage.training.start import check_start
 from tests.engine_made import nano
@@ -169,3 +174,29 @@ def test_the_refusal_comes_before_a_run_directory_is_made(tmp_path: Path) -> Non
     with pytest.raises(ConfigError, match="no server answers there"):
         check_new_run(tmp_path / "run", load_config("rps", (VLLM, "agent.server=http://127.0.0.1:9")))
     assert not (tmp_path / "run").exists()
+
+
+STARTING = """
+import sys, time
+from pathlib import Path
+from mage.engines.vllm.locks import starting_on
+with starting_on(sys.argv[1]):
+    print("starts", flush=True)
+    time.sleep(1.0)
+    Path(sys.argv[2]).touch()
+"""
+
+
+def test_one_process_at_a_time_starts_vllm_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two each counts the memory that the other takes as its own."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    started = tmp_path / "started"
+    command = [sys.executable, "-c", STARTING, "GPU-1", str(started)]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "starts\n"
+        with starting_on("GPU-2"):
+            assert not started.exists(), "another GPU is waited for"
+        with starting_on("GPU-1"):
+            assert started.exists()

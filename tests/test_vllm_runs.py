@@ -20,7 +20,7 @@ from rich.console import Console
 
 from mage.engines.vllm import http_server
 from mage.engines.vllm.http_server import Connection
-from mage.engines.vllm.server_lock import lock_server
+from mage.engines.vllm.locks import lock_server
 from mage.errors import ConfigError, EngineError, EngineGoneError
 from mage.files import read_lines
 from mage.models.device import resolve_placement

@@ -114,7 +114,7 @@ def test_a_base_that_is_another_one_is_published_below_the_adapters(server: Vllm
     assert found[1] != pytest.approx(found[0], abs=0.02)
 
 
-@pytest.mark.parametrize(("workers", "lora"), [(0, 0), (0, 4), (2, 0)])
+@pytest.mark.parametrize(("workers", "lora"), [(0, 0), (2, 4)])
 def test_a_run_trains(workers: int, lora: int, tmp_path: Path) -> None:
     need_vllm()
     more = [f"learner.lora_rank={lora}"]

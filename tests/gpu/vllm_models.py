@@ -53,8 +53,8 @@ def rank_of(kind: str) -> int:
 
 
 def settings_of(kind: str) -> EngineSettings:
-    """For a twentieth of the card, where the engine runs in this process."""
-    return EngineSettings(LENGTH, slots=16, adapter_rank=rank_of(kind), card_share=0.125)
+    """For a tenth of the card, where the engine runs in this process."""
+    return EngineSettings(LENGTH, slots=16, adapter_rank=rank_of(kind), card_share=0.25)
 
 
 def learner_of(kind: str) -> LocalLearner:

@@ -19,9 +19,9 @@ from mage.engines.settings import SERVER_CONCURRENCY, EngineSettings
 from mage.engines.shared_client import SharedClient
 from mage.engines.vllm.availability import LOADS_BELOW_ADAPTERS, check_server, server_address
 from mage.engines.vllm.backend import LoadedAdapter
+from mage.engines.vllm.locks import lock_server
 from mage.engines.vllm.model_files import write_weights
 from mage.engines.vllm.requests import VllmAnswer, VllmRequest
-from mage.engines.vllm.server_lock import lock_server
 from mage.engines.vllm.shared_loader import SharedLoader, share_weights
 from mage.engines.vllm.shared_weights import EXTENSION, RELOAD
 from mage.errors import ConfigError, EngineError, EngineGoneError, library_errors

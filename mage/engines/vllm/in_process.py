@@ -23,6 +23,7 @@ from mage.engines.settings import EngineSettings
 from mage.engines.vllm.availability import check_vllm
 from mage.engines.vllm.backend import LoadedAdapter
 from mage.engines.vllm.cpu_options import CPU_BLOCK, CPU_BYTES, CPU_HEADS, cpu_step_tokens
+from mage.engines.vllm.locks import starting_on
 from mage.engines.vllm.model_files import room_for, write_config, write_weights
 from mage.engines.vllm.requests import VllmAnswer, VllmRequest
 from mage.engines.vllm.shared_weights import EXTENSION, RELOAD
@@ -71,7 +72,9 @@ class InProcessVllm:
         with _contained(), library_errors(lambda why: ConfigError(f"vLLM cannot serve {loaded.name}: {why}")):
             engine_args, engine = _imported("EngineArgs", "LLMEngine")
             arguments = engine_args(model=self._folder.name, max_model_len=self._length, dtype=dtype, **options)
-            self._engine: Any = engine.from_engine_args(arguments)
+            _allow_graphs()
+            with _alone_on(weight.device):
+                self._engine: Any = engine.from_engine_args(arguments)
         if weights is not None:
             weights.unlink()
         self._adapters: dict[str, Any] = {}
@@ -224,6 +227,26 @@ def _imported(*names: str) -> list[Any]:
 
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(load).result()
+
+
+@contextmanager
+def _alone_on(device: torch.device) -> Iterator[None]:
+    """Wait until no other process starts vLLM on a GPU."""
+    if device.type == "cpu":
+        yield
+        return
+    with starting_on(str(torch.cuda.get_device_properties(device).uuid)):
+        yield
+
+
+def _allow_graphs() -> None:
+    """Let vLLM capture graphs again: its first model runner forbids it when it is done, in the whole process.
+
+    Its second one, which plays Qwen3 in 0.22, does not allow it before it captures its own.
+    """
+    from vllm.compilation.monitor import set_cudagraph_capturing_enabled
+
+    set_cudagraph_capturing_enabled(True)
 
 
 @contextmanager
