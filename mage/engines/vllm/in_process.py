@@ -72,7 +72,7 @@ class InProcessVllm:
         with _contained(), library_errors(lambda why: ConfigError(f"vLLM cannot serve {loaded.name}: {why}")):
             engine_args, engine = _imported("EngineArgs", "LLMEngine")
             arguments = engine_args(model=self._folder.name, max_model_len=self._length, dtype=dtype, **options)
-            _allow_graphs()
+            _forget_earlier_engines()
             with _alone_on(weight.device):
                 self._engine: Any = engine.from_engine_args(arguments)
         if weights is not None:
@@ -239,14 +239,16 @@ def _alone_on(device: torch.device) -> Iterator[None]:
         yield
 
 
-def _allow_graphs() -> None:
-    """Let vLLM capture graphs again: its first model runner forbids it when it is done, in the whole process.
-
-    Its second one, which plays Qwen3 in 0.22, does not allow it before it captures its own.
-    """
+def _forget_earlier_engines() -> None:
+    """Set back what vLLM keeps for a whole process, and what an engine leaves there for the next one."""
     from vllm.compilation.monitor import set_cudagraph_capturing_enabled
+    from vllm.model_executor.layers import rotary_embedding
 
+    # Its first model runner forbids graphs when it is done; the second one, for Qwen3 in 0.22, does not allow them.
     set_cudagraph_capturing_enabled(True)
+    # Models share the layer for rotary positions. Publishing makes its cosines a part of the state dict, and an engine
+    # that begins with random weights then overwrites them.
+    rotary_embedding._ROPE_DICT.clear()
 
 
 @contextmanager
