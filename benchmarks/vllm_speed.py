@@ -5,7 +5,7 @@ python benchmarks/vllm_speed.py --device cpu --tiny --out results
 
 Both are policy servers, made and asked as in training. `--server` asks a running vLLM server instead of one in this
 process, `--lora-rank` publishes adapters instead of whole models. `--shape` measures a model of a shape that `mage`
-plans for, with random weights and SmolLM2's tokenizer.
+plans for, with random weights and SmolLM2's tokenizer; `--save` writes it to a folder, for a server.
 """
 
 from __future__ import annotations
@@ -178,7 +178,8 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--shape", default="", help="the shape of a model with random weights, in place of --model")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    parser.add_argument("--save", type=Path, help="write the model to this folder, for a server, and measure nothing")
     parser.add_argument("--tiny", action="store_true", help="a tiny model and few trials, to try the script")
     parser.add_argument("--engines", default="local,vllm")
     parser.add_argument("--server", action="append", default=[], help="a running vLLM server's address; one or more")
@@ -190,6 +191,9 @@ def main() -> None:
     args = parser.parse_args()
     dtype = "bfloat16" if args.device == "cuda" else "float32"
     model = "nano(heads=2,context=4096)" if args.tiny else args.model
+    if args.save:
+        _loaded(model, dtype, args).save(args.save)
+        return
     loaded, trained = (_loaded(model, dtype, args) for _ in range(2))
     config = load_config(
         "rps", (f"agent.model={model}", f"learner.lora_rank={args.lora_rank}", "learner.compile=false")
