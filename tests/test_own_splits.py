@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,7 +14,7 @@ from typer.testing import CliRunner
 
 import mage
 from mage.cli import app
-from mage.errors import ConfigError, RecordError
+from mage.errors import ConfigError, PlayError, RecordError
 from mage.evaluation.splits import (
     SplitKind,
     check_split,
@@ -20,10 +22,15 @@ from mage.evaluation.splits import (
     make_split,
     write_split,
 )
+from mage.opponents.check_moves import check_moves
+from mage.opponents.policy import certainly, evenly
 from mage.training.build import check_splits
 from mage.training.parts import build_parts
 from mage.training.resume_changes import config_of
 from mage.training.run import create_run_directory, train_run
+from mage.types import Observation
+from mage.worlds.openspiel.game import load_game
+from mage.worlds.registry import load_world
 from tests.tiny import tiny_config
 
 GAME = "rps(rounds=3)"
@@ -93,6 +100,80 @@ def test_a_split_that_could_not_be_judged_by_is_not_written(
         write_split(tmp_path / name, game, members)
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def grudge(game: Any, seat: int, rng: random.Random, patience: Any = 1) -> Any:
+    """Compares with its value in its first decision."""
+    return lambda seen: certainly(seen, int(sum(theirs for _, theirs in seen.facts["rounds"]) >= patience))
+
+
+def late(game: Any, seat: int, rng: random.Random, reply: Any = 0) -> Any:
+    """Uses its value once it has lost a round against the other's last action."""
+    return lambda seen: certainly(seen, reply + 0 if [2, 0] in map(list, seen.facts["rounds"][-1:]) else 2)
+
+
+@pytest.mark.usefixtures("own_names")
+@pytest.mark.parametrize(
+    ("member", "said"),
+    [
+        ("grudge:9x", r"opponent 'grudge\(9x\)' raises TypeError: '>=' not supported between .*'int' and 'Spec'"),
+        ("grudge(patience=9x)", r"opponent 'grudge\(patience=9x\)' raises TypeError: '>=' not supported"),
+        ("switch(copy,grudge:9x,at=2)", r"opponent 'grudge\(9x\)' raises TypeError"),
+        ("mixture(uniform,grudge:9x,each=trial)", r"opponent 'grudge\(9x\)' raises TypeError"),
+        ("best-response:grudge(9x)", r"opponent 'grudge\(9x\)' raises TypeError"),
+        ("best-response(opponent=grudge(9x))", r"opponent 'grudge\(9x\)' raises TypeError"),
+        ("late:9x", r"opponent 'late\(9x\)' raises TypeError: unsupported operand"),
+    ],
+)
+def test_a_wrong_value_of_ones_own_opponent_is_found_when_the_split_is_written(
+    member: str, said: str, tmp_path: Path
+) -> None:
+    mage.register_opponent("grudge", grudge)
+    mage.register_opponent("late", late)
+    with pytest.raises(PlayError, match=rf"^{said}.* \(at test_own_splits.py:\d+\)$") as refused:
+        write_split(tmp_path / "mine.json", GAME, ["copy", member])
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(PlayError) as played:
+        mage.value(GAME, opponents=[member])
+    assert str(played.value) == str(refused.value)
+    done = CliRunner().invoke(app, ["split", str(tmp_path / "mine.json"), member, "--world", GAME])
+    assert done.exit_code != 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("own_names")
+def test_opponents_of_ones_own_that_play_are_written_and_those_of_mage_are_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mage.register_opponent("grudge", grudge)
+    mage.register_opponent("late", late)
+    members = ["grudge", "grudge:2", "late:1", "switch(copy,grudge:2,at=2)", "best-response:grudge"]
+    assert len(write_split(tmp_path / "mine.json", GAME, members).members) == 5
+    monkeypatch.setattr("mage.opponents.check_moves._ask", lambda *_: pytest.fail("it was asked"))
+    write_split(tmp_path / "ours.json", "tic_tac_toe", ["mcts:9", "mixture(uniform,minimax,each=trial)"])
+
+
+@pytest.mark.usefixtures("own_names")
+@pytest.mark.parametrize(
+    "game", ["kuhn_poker", "tic_tac_toe(opening=1)", "leduc_poker(players=3)", "blackjack", "2048"]
+)
+def test_every_seat_of_every_game_is_asked(game: str, tmp_path: Path) -> None:
+    asked = set()
+
+    def even(game: Any, seat: int, rng: random.Random) -> Any:
+        def policy(seen: Observation) -> list[float]:
+            asked.add(seen.seat)
+            return evenly(seen)
+
+        return policy
+
+    mage.register_opponent("even", even)
+    num_seats = load_world(game).info.num_seats
+    if num_seats == 1:
+        check_moves("even", load_game(game), 0)
+    else:
+        write_split(tmp_path / "mine.json", game, ["even"])
+    assert asked == set(range(num_seats))
 
 
 def test_a_file_that_was_changed_renamed_broken_or_lost_is_refused(tmp_path: Path) -> None:

@@ -14,15 +14,18 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from functools import cache
 from importlib import resources
+from itertools import product
 from pathlib import Path
 
 import msgspec
 
 from mage.errors import ConfigError, RecordError, did_you_mean, listing
 from mage.files import BAD_JSON, write_atomically
+from mage.opponents.check_moves import check_moves
 from mage.opponents.remote import check_access_to
 from mage.protocols import World
 from mage.spec import parse_spec, whole
+from mage.worlds.openspiel.world import OpenSpielWorld
 from mage.worlds.registry import load_world
 
 _ENDING = ".json"
@@ -177,7 +180,8 @@ def write_split(
 
     With `held_out` training on them is refused; with `is_test` evaluating on them during training too. `kind` says what
     it asks of an agent (seen, unseen parameters, unseen families, harder, reworded or switching), `episodes` how many
-    a trial on it has. A file that holds another split already is left alone.
+    a trial on it has. Opponents of one's own are asked for a few moves, so that their errors are found now. A file that
+    holds another split already is left alone.
     """
     path = Path(path)
     _check_name(path)
@@ -191,7 +195,7 @@ def write_split(
         episodes=None if episodes is None else whole("episodes", episodes, 1),
         is_test=is_test,
     )
-    check_split(split, range(load_world(split.world).info.num_seats))
+    _check_playable(split)
     content = to_json(split)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -243,6 +247,16 @@ def check_members(world: World, members: Sequence[str], seats: Sequence[int]) ->
         for other in set(range(num_seats)) - {seat}:
             for member in members:
                 world.check_opponent(member, other)
+
+
+def _check_playable(split: Split) -> None:
+    """Raise on a split that cannot be played from every seat, and what users' opponents in it would raise in play."""
+    world = load_world(split.world)
+    seats = range(world.info.num_seats)
+    check_split(split, seats)
+    if isinstance(world, OpenSpielWorld) and len(seats) > 1:
+        for member, seat in product(split.members, seats):
+            check_moves(member, world.game, seat)
 
 
 def _kind(word: str) -> SplitKind:

@@ -45,8 +45,11 @@ def make_learner(name: str, model: Any, settings: LearnerSettings, *, with_value
     if LEARNERS.is_ours(name):
         return factory(*given)
     wanted = "(model, settings, with_values, imitates)"
-    learner: Learner = call_factory(f"learner {name!r}", wanted, factory, *given)
-    require_methods("learner", name, learner, _METHODS, "mage.protocols.Learner")
+    made: Learner = call_factory(f"learner {name!r}", wanted, factory, *given)
+    require_methods("learner", name, made, _METHODS, "mage.protocols.Learner")
+    from mage.learners.checked import checked_learner  # loads torch
+
+    learner = checked_learner(made)
     if with_values and not learner.has_values:
         raise ConfigError(f"learner.kind = {name}: it has no values, which the estimator needs")
     return learner
