@@ -16,12 +16,13 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+import torch
 
 from mage.config.load import load_config, replaced, to_toml
 from mage.engines.registry import make_server
 from mage.engines.settings import EngineSettings
 from mage.engines.vllm.availability import check_vllm
-from mage.engines.vllm.in_process import _options
+from mage.engines.vllm.in_process import _options, _share_within
 from mage.engines.vllm.locks import starting_on
 from mage.errors import ConfigError
 from mage.training.start import check_start
@@ -200,3 +201,11 @@ def test_one_process_at_a_time_starts_vllm_on_a_gpu(tmp_path: Path, monkeypatch:
             assert not started.exists(), "another GPU is waited for"
         with starting_on("GPU-1"):
             assert started.exists()
+
+
+@pytest.mark.parametrize(("free", "share"), [(60, 0.4), (30, 0.29), (40, 0.39)])
+def test_vllm_asks_for_no_more_of_a_gpu_than_is_free(free: int, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would not start; a model that is loaded there already, or another engine, may have most of it."""
+    monkeypatch.setattr("torch.cuda.empty_cache", lambda: None)
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda _: (free, 100))
+    assert _share_within(0.4, torch.device("cuda")) == pytest.approx(share)

@@ -114,6 +114,61 @@ def test_a_base_that_is_another_one_is_published_below_the_adapters(server: Vllm
     assert found[1] != pytest.approx(found[0], abs=0.02)
 
 
+DROPPED = """
+import asyncio, gc, torch
+from mage.engines.vllm.in_process import InProcessVllm
+from mage.engines.vllm.server import VllmPolicyServer
+from mage.protocols import Sampling
+from tests.gpu.vllm_models import learner_of, model_of, settings_of
+
+def play(kind):
+    server = VllmPolicyServer(model_of(kind), settings_of(kind), InProcessVllm(model_of(kind), settings_of(kind)))
+    asyncio.run(server.publish("main", learner_of(kind).weights(), 0))
+    asyncio.run(server.policy("main").complete((5, 6), Sampling(1.0, 4, 0), None))
+
+def free():
+    gc.unfreeze()
+    gc.collect()
+    torch.cuda.empty_cache()
+    return torch.cuda.mem_get_info()[0] / 2**30
+
+for kind in ("untied", "qwen3", "tied"):
+    play(kind)
+    print("free", free())
+"""
+
+
+def test_the_memory_of_engines_that_were_dropped_is_free_again() -> None:
+    """Each takes a tenth of the card; the first leaves libraries and workspaces behind."""
+    need_vllm()
+    done = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = [float(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("free")]
+    assert len(found) == 3
+    assert min(found[1:]) > found[0] - 1.0, f"GiB free after each engine: {found}"
+
+
+def test_an_engine_plays_on_when_another_one_has_started() -> None:
+    need_vllm()
+    kinds = ("untied", "tied")
+    asked = prompts(model_of("untied"), 8)
+    servers: list[VllmPolicyServer] = []
+
+    async def texts() -> list[tuple[int, ...]]:
+        engine = servers[0].policy("main")
+        calls = [engine.complete(ids, Sampling(0.0, 8, seed), None) for seed, ids in enumerate(asked)]
+        return [reply.tokens for reply in await asyncio.gather(*calls)]
+
+    found: list[list[tuple[int, ...]]] = []
+    for kind in kinds:
+        servers.append(
+            VllmPolicyServer(model_of(kind), settings_of(kind), InProcessVllm(model_of(kind), settings_of(kind)))
+        )
+        published(servers[-1], kind)
+        found.append(asyncio.run(texts()))
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize(("workers", "lora"), [(0, 0), (2, 4)])
 def test_a_run_trains(workers: int, lora: int, tmp_path: Path) -> None:
     need_vllm()

@@ -6,6 +6,7 @@ A step is begun when all other tasks are waiting, as in the local engine, so tha
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import warnings
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -37,6 +39,8 @@ _CPU_SLOTS, _CUDA_SLOTS = 256, 1024
 """Requests in one step where `agent.slots` is 0."""
 _TRAINED_SHARE, _INFERENCE_SHARE = 0.4, 0.85
 """Shares of a GPU's memory for vLLM, with a learner in the same process and without one."""
+_LEFT_FREE = 0.01
+"""Share of a GPU's memory that is left for what vLLM does not count."""
 _ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_USE_FLASHINFER_SAMPLER": "0",
@@ -71,10 +75,13 @@ class InProcessVllm:
         dtype = str(weight.dtype).removeprefix("torch.")
         with _contained(), library_errors(lambda why: ConfigError(f"vLLM cannot serve {loaded.name}: {why}")):
             engine_args, engine = _imported("EngineArgs", "LLMEngine")
-            arguments = engine_args(model=self._folder.name, max_model_len=self._length, dtype=dtype, **options)
-            _forget_earlier_engines()
             with _alone_on(weight.device):
+                if not self._is_cpu:
+                    _forget_earlier_engines()
+                    options["gpu_memory_utilization"] = _share_within(options["gpu_memory_utilization"], weight.device)
+                arguments = engine_args(model=self._folder.name, max_model_len=self._length, dtype=dtype, **options)
                 self._engine: Any = engine.from_engine_args(arguments)
+            _let_go()
         if weights is not None:
             weights.unlink()
         self._adapters: dict[str, Any] = {}
@@ -239,11 +246,32 @@ def _alone_on(device: torch.device) -> Iterator[None]:
         yield
 
 
+def _share_within(share: float, device: torch.device) -> float:
+    """The share of a GPU's memory that vLLM may ask for: it refuses one that is not free when it starts."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    free, total = torch.cuda.mem_get_info(device)
+    return min(share, free / total - _LEFT_FREE)
+
+
+def _let_go() -> None:
+    """Remove what vLLM 0.22 registers with torch's compiler and never takes back: it keeps the engine for ever."""
+    from torch._dynamo import convert_frame
+
+    convert_frame._bytecode_hooks.clear()
+
+
 def _forget_earlier_engines() -> None:
     """Set back what vLLM keeps for a whole process, and what an engine leaves there for the next one."""
+    from vllm.compilation.breakable_cudagraph import BreakableCUDAGraphWrapper
+    from vllm.compilation.cuda_graph import CUDAGraphWrapper
     from vllm.compilation.monitor import set_cudagraph_capturing_enabled
     from vllm.model_executor.layers import rotary_embedding
 
+    gc.unfreeze()  # vLLM froze engines that were dropped since
+    # An engine that starts on the first model runner deletes the graphs of all that are in these sets.
+    CUDAGraphWrapper._all_instances = WeakSet()
+    BreakableCUDAGraphWrapper._all_instances = WeakSet()
     # Its first model runner forbids graphs when it is done; the second one, for Qwen3 in 0.22, does not allow them.
     set_cudagraph_capturing_enabled(True)
     # Models share the layer for rotary positions. Publishing makes its cosines a part of the state dict, and an engine

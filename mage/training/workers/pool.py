@@ -8,6 +8,7 @@ chunk has the weights that it is to be played with: a worker gets them before it
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ MAX_LOSSES = 3
 """Workers that may die with the same chunk, or one after the other while they are built, before the run ends.
 As many workers at most get a chunk of which every trial fails, before these failures stand."""
 _BUILD_S = 600.0
-"""Seconds in which a worker must be there, with its model loaded."""
+"""Seconds in which a worker must be there, with its model loaded; times those on a GPU, where vLLM starts in turn."""
 
 Weights = tuple[object, int]
 """Weights in Ray's object store, and the number of updates that they have behind them."""
@@ -61,6 +62,7 @@ class WorkerPlay:
         self._parts = parts
         self._folder = folder
         self._settings = parts.config.rollout
+        self._build_s = _BUILD_S * (math.ceil(1 / self._settings.gpus) if 0 < self._settings.gpus < 1 else 1)
         self._cluster: RayCluster | None = None
         self._actors: dict[int, Actor] = {}
         """By the number of the worker, from 1; those that are alive."""
@@ -252,7 +254,7 @@ class WorkerPlay:
             self._drop(number)
             self._actors[number], begun = self._cluster.new_actor(), time.perf_counter()
             try:
-                process: WorkerProcess = await self._ask(number, "build", self._order, most_s=_BUILD_S)
+                process: WorkerProcess = await self._ask(number, "build", self._order, most_s=self._build_s)
                 await self._give(number, weights)
             except WorkerLostError as error:
                 self._drop(number)
