@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from mage.arguments import WORLD, as_path, as_texts, check_kind
 from mage.errors import ConfigError, RecordError, did_you_mean, listing
 from mage.files import BAD_JSON, write_atomically
 from mage.opponents.remote import check_access_to
@@ -179,13 +180,14 @@ def write_split(
     it asks of an agent (seen, unseen parameters, unseen families, harder, reworded or switching), `episodes` how many
     a trial on it has. A file that holds another split already is left alone.
     """
-    path = Path(path)
+    path = as_path("path", path)
+    check_kind("world", world, str, WORLD)
     _check_name(path)
     split = make_split(
         path.stem,
         description,
         world,
-        tuple(members),
+        as_texts("members", members),
         held_out=held_out or is_test,
         kind=_kind(kind) if kind else None,
         episodes=None if episodes is None else whole("episodes", episodes, 1),
