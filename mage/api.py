@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict, Unpack
+from typing import Any, TypeAlias, Unpack
 
 from mage.agents.methods.registry import ALL_METHODS
+from mage.arguments import WORLD, as_list, as_path, as_settings, as_texts, check_kind
 from mage.config.compose import label_of
 from mage.config.load import load_config
 from mage.config.vary import one_setting
@@ -20,7 +22,7 @@ from mage.evaluation.compare.sources import read_inputs
 from mage.evaluation.crossplay import CrossPlayReport
 from mage.evaluation.exploitability.nashconv import NashConvReport
 from mage.evaluation.exploitability.responders import LowerBound
-from mage.evaluation.game_reports import CrossPlay, NashConv, run_cross_play, run_nash_conv
+from mage.evaluation.game_reports import CrossPlay, NashConv, NashConvOptions, run_cross_play, run_nash_conv
 from mage.evaluation.game_tables import cross_play_table, nash_conv_table
 from mage.evaluation.plan import EvaluationRequest
 from mage.evaluation.resource_limits import ResourceLimits
@@ -57,20 +59,6 @@ def allow_hosts(*hosts: str) -> AbstractContextManager[None]:
     return hosts_allowed(*hosts)
 
 
-class NashConvOptions(TypedDict, total=False):
-    """How much `nashconv` plays and reads."""
-
-    episodes: int
-    """Of a trial; 3 by default."""
-    trials: int
-    """Trials whose memories, or responders, are evaluated; 100 by default."""
-    samples: int
-    """Answers at each information state where probabilities are not exact; 64 by default."""
-    learn: int
-    """Add a responder that learns from this many episodes in each seat; 0 by default."""
-    seed: int
-
-
 def train(
     recipe: str,
     overrides: Mapping[str, object] | None = None,
@@ -85,7 +73,7 @@ def train(
     the run cleanly after the step that passes it; `open_run(folder).resume()` goes on.
     """
     refuse_while_importing("mage.train")
-    config = load_config(recipe, overrides or {})
+    config = load_config(recipe, overrides)
     refuse_without_effect(config)
     check_new_run(_path(folder), config)
     from mage.training.run import create_run, train_run
@@ -114,7 +102,9 @@ def evaluate(
     refuse_while_importing("mage.evaluate")
     if isinstance(agent, Path) and not agent.exists():
         raise RecordError(f"{agent} does not exist, so there is no agent to evaluate")
-    request = EvaluationRequest(_text(agent), world, _several(opponents), trials, overrides or {})
+    check_kind("world", world, str | None, WORLD)
+    values, splits = as_settings("overrides", overrides), as_texts("opponents", opponents)
+    request = EvaluationRequest(_text("agent", agent), world, splits, trials, values)
     found = begin_evaluation(request, _path(folder), ResourceLimits()).scores()
     return Report(found.step, {report.split: report for report in found.reports})
 
@@ -135,7 +125,9 @@ def cross_play(
     call with the same folder goes on where it was stopped.
     """
     refuse_while_importing("mage.cross_play")
-    plan = CrossPlay(tuple(map(_text, agents)), world, episodes, trials, seed, values=overrides or {})
+    check_kind("world", world, str, WORLD)
+    values = as_settings("overrides", overrides)
+    plan = CrossPlay(_texts("agents", agents), world, episodes, trials, seed, values=values)
     path, made = run_cross_play(plan, _path(folder), ResourceLimits())
     return SavedReport(path, made.found, as_text(cross_play_table(made.found)))
 
@@ -157,8 +149,10 @@ def nashconv(
     or `learn` episodes to make one, a lower bound is found by play instead: that is for large worlds.
     """
     refuse_while_importing("mage.nashconv")
-    before, others = None if after is None else _text(after), tuple(map(_text, responders))
-    plan = NashConv(_text(agent), world, before, responders=others, values=overrides or {}, **options)
+    check_kind("world", world, str, WORLD)
+    before, others = None if after is None else _text("after", after), _texts("responders", responders)
+    values = as_settings("overrides", overrides)
+    plan = NashConv(_text("agent", agent), world, before, responders=others, values=values, **options)
     path, made = run_nash_conv(plan, _path(folder), ResourceLimits())
     return SavedReport(path, made.found, as_text(nash_conv_table(made.found)))
 
@@ -182,7 +176,7 @@ def sweep(
     runs are made at a time, in processes of their own. After an interrupt `open_sweep(folder).resume()` goes on.
     """
     refuse_while_importing("mage.sweep")
-    configs = [(recipe, load_config(recipe, overrides or {})) for recipe in _several(recipes)]
+    configs = [(recipe, load_config(recipe, overrides)) for recipe in as_texts("recipes", recipes)]
     if not vary:
         refuse_without_effect(*(config for _, config in configs))
     check_new_run(_path(folder), *(config for _, config in configs))
@@ -198,7 +192,8 @@ def compare(*inputs: Run | Sweep | str | Path) -> ComparisonResult:
     Several seeds of one recipe are one row. The result prints as a table; `write(folder)` writes tables, plots and
     sources.
     """
-    read = read_inputs([str(one.path if isinstance(one, Run | Sweep) else one) for one in inputs])
+    allowed = "a run, a sweep, a text or a path; several are several arguments"
+    read = read_inputs([str(one.path) if isinstance(one, Sweep) else _text("input", one, allowed) for one in inputs])
     return ComparisonResult(comparison_of(read.entries), read)
 
 
@@ -225,7 +220,10 @@ def value(
     `samples` is the number of draws and trials for bounds of a task that is too large to be planned.
     """
     refuse_while_importing("mage.value")
-    request = ValueRequest(world, _several(opponents), seat, episodes, discount, words, last_episode, samples, seed)
+    check_kind("world", world, str, WORLD)
+    check_kind("vary", vary, str | None, "a text, as in 'look=-1:0.1'")
+    splits = as_texts("opponents", opponents)
+    request = ValueRequest(world, splits, seat, episodes, discount, words, last_episode, samples, seed)
     return ValueResult(make_value_file(request, vary=vary, curve=curve))
 
 
@@ -237,11 +235,12 @@ def export_model(
     The newest weights, those after `step`, or the `best` of those evaluated while training. A run that trained an
     adapter gives the adapter in PEFT's layout, or with `merge` the whole model with the adapter in it.
     """
+    source, path = Path(_text("run", run, "a run, or the path of one")), as_path("folder", folder)
     require("train", "training needs")
     from mage.training.export import export_model as write
 
-    write(Path(_text(run)), Path(folder), step=step, best=best, merge=merge)
-    return Path(folder)
+    write(source, path, step=step, best=best, merge=merge)
+    return path
 
 
 def register_world(name: str, factory: Callable[..., World]) -> None:
@@ -335,15 +334,15 @@ def _note_caller() -> None:
     note_registration(sys._getframe(2).f_globals)
 
 
-def _several(names: str | Sequence[str]) -> Sequence[str]:
-    """Names, of which one may be given as it is."""
-    return [names] if isinstance(names, str) else names
-
-
-def _text(agent: Agent) -> str:
+def _text(name: str, agent: Agent, allowed: str = "a run, or a text or a path that `mage evaluate` takes") -> str:
     """An agent as the command line names it."""
+    check_kind(name, agent, Run | str | PathLike, allowed)
     return str(agent.path if isinstance(agent, Run) else agent)
 
 
+def _texts(name: str, agents: Sequence[Agent]) -> tuple[str, ...]:
+    return tuple(_text(f"an entry of {name}", agent) for agent in as_list(name, agents, "a list of agents"))
+
+
 def _path(folder: str | Path | None) -> Path | None:
-    return None if folder is None else Path(folder)
+    return None if folder is None else as_path("folder", folder)

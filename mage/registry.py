@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from mage.errors import ConfigError
+from mage.plugin_errors import shown_value
 from mage.spec import Spec, parse_spec
 
 T = TypeVar("T")
@@ -47,8 +48,10 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def add(self, name: str, given: object) -> None:
         """Register an object under a name, for this process."""
-        if _spec_name(name) != name:
-            raise ConfigError(f"{name!r} cannot be the name of a {self._kind}; take one without spaces and brackets")
+        if not isinstance(name, str) or _spec_name(name) != name:
+            raise ConfigError(
+                f"{shown_value(name)} cannot be the name of a {self._kind}; take one without spaces and brackets"
+            )
         if self._is_builtin(name):
             raise ConfigError(f"the {self._kind} {name!r} comes with mage; register yours under another name")
         if name in self._entry_points:

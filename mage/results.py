@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from mage.arguments import as_path, as_settings
 from mage.config.schema import Config
 from mage.errors import ConfigError
 from mage.evaluation.compare.comparison import Comparison
@@ -81,7 +82,7 @@ class Run:
         """
         from mage.training.run import train_run
 
-        train_run(self.path, plain_console(quiet=quiet), max_minutes, values=overrides)
+        train_run(self.path, plain_console(quiet=quiet), max_minutes, values=as_settings("overrides", overrides))
         return open_run(self.path)
 
     def __repr__(self) -> str:
@@ -165,8 +166,9 @@ class ComparisonResult:
 
     def write(self, folder: str | Path, *, plots: bool = True) -> Path:
         """Write tables, plots and sources to a directory and return it."""
-        write_comparison(self.comparison, self.inputs, Path(folder), plots=plots)
-        return Path(folder)
+        path = as_path("folder", folder)
+        write_comparison(self.comparison, self.inputs, path, plots=plots)
+        return path
 
     def __str__(self) -> str:
         return as_text(comparison_table(self.comparison, self.inputs, WIDTH))
@@ -204,8 +206,9 @@ class ValueResult:
 
     def write(self, path: str | Path) -> Path:
         """Write all values as JSON and return the path."""
-        write_json(self.content, Path(path))
-        return Path(path)
+        file = as_path("path", path)
+        write_json(self.content, file)
+        return file
 
     def __str__(self) -> str:
         return as_text(value_table(self.content.report, self.content.dial))
@@ -221,11 +224,11 @@ def _is_evaluation(line: Mapping[str, float]) -> bool:
 
 def open_run(folder: str | Path) -> Run:
     """Open a training run by its directory."""
+    path = as_path("folder", folder)
     require("train", "training needs")
     from mage.training.checkpoint import newest_checkpoint, read_state
     from mage.training.resume_changes import config_of
 
-    path = Path(folder)
     config = config_of(path)
     saved = newest_checkpoint(path)
     if saved is None:
@@ -236,7 +239,8 @@ def open_run(folder: str | Path) -> Run:
 
 def open_sweep(folder: str | Path) -> Sweep:
     """Open a sweep by its directory."""
+    path = as_path("folder", folder)
     require("train", "training needs")
     from mage.training.sweep import summarise
 
-    return Sweep(Path(folder), summarise(Path(folder)))
+    return Sweep(path, summarise(path))

@@ -84,14 +84,34 @@ def test_a_worker_that_dies_is_seen_before_the_step_ends(tmp_path: Path, viewer:
     assert viewer.run("run", "/workers")["workers"][1]["since"].endswith("00:09+00:00")
 
 
+def test_a_broken_worker_is_counted_and_named_apart_from_the_dead(tmp_path: Path, viewer: Viewer) -> None:
+    path = write_train_run(tmp_path / "run", **TWO)
+    dead = happened(2, "died", 3, error="no memory", trials=16)
+    write_lines(path / "workers.jsonl", [happened(1, "built"), dead, happened(1, "broken", 4, error="CUDA", trials=4)])
+    report = viewer.run("run", "/workers")
+    assert (report["alive"], report["deaths"], report["broken"], report["replayed"]) == (0, 1, 1, 20)
+    assert standing(report, "state") == ["broken", "building"]
+    assert standing(report, "deaths") == [0, 1]
+    assert standing(report, "broken") == [1, 0]
+    assert [(each["what"], each["error"]) for each in report["incidents"]] == [
+        ("broken", "CUDA"),
+        ("died", "no memory"),
+    ]
+    write_lines(path / "workers.jsonl", [happened(1, "died", 5, error="no place", trials=0), happened(1, "built", 6)])
+    report = viewer.run("run", "/workers")
+    assert standing(report, "state") == ["alive", "building"]
+    assert (report["deaths"], report["broken"]) == (2, 1)
+
+
 def test_what_a_run_records_is_what_the_viewer_reads(tmp_path: Path, viewer: Viewer) -> None:
     path = write_train_run(tmp_path / "run", **TWO)
     health = WorkerHealth(path)
     health.note_built(1, WorkerProcess("a", 11), 3.0)
     health.note_slow(1, 60.0)
     health.note_death(2, "no memory", "the run ends")
+    health.note_broken(1, "CUDA", 8)
     health.close()
-    built, slow, died = read_lines(path / WORKERS)
+    built, slow, died, broken = read_lines(path / WORKERS)
     assert {key: built[key] for key in list(built)[1:]} == {
         "step": 0,
         "worker": 1,
@@ -100,8 +120,9 @@ def test_what_a_run_records_is_what_the_viewer_reads(tmp_path: Path, viewer: Vie
         "seconds": 3,
     }
     assert {key: died[key] for key in list(died)[4:]} == {"error": "no memory", "trials": 0}
+    assert {key: broken[key] for key in list(broken)[3:]} == {"what": "broken", **HERE, "error": "CUDA", "trials": 8}
     nothing = {"error": None, "host": None, "pid": None, "seconds": None, "trials": None}
-    assert viewer.run("run", "/workers")["incidents"] == [nothing | died, nothing | slow]
+    assert viewer.run("run", "/workers")["incidents"] == [nothing | line for line in (broken, died, slow)]
 
 
 def test_a_change_of_workers_alone_makes_the_run_change(tmp_path: Path, viewer: Viewer) -> None:

@@ -135,7 +135,7 @@ def test_a_broken_worker_loses_no_trial_and_is_built_again(tmp_path: Path, monke
     assert timings["trials_replayed"] >= 4
     assert timings["worker_1/trials"] + timings["worker_2/trials"] == 2 * NUM_TRIALS
     lines = [(line["worker"], line["what"]) for line in read_lines(tmp_path / "run" / WORKERS)]
-    assert lines[2:] == [(1, "died"), (1, "built")]
+    assert lines[2:] == [(1, "broken"), (1, "built")]
 
 
 def test_a_worker_that_stays_broken_loses_no_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

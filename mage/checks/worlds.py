@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from mage.answers import WORLD_ERRORS, code_error
+from mage.arguments import WORLD, check_kind
 from mage.checks.episodes import EpisodeChecker, PlayedEpisode, require
 from mage.checks.exact_models import check_model
 from mage.errors import ConfigError, InexactError, PlayError
@@ -61,6 +62,7 @@ def check_world(
     `chance_shows=False` is for worlds in which chance hardly matters. `levels` are checked beside those that a result
     names as its fact `hidden`; `texts` are played beside nonsense where actions are open.
     """
+    check_kind("spec", spec, str, WORLD)
     world = load_world(spec)
     try:
         _check_info(spec, world)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
 from pydantic import ValidationError
 
+from mage.arguments import SETTINGS, as_list, as_settings, as_texts, check_kind
 from mage.config.compose import resolved
 from mage.config.schema import Config
 from mage.errors import ConfigError, listing
@@ -22,7 +23,7 @@ _GONE = {"credit.thought_weight": 1.0}
 """Keys that earlier versions had and runs have on record, with the value that changed nothing."""
 
 
-def load_config(recipe: str, overrides: Sequence[str] | Mapping[str, object] = ()) -> Config:
+def load_config(recipe: str, overrides: Sequence[str] | Mapping[str, object] | None = None) -> Config:
     """The config of a recipe, or of several with `+` between their names, with dotted overrides applied.
 
     Overrides are texts as on the command line, or values by key. The config's plugins are imported.
@@ -30,13 +31,20 @@ def load_config(recipe: str, overrides: Sequence[str] | Mapping[str, object] = (
     >>> load_config("demo", ["trial.episodes=5"]).trial.episodes
     5
     """
+    check_kind("recipe", recipe, str, "a text: a shipped name, the path of a TOML file, or several with +")
     values = resolved(recipe)
-    pairs = overrides.items() if isinstance(overrides, Mapping) else map(parse_override, overrides)
-    for key, value in pairs:
+    for key, value in _pairs(overrides):
         _set_key(values, key, value)
     config = validated(values, recipe)
     import_plugins(config.plugins)
     return config
+
+
+def _pairs(overrides: Sequence[str] | Mapping[str, object] | None) -> Iterable[tuple[str, object]]:
+    if overrides is None or isinstance(overrides, Mapping):
+        return as_settings("overrides", overrides).items()
+    texts = as_list("overrides", overrides, f"{SETTINGS}, or a list of texts such as 'learner.lr=1e-3'")
+    return map(parse_override, as_texts("overrides", texts))
 
 
 def replaced(config: Config, values: Mapping[str, object], source: str) -> Config:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from mage.arguments import as_list, as_settings
 from mage.config.load import parse_override, replaced
 from mage.config.schedule import Point
 from mage.config.schema import Config
@@ -44,10 +45,11 @@ def vary_setting(key: str, values: Sequence[object]) -> VariedSetting:
 
 def one_setting(values: Mapping[str, Sequence[object]]) -> VariedSetting:
     """The setting of a mapping from one key to its values."""
+    as_settings("vary", values, "a mapping from one key to its values, as in {'world.look': [0.1, -0.4]}")
     if len(values) != 1:
         raise ConfigError(f"vary has one key with its values, not {len(values)}")
     ((key, given),) = values.items()
-    return vary_setting(key, given)
+    return vary_setting(key, as_list(key, given, "a list of values"))
 
 
 def parse_vary(text: str) -> VariedSetting:

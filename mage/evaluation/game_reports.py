@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypedDict
 
 import msgspec
 from rich.progress import Progress
@@ -62,6 +63,20 @@ class NashConv(msgspec.Struct, frozen=True):
     """Episodes in each seat from which one more responder learns."""
     seed: int = 0
     values: Mapping[str, object] = {}
+
+
+class NashConvOptions(TypedDict, total=False):
+    """How much `mage.nashconv` plays and reads."""
+
+    episodes: int
+    """Of a trial; 3 by default."""
+    trials: int
+    """Trials whose memories, or responders, are evaluated; 100 by default."""
+    samples: int
+    """Answers at each information state where probabilities are not exact; 64 by default."""
+    learn: int
+    """Add a responder that learns from this many episodes in each seat; 0 by default."""
+    seed: int
 
 
 def run_cross_play(

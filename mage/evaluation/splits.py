@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from mage.arguments import WORLD, as_path, as_texts, check_kind
 from mage.errors import ConfigError, RecordError, did_you_mean, listing
 from mage.files import BAD_JSON, write_atomically
 from mage.opponents.check_moves import check_moves
@@ -183,13 +184,14 @@ def write_split(
     a trial on it has. Opponents of one's own are asked for a few moves, so that their errors are found now. A file that
     holds another split already is left alone.
     """
-    path = Path(path)
+    path = as_path("path", path)
+    check_kind("world", world, str, WORLD)
     _check_name(path)
     split = make_split(
         path.stem,
         description,
         world,
-        tuple(members),
+        as_texts("members", members),
         held_out=held_out or is_test,
         kind=_kind(kind) if kind else None,
         episodes=None if episodes is None else whole("episodes", episodes, 1),

@@ -58,6 +58,8 @@ def read_entry(text: str) -> AllowedHost:
     >>> read_entry("API.example.org"), read_entry("[::1]:8000=MY_KEY")
     (AllowedHost(host='api.example.org', port=None, key=None), AllowedHost(host='[::1]', port=8000, key='MY_KEY'))
     """
+    if not isinstance(text, str):  # it is not shown: a key may be in it
+        raise ConfigError(f"an allowed host is a text, not of type {type(text).__name__}; {_FORM}")
     place, equals, variable = text.strip().partition("=")
     found = _ENTRY.fullmatch(place)
     host = None if found is None else canonical_host(found["host"])

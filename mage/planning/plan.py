@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
+from numbers import Real
 
+from mage.arguments import check_kind
 from mage.config.load import load_config
 from mage.config.schema import Config
 from mage.errors import ConfigError
@@ -53,7 +55,8 @@ def plan(
     random, where `trial_tokens` does not say how many there are.
     """
     _check_numbers({"gpus": gpus, "gib": gib, "per_node": per_node, "trial_tokens": trial_tokens})
-    config = load_config(recipe, overrides or {})
+    config = load_config(recipe, overrides)
+    check_kind("model", model, str | None, "a text: a model, or the name of a shape such as '7b'")
     check(config)
     check_combinations(config)
     if config.league.learners:
@@ -88,6 +91,7 @@ def _check_numbers(given: Mapping[str, float | None]) -> None:
     """Raise a ConfigError for numbers that no cards and no trial have."""
     for name, value in given.items():
         least = 0 if name == "gpus" else 1
+        check_kind(name, value, Real | None, f"a number from {least} up")
         if value is not None and not least <= value < inf:
             raise ConfigError(f"{name} = {value}: give a number from {least} up")
 

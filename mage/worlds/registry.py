@@ -50,7 +50,7 @@ WORLDS: Registry[Callable[..., Any]] = Registry(
 
 def add_game(name: str, builder: object) -> None:
     """Register an OpenSpiel game; a world has precedence, so a game with the name of one would never be played."""
-    if name in WORLDS:
+    if isinstance(name, str) and name in WORLDS:
         raise ConfigError(f"the game {name!r} cannot be registered: a world has this name; take another one")
     WORDED.add(name, builder)
 

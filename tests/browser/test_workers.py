@@ -24,6 +24,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, executable: str) -> Path:
     done = write_train_run(root / "done", rollout={"workers": 3})
     write_lines(done / "workers.jsonl", [line(number, "built") for number in (1, 2, 3)])
     write_lines(done / "workers.jsonl", [line(2, "died", error=EVIL, trials=16), line(2, "built")])
+    write_lines(done / "workers.jsonl", [line(3, "broken", error="CUDA error", trials=4), line(3, "built")])
     write_lines(done / "timings.jsonl", [timings(1, 0.1, 0.1, 0.35), timings(2, 0.1, 0.1, 0.35)])
     broken = write_train_run(root / "broken", rollout={"workers": 1})
     (broken / "workers.jsonl").write_text("what?\n")
@@ -53,13 +54,15 @@ def test_a_run_that_is_over_shows_what_its_workers_did(opened: Opened, server: S
     open_run(opened, server, "done")
     opened.wait("h2:has-text('Workers')")
     text = opened.text()
-    assert "It had 3 workers; 1 death, 16 trials replayed; 12 trials a second in the last step." in text
+    assert "It had 3 workers; 1 death, 1 broken, 20 trials replayed; 12 trials a second in the last step." in text
     rows = [row.split() for row in opened.find(".workers tbody tr").all_inner_texts()]
     assert [row[:2] for row in rows] == [["worker", "1"], ["worker", "2"], ["worker", "3"]]
     assert all("ended" in row for row in rows)
     assert opened.find(".workers tr:has-text('worker 3') .warn").inner_text().strip() == "0.35 s ▲ 3.5 times the others"
     assert opened.find(".workers .warn").count() == 1
-    assert opened.find(".workers tr:has-text('worker 2') .bad").inner_text() == "1"
+    assert [row[-2:] for row in rows] == [["0", "0"], ["1", "0"], ["0", "1"]], "deaths, and how often broken"
+    assert [opened.find(f".workers tr:has-text('worker {number}') .bad").count() for number in (1, 2, 3)] == [0, 1, 1]
+    assert "worker 3 was broken; 4 trials replayed: CUDA error" in text
     assert EVIL in opened.find(".incidents").inner_text()
     assert opened.find(".workers .spark").count() == 3
 
@@ -107,4 +110,7 @@ def test_a_death_is_seen_while_one_looks(opened: Opened, server: Server, runs: P
         opened.wait(".workers tr:has-text('worker 2') .chip.crashed")
         assert "1 of 2 workers is alive; 1 death, 4 trials replayed" in opened.text()
         assert "worker 2 died; 4 trials replayed: out of memory" in opened.text()
+        log.append(line(1, "broken", error="CUDA error", trials=4))
+        opened.wait(".workers tr:has-text('worker 1') .chip:has-text('is broken')")
+        assert "0 of 2 workers are alive; 1 death, 1 broken, 8 trials replayed" in opened.text()
         log.close()

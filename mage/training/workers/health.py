@@ -39,6 +39,8 @@ class IncidentKind(StrEnum):
 
     BUILT = "built"
     DIED = "died"
+    BROKEN = "broken"
+    """It failed trials that another worker could play, and was ended."""
     SLOW = "slow"
     ANSWERED = "answered"
     """After it was slow."""
@@ -67,10 +69,11 @@ class _Counts:
     """Of chunks that came back."""
     busy_s: float = 0.0
     deaths: int = 0
+    """Also how often it was broken."""
 
 
 class WorkerHealth:
-    """Counts and records what workers do; `warn` is told of deaths and of workers that are slow, when it happens."""
+    """Counts and records what workers do; `warn` is told of workers that die, are broken or slow, when it happens."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -133,16 +136,17 @@ class WorkerHealth:
             self._gib[number] = gib
 
     def note_death(self, number: int, error: str, follows: str, num_trials: int = 0, what: str = "died") -> None:
-        """A worker has died or is to be ended; `follows` says what becomes of it. `num_trials` trials are replayed."""
-        self._of(number).deaths += 1
-        self._gib.pop(number, None)
-        self._replayed += num_trials
-        self._record(number, IncidentKind.DIED, error=error, trials=num_trials)
-        self._processes.pop(number, None)
+        """A worker has died; `follows` says what becomes of it. `num_trials` trials are replayed."""
+        self._note_end(number, IncidentKind.DIED, error, num_trials)
         self.warn(f"worker {number} {what}: {follows} ({error})")
 
+    def note_broken(self, number: int, error: str, num_trials: int) -> None:
+        """A worker is to be ended and built again; the `num_trials` trials that it failed are replayed."""
+        self._note_end(number, IncidentKind.BROKEN, error, num_trials)
+        self.warn(f"worker {number} is broken: it is built again ({error})")
+
     def note_rebuilding(self) -> None:
-        """A worker that was there has died and is built again."""
+        """A worker that died or is broken is built again."""
         self._rebuilt += 1
 
     def note_slow(self, number: int, seconds: float) -> None:
@@ -189,6 +193,13 @@ class WorkerHealth:
         if self._log is not None:
             self._log.close()
             self._log = None
+
+    def _note_end(self, number: int, what: IncidentKind, error: str, num_trials: int) -> None:
+        self._of(number).deaths += 1
+        self._gib.pop(number, None)
+        self._replayed += num_trials
+        self._record(number, what, error=error, trials=num_trials)
+        self._processes.pop(number, None)
 
     def _record(
         self,

@@ -178,8 +178,7 @@ class WorkerPlay:
         """Hand chunks to a worker until none is waiting for it; build it again where it is to blame for failures."""
         while True:
             if (why := self._blame.why(number)) is not None:
-                num_failed = self._blame.num_failed(number)
-                self._health.note_death(number, why, "it is built again", num_failed, what="is broken")
+                self._health.note_broken(number, why, self._blame.num_failed(number))
                 await self._rebuild(number, self._weights)
             if (chunk := self._take(number)) is None:
                 return

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mage.config.sections import RolloutConfig
-from mage.errors import ConfigError, EngineError
+from mage.errors import ConfigError, EngineError, MageError, library_errors
 from mage.extras import require
 from mage.training.workers.cluster_address import check_address
 from mage.training.workers.places import check_places, machines_of
@@ -84,18 +84,18 @@ class RayCluster:
 def _join(ray: Any, settings: RolloutConfig) -> None:
     """Join the cluster at an address, or start one on this machine. What it calls CPUs need not be cores."""
     quiet = {"log_to_driver": False, "configure_logging": True, "logging_level": logging.CRITICAL}
-    try:
+
+    def refused(why: str) -> MageError:
+        if settings.address:
+            return ConfigError(f"rollout.address = {settings.address!r}: Ray does not join it: {_line(why)}")
+        return EngineError(f"Ray cannot be started on this machine: {_line(why)}")
+
+    with library_errors(refused):  # where its processes do not start, Ray raises a plain `Exception`
         if settings.address:
             ray.init(address=settings.address, **quiet)
         else:
             num_cpus = settings.workers * settings.cpus
             ray.init(address="local", num_cpus=num_cpus, include_dashboard=False, **quiet)
-    except (ConnectionError, OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        if settings.address:
-            raise ConfigError(
-                f"rollout.address = {settings.address!r}: Ray does not join it: {_line(str(error))}"
-            ) from None
-        raise EngineError(f"Ray cannot be started on this machine: {_line(str(error))}") from None
 
 
 async def _answer(reference: Any) -> Any:

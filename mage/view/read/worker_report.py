@@ -31,12 +31,15 @@ class State(StrEnum):
     ALIVE = "alive"
     SLOW = "slow"
     BUILDING = "building"
+    """Not built yet, or built again after it died."""
+    BROKEN = "broken"
+    """Built again after it failed what another worker could play."""
     UNUSED = "unused"
     """The run goes on with fewer workers."""
 
 
 _THERE = (State.ALIVE, State.SLOW)
-_STATES = {IncidentKind.DIED: State.BUILDING, IncidentKind.SLOW: State.SLOW}
+_STATES = {IncidentKind.DIED: State.BUILDING, IncidentKind.BROKEN: State.BROKEN, IncidentKind.SLOW: State.SLOW}
 
 
 class WorkerStanding(msgspec.Struct, frozen=True):
@@ -49,8 +52,10 @@ class WorkerStanding(msgspec.Struct, frozen=True):
     host: str | None
     pid: int | None
     trials: int
-    """Over the whole run, like deaths."""
+    """Over the whole run, like `deaths` and `broken`."""
     deaths: int
+    broken: int
+    """How often it was found broken, which is no death."""
     busy_share: float | None
     """A mean over recent steps, like `trial_s`."""
     trial_s: float | None
@@ -65,12 +70,13 @@ class WorkerReport(msgspec.Struct, frozen=True):
     planned: int
     alive: int
     deaths: int
+    broken: int
     replayed: int
     trials_per_s: float | None
     """In the last step."""
     workers: tuple[WorkerStanding, ...]
     incidents: tuple[Incident, ...]
-    """Deaths, and workers that were slow, newest first."""
+    """Workers that died, were broken or slow, newest first."""
 
 
 def has_workers(place: Location, config: Mapping[str, Any]) -> bool:
@@ -119,6 +125,7 @@ class _Happened:
     last: dict[int, Incident] = field(default_factory=dict)
     built: dict[int, Incident] = field(default_factory=dict)
     deaths: Counter[int] = field(default_factory=Counter)
+    broken: Counter[int] = field(default_factory=Counter)
     replayed: int = 0
     kept: deque[Incident] = field(default_factory=lambda: deque(maxlen=_MAX_INCIDENTS))
     """Newest first."""
@@ -128,8 +135,9 @@ class _Happened:
         self.last[incident.worker] = incident
         if incident.what is IncidentKind.BUILT:
             self.built[incident.worker] = incident
-        elif incident.what is IncidentKind.DIED:
-            self.deaths[incident.worker] += 1
+        elif incident.what in (IncidentKind.DIED, IncidentKind.BROKEN):
+            ends = self.deaths if incident.what is IncidentKind.DIED else self.broken
+            ends[incident.worker] += 1
             self.replayed += incident.trials or 0
         if incident.what in _STATES:
             self.kept.appendleft(incident)
@@ -172,6 +180,7 @@ class WorkerLog:
             planned=planned,
             alive=sum(worker.state in _THERE for worker in workers),
             deaths=happened.deaths.total(),
+            broken=happened.broken.total(),
             replayed=happened.replayed,
             trials_per_s=played.trials_per_s,
             workers=workers,
@@ -193,6 +202,7 @@ class WorkerLog:
             pid=built.pid if built is not None else None,
             trials=played.trials[number],
             deaths=happened.deaths[number],
+            broken=happened.broken[number],
             busy_share=_mean(played.busy_shares.get(number, ())),
             trial_s=_mean(trial_s[-_RECENT:]),
             host_gib=played.gib.get(number) if state in _THERE else None,

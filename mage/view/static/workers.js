@@ -1,4 +1,4 @@
-// The health of rollout workers: how many are alive, what each does, and which died or do not answer.
+// The health of rollout workers: how many are alive, what each does, and which died, were broken or do not answer.
 import { spark } from "./chart/spark.js";
 import { h } from "./dom.js";
 import { ago, count, percent, plain, shortNumber } from "./format.js";
@@ -13,6 +13,7 @@ const STATES = {
   alive: ["●", "running", "alive"],
   slow: ["▲", "alarmed", "does not answer"],
   building: ["✕", "crashed", "is being built"],
+  broken: ["✕", "crashed", "is broken"],
   unused: ["○", "", "not used any more"],
 };
 
@@ -30,16 +31,19 @@ export function workersCard(report, run) {
 
 const HOW_TO_READ =
   "Busy: the share of time in which it had trials to play. A trial: seconds for each, the trials of a chunk played side " +
-  "by side, with its course over the steps. Both are means over the last ten steps; trials and deaths are of the whole " +
-  "run. A worker that dies is built again, and its trials are replayed to the same bits.";
+  "by side, with its course over the steps. Both are means over the last ten steps; trials, deaths and how often it was " +
+  "broken are of the whole run. A worker is broken where it fails four trials in a row that another can play. One that " +
+  "dies or is broken is built again, and its trials are replayed to the same bits.";
 
-function sentence({ planned, alive, deaths, replayed, trials_per_s: speed }, run) {
+function sentence({ planned, alive, deaths, broken, replayed, trials_per_s: speed }, run) {
   const isRunning = run.status === "running";
   const there = planned
     ? `${alive} of ${count(planned, "worker")} ${alive === 1 ? "is" : "are"} alive`
     : "It goes on without workers";
   const many = isRunning || !planned ? there : `It had ${count(planned, "worker")}`;
-  const died = deaths ? `${count(deaths, "death")}, ${count(replayed, "trial")} replayed` : "none has died";
+  const ended = [deaths ? count(deaths, "death") : "none has died", broken ? `${broken} broken` : null];
+  if (deaths || broken) ended.push(`${count(replayed, "trial")} replayed`);
+  const died = ended.filter(Boolean).join(", ");
   const fast = speed ? `; ${shortNumber(speed)} trials a second in the last step` : "";
   return h("span", {}, h("strong", { class: isRunning && alive < planned ? "bad" : null }, many), `; ${died}${fast}.`);
 }
@@ -54,8 +58,9 @@ function standings({ workers }, run) {
     secondsOf(worker, workers),
     h("td", { class: "number" }, worker.host_gib === null ? "–" : `${plain(worker.host_gib, 1)} GiB`),
     h("td", { class: `number${worker.deaths ? " bad" : ""}` }, worker.deaths),
+    h("td", { class: `number${worker.broken ? " bad" : ""}` }, worker.broken),
   ]);
-  const heads = ["", "state", "trials", "busy", "a trial", "memory", "deaths"];
+  const heads = ["", "state", "trials", "busy", "a trial", "memory", "deaths", "broken"];
   const all = table(heads, rows, "list tight workers");
   if (workers.length <= MOST_ROWS) return all;
   return h("details", {}, h("summary", {}, `All ${workers.length} workers`), all);
@@ -104,7 +109,7 @@ function incidents(found) {
 function told({ worker, what, error, trials, seconds }) {
   if (what === "slow") return `worker ${worker} had not answered for ${shortNumber(seconds)} s`;
   const replayed = trials ? `; ${count(trials, "trial")} replayed` : "";
-  return `worker ${worker} died${replayed}: ${error ?? "it is not known why"}`;
+  return `worker ${worker} ${what === "broken" ? "was broken" : "died"}${replayed}: ${error ?? "it is not known why"}`;
 }
 
 function whenAndWhere({ time, host, pid }) {
