@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mage.errors import EngineError, EngineGoneError
+from mage.errors import ConfigError, EngineError, EngineGoneError
 from mage.files import read_lines
 from mage.league.matches import MatchJob, PlayedMatch
 from mage.training.setup import Setup
@@ -235,6 +235,33 @@ def test_a_worker_whose_engine_has_ended_is_built_again(tmp_path: Path, monkeypa
     assert played(setup) == sound(tmp_path / "sound", *TWO)
     assert cluster.builds == 3
     assert told == ["worker 1 died: it is built again, and its 2 trials are replayed (vLLM failed: EngineDeadError())"]
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_a_worker_that_cannot_be_built_again_at_once_is_tried_again(
+    times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the learner has all of the GPU for a moment; an error of a worker's first build ends the run at once."""
+    full = "vLLM cannot serve nano: No available memory for the cache blocks"
+
+    def fails(worker: int, jobs: Sequence[MatchJob]) -> str | None:
+        if worker == 1:
+            raise EngineGoneError("vLLM failed: EngineDeadError()")
+        return None
+
+    def gives(worker: int, version: int) -> None:
+        if 3 <= worker < 3 + times:
+            raise ConfigError(full)
+
+    setup, cluster, told = set_up_failing(tmp_path / "run", monkeypatch, fails, *TWO)
+    cluster.gives = gives
+    if times == 3:
+        with pytest.raises(EngineError, match=f"worker 1 died 3 times while it was built.*{full}"):
+            played(setup)
+        return
+    assert played(setup) == sound(tmp_path / "sound", *TWO)
+    assert told[1:] == [f"worker 1 died while it was built: it is tried again (worker 1: {full})"] * 2
+    assert cluster.builds == 5
 
 
 def test_an_error_of_a_worker_that_was_not_meant_names_it_in_one_line(

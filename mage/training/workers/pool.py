@@ -17,7 +17,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from mage.errors import EngineError, EngineGoneError, named_errors
+from mage.errors import EngineError, EngineGoneError, MageError, named_errors
 from mage.league.matches import Match, Outcome, PlayedMatch, groups_of, jobs_of
 from mage.training.parts import Parts
 from mage.training.run_tokenizer import stored_tokenizer
@@ -246,8 +246,11 @@ class WorkerPlay:
             self._health.note_memory(number, await self._watched(number, "publish", *weights))
             self._published[number] = weights
 
-    async def _build(self, number: int, weights: Weights) -> None:
-        """Build a worker with weights; try again where it dies."""
+    async def _build(self, number: int, weights: Weights, *, was_there: bool = False) -> None:
+        """Build a worker with weights; try again where it dies.
+
+        One that was there before is tried again after any error: its GPU may have been full while the learner learned.
+        """
         for left in reversed(range(MAX_LOSSES)):
             assert self._cluster is not None
             self._drop(number)
@@ -255,7 +258,9 @@ class WorkerPlay:
             try:
                 process: WorkerProcess = await self._ask(number, "build", self._order, most_s=self._build_s)
                 await self._give(number, weights)
-            except WorkerLostError as error:
+            except (WorkerLostError, MageError) as error:
+                if not (was_there or isinstance(error, WorkerLostError)):
+                    raise
                 self._drop(number)
                 follows = "it is tried again" if left else "the run ends"
                 self._health.note_death(number, str(error), follows, what="died while it was built")
@@ -269,7 +274,7 @@ class WorkerPlay:
     async def _rebuild(self, number: int, weights: Weights) -> None:
         self._drop(number)
         self._health.note_rebuilding()
-        await self._build(number, weights)
+        await self._build(number, weights, was_there=True)
 
     async def _ask(self, number: int, method: str, *values: object, most_s: float | None = None) -> Any:
         assert self._cluster is not None
@@ -309,7 +314,7 @@ class WorkerPlay:
         if actor is not None and self._cluster is not None:
             self._cluster.kill(actor)
 
-    def _end(self, what: str, error: WorkerLostError) -> EngineError:
+    def _end(self, what: str, error: Exception) -> EngineError:
         return EngineError(
             f"{what} ({error}); go on from the last checkpoint with: mage train --resume {quote(str(self._folder))}"
         )
