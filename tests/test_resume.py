@@ -207,6 +207,50 @@ def test_an_interrupt_finishes_the_step_and_saves(mage: Mage, recipe: Path, unbr
     assert_equal(folder, unbroken)
 
 
+FAULT = """
+import mage.training.loop as loop
+from mage.cli import main
+from mage.errors import PlayError
+real, calls = loop.{name}, []
+def faulty(*given):
+    calls.append(given)
+    if len(calls) == {call}:
+        raise PlayError("a fault")
+    return real(*given)
+loop.{name} = faulty
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "step"),
+    [("estimate", 2, 1), ("showcase", 2, 2), ("evaluate_leader", 1, 3), ("evaluate_leader", 2, 6)],
+    ids=["play", "showcase", "first evaluation", "second evaluation"],
+)
+def test_an_error_in_play_saves_the_last_step(
+    mage: Mage, recipe: Path, unbroken: Path, tmp_path: Path, name: str, call: int, step: int
+) -> None:
+    folder = tmp_path / "run"
+    for again in (False, True):
+        command: tuple[str | Path, ...] = ("train", "--resume", folder) if again else ("train", recipe, "--run", folder)
+        ended = mage(*command, program=FAULT.format(name=name, call=1 if again else call))
+        saved = f"saved after step {step}; go on with  mage train --resume {folder}\n"
+        assert (ended.code, ended.said.partition("saved")[1:]) == (
+            2,
+            tuple(f"{saved}mage: a fault\n".partition("saved")[1:]),
+        )
+        assert checkpoints_of(folder)[-1] == f"step-{step:06d}"
+    go_on(mage, folder)
+    assert_equal(folder, unbroken)
+
+
+def test_an_error_in_an_update_saves_nothing(mage: Mage, recipe: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    ended = mage("train", recipe, "--run", folder, program=FAULT.format(name="learn_all", call=2))
+    assert (ended.code, "saved" in ended.said) == (2, False)
+    assert not (folder / "checkpoints").exists()
+
+
 def test_a_second_interrupt_stops_at_once(mage: Mage, recipe: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     long_steps = (recipe, "batch.groups=400", "batch.size=8")

@@ -63,6 +63,8 @@ class TrainState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The same by learner of a league."""
     payoffs: Mapping[str, Mapping[str, PayoffCell]] = {}
     """The pay-offs of one learner, where opponents are drawn by them; those of a league are in `league.json`."""
+    is_concluded: bool = True
+    """Whether the showcase and the evaluation that were due after the step were played: an error may have ended them."""
 
 
 def save_checkpoint(

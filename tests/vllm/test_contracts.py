@@ -290,3 +290,15 @@ def test_heads_that_vllm_has_no_cpu_kernel_for_are_refused() -> None:
     need_vllm()
     with pytest.raises(ConfigError, match="no attention on a CPU for heads of 16 numbers, which nano has; nano"):
         InProcessVllm(load_model("nano"), settings_of("tied"))
+
+
+def test_a_build_for_another_kind_of_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mage.engines.vllm.in_process import InProcessVllm
+    from tests.vllm.made import need_vllm
+
+    need_vllm()
+    from vllm.platforms import current_platform
+
+    monkeypatch.setattr(current_platform, "is_cpu", lambda: False)
+    with pytest.raises(ConfigError, match="device = cpu: the vLLM that is installed is built for GPUs and plays there"):
+        InProcessVllm(model_of("tied"), settings_of("tied"))

@@ -75,6 +75,7 @@ class InProcessVllm:
         dtype = str(weight.dtype).removeprefix("torch.")
         with _contained(), library_errors(lambda why: ConfigError(f"vLLM cannot serve {loaded.name}: {why}")):
             engine_args, engine = _imported("EngineArgs", "LLMEngine")
+            _check_build(weight.device)
             with _alone_on(weight.device):
                 if not self._is_cpu:
                     _forget_earlier_engines()
@@ -219,6 +220,15 @@ def _check_heads(loaded: LoadedModel, is_cpu: bool) -> None:
             f"vLLM has no attention on a CPU for heads of {size} numbers, which {loaded.name} has; nano(heads=2) has "
             f"heads of 32, and {', '.join(map(str, CPU_HEADS[1:]))} can be used too"
         )
+
+
+def _check_build(device: torch.device) -> None:
+    """Refuse a build of vLLM that would play on another kind of device than the learner's."""
+    from vllm.platforms import current_platform
+
+    if current_platform.is_cpu() != (device.type == "cpu"):
+        built = "CPUs" if current_platform.is_cpu() else "GPUs"
+        raise ConfigError(f"device = {device.type}: the vLLM that is installed is built for {built} and plays there")
 
 
 def _imported(*names: str) -> list[Any]:
