@@ -13,7 +13,7 @@ from mage.training.recorder import RunRecorder
 class SavedOnError(AbstractContextManager[None]):
     """A context for what changes neither weights nor statistics: an error in it saves the last completed step.
 
-    An interrupt saves nothing: the second one is to end the run at once. The error goes on, whether saving worked or not.
+    An interrupt saves nothing: the second one is to end the run at once. The error goes on, whether saved or not.
     """
 
     def __init__(self, recorder: RunRecorder) -> None:
