@@ -14,8 +14,12 @@ from mage.config.load import load_config, parse_override
 from mage.errors import ConfigError
 from mage.evaluation.plan import split_of_opponents
 from mage.evaluation.suite.report import EvaluationReport, evaluation_report, to_json
+from mage.models.device import check_processes
 from mage.opponents.registry import check_opponent
+from mage.runs.console import plain_console
 from mage.runs.store import RunWriter
+from mage.training.start import check_start
+from mage.training.sweep import run_sweep
 from mage.worlds.openspiel.game import load_game
 from mage.worlds.registry import load_world, normal_world
 
@@ -146,3 +150,30 @@ def test_resuming_a_finished_run_says_that_it_is_finished(tmp_path: Path) -> Non
     )
     assert "already finished: all 1 steps are done" in done.stdout
     assert done.stdout.splitlines()[-1] == "False"
+
+
+TOO_MANY = "5000 processes are too many for 3 cores; allowed are at most 12"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "asked"),
+    [
+        ({"learner.ranks": 5000, "device": "cpu"}, "learner.ranks = 5000"),
+        ({"rollout.workers": 5000}, "rollout.workers = 5000, rollout.cpus = 1"),
+        ({"rollout.workers": 2, "rollout.cpus": 2500}, "rollout.workers = 2, rollout.cpus = 2500"),
+    ],
+)
+def test_more_processes_than_the_machine_holds_are_refused(
+    monkeypatch: pytest.MonkeyPatch, overrides: dict[str, object], asked: str
+) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.setattr("mage.models.device.num_cores", lambda: 3)
+    with pytest.raises(ConfigError, match=f"{asked}: {TOO_MANY}"):
+        check_start(load_config("rps", overrides))
+
+
+def test_more_jobs_than_the_machine_holds_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("mage.models.device.num_cores", lambda: 3)
+    with pytest.raises(ConfigError, match=f"jobs = 5000: {TOO_MANY}"):
+        run_sweep(tmp_path, plain_console(quiet=True), 5000)
+    check_processes("jobs = 12", 12)

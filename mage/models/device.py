@@ -10,6 +10,8 @@ from mage.types import Device, Dtype
 
 SMALL_MODEL = 10_000_000
 """Parameters below which an operation runs in one thread."""
+_PER_CORE, _ALWAYS = 4, 8
+"""Processes of one run that a machine may have for each core, and on any machine."""
 
 
 class Placement(NamedTuple):
@@ -37,6 +39,14 @@ def resolve_placement(device: Device, dtype: Dtype) -> Placement:
 def num_cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def check_processes(asked: str, num: int) -> None:
+    """Raise a ConfigError for more processes than this machine can hold: with PyTorch each takes half a GiB."""
+    cores = num_cores()
+    most = max(_ALWAYS, _PER_CORE * cores)
+    if num > most:
+        raise ConfigError(f"{asked}: {num} processes are too many for {cores} cores; allowed are at most {most}")
 
 
 def configure_torch(placement: Placement) -> None:

@@ -27,6 +27,7 @@ from mage.config.schema import Config
 from mage.config.vary import Scalar, VariedSetting, value_text, with_value
 from mage.errors import ConfigError, RecordError
 from mage.files import JsonLines, read_lines, remove_unfinished, try_lock, write_atomically
+from mage.models.device import check_processes
 from mage.plugins import import_recorded, keep_plugins
 from mage.runs.console import as_text, say
 from mage.runs.drawings import shown
@@ -132,6 +133,7 @@ def run_sweep(folder: Path, console: Console, jobs: int = 1) -> SweepSummary:
     """
     if jobs < 1:
         raise ConfigError(f"jobs = {jobs}: allowed are whole numbers from 1")
+    check_processes(f"jobs = {jobs}", jobs)
     plan = read_plan(folder)
     import_recorded(folder, plan.plugins or (), say)
     with _locked(folder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from mage.errors import ConfigError
+from mage.models.device import check_processes
 
 
 def is_torchrun() -> bool:
@@ -18,11 +19,14 @@ def is_torchrun_worker() -> bool:
 
 
 def check_ranks(ranks: int, device: str) -> None:
-    """Raise a ConfigError where `torchrun` has started another number of ranks, or there are fewer GPUs than ranks."""
+    """Raise a ConfigError where `torchrun` has started another number of ranks, or this machine cannot hold them."""
     started = int(os.environ["WORLD_SIZE"]) if is_torchrun() else ranks
     if started != ranks:
         raise ConfigError(f"learner.ranks = {ranks}: torchrun has started {started}; give both the same number")
-    if device != "cuda" or is_torchrun():
+    if is_torchrun():
+        return
+    if device != "cuda":
+        check_processes(f"learner.ranks = {ranks}", ranks)
         return
     num = num_cards()
     if ranks > num:
