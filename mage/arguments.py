@@ -22,6 +22,15 @@ def check_kind(name: str, given: object, kinds: type | UnionType, allowed: str) 
         raise wrong_kind(name, given, allowed)
 
 
+def check_whole(**given: object) -> None:
+    """Raise a ConfigError for arguments that are no whole numbers.
+
+    >>> check_whole(trials=3, seed=0)
+    """
+    for name, value in given.items():
+        check_kind(name, value, int, "a whole number")
+
+
 def wrong_kind(name: str, given: object, allowed: str) -> ConfigError:
     """The error of an argument that is of another kind than what is allowed."""
     return ConfigError(f"{name} = {shown_value(given)}: give {allowed}")

@@ -25,7 +25,7 @@ from mage.training.setup import Setup, set_up
 from mage.types import Sample
 from tests.documented import documented
 from tests.processes import Mage, alone
-from tests.test_resume import FAULT, RECIPE, assert_equal
+from tests.test_resume import RECIPE, assert_equal
 from tests.tiny import tiny_config, tiny_parts
 
 LAGS = "metrics.jsonl with rollout.lag"
@@ -215,19 +215,6 @@ def test_stopped_after_every_step_it_goes_on_to_the_same_end(
         saved += len(list(folder.rglob(AHEAD)))
         command = ("train", "--resume", folder)
     assert saved > 5
-    assert_equal(folder, unbroken)
-
-
-def test_an_error_saves_what_is_ahead_where_all_of_it_was_played(
-    mage: Mage, recipe: Path, unbroken: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "run"
-    fault = FAULT.format(name="evaluate_leader", call=1)
-    ended = mage("train", recipe, "--run", folder, program=fault)
-    assert (ended.code, "saved after step 3;" in ended.said) == (2, True)
-    ended = mage("train", "--resume", folder, program=FAULT.format(name="estimate", call=2))
-    assert (ended.code, "saved" in ended.said) == (2, False), "the trials of the step that failed are missing"
-    assert mage("train", "--resume", folder).code == 0
     assert_equal(folder, unbroken)
 
 

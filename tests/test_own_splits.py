@@ -155,7 +155,8 @@ def test_opponents_of_ones_own_that_play_are_written_and_those_of_mage_are_not_a
 
 @pytest.mark.usefixtures("own_names")
 @pytest.mark.parametrize(
-    "game", ["kuhn_poker", "tic_tac_toe(opening=1)", "leduc_poker(players=3)", "blackjack", "2048"]
+    "game",
+    ["kuhn_poker", "tic_tac_toe(opening=1)", "leduc_poker(players=3)", "blackjack", "2048", "crazy_eights", "maedn"],
 )
 def test_every_seat_of_every_game_is_asked(game: str, tmp_path: Path) -> None:
     asked = set()

@@ -222,26 +222,31 @@ main()
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "call", "step"),
-    [("estimate", 2, 1), ("showcase", 2, 2), ("evaluate_leader", 1, 3), ("evaluate_leader", 2, 6)],
-    ids=["play", "showcase", "first evaluation", "second evaluation"],
-)
-def test_an_error_in_play_saves_the_last_step(
-    mage: Mage, recipe: Path, unbroken: Path, tmp_path: Path, name: str, call: int, step: int
-) -> None:
+def test_an_error_in_play_saves_the_last_step(mage: Mage, recipe: Path, unbroken: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    for again in (False, True):
-        command: tuple[str | Path, ...] = ("train", "--resume", folder) if again else ("train", recipe, "--run", folder)
-        ended = mage(*command, program=FAULT.format(name=name, call=1 if again else call))
-        saved = f"saved after step {step}; go on with  mage train --resume {folder}\n"
-        assert (ended.code, ended.said.partition("saved")[1:]) == (
-            2,
-            tuple(f"{saved}mage: a fault\n".partition("saved")[1:]),
+    command: tuple[str | Path, ...] = ("train", recipe, "--run", folder)
+    for call, step in ((2, 1), (1, 1), (5, 5)):
+        ended = mage(*command, program=FAULT.format(name="estimate", call=call))
+        assert ended.code == 2
+        assert ended.said.endswith(
+            f"saved after step {step}; go on with  mage train --resume {folder}\nmage: a fault\n"
         )
         assert checkpoints_of(folder)[-1] == f"step-{step:06d}"
+        assert list(read_lines(folder / "events.jsonl"))[-1] == {"step": step, "error": "a fault"}
+        command = ("train", "--resume", folder)
     go_on(mage, folder)
     assert_equal(folder, unbroken)
+
+
+def test_an_error_goes_on_where_the_step_cannot_be_saved(mage: Mage, recipe: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    no_room = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); raise "
+    fault = FAULT.format(name="estimate", call=2).replace("raise ", no_room)
+    ended = mage("train", recipe, "--run", folder, program=fault)
+    assert ended.code == 2
+    assert "step 1 could not be saved: SafetensorError: " in ended.said
+    assert ended.said.endswith("\nmage: a fault\n")
+    assert not any((folder / "checkpoints").iterdir())
 
 
 def test_an_error_in_an_update_saves_nothing(mage: Mage, recipe: Path, tmp_path: Path) -> None:

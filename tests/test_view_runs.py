@@ -66,6 +66,9 @@ def test_a_train_run_is_finished_stopped_crashed_alarmed_or_running(tmp_path: Pa
     write_lines(alarmed / "events.jsonl", [{"step": 3, "alarm": "entropy is low", "action": "stop"}])
     printed = write_train_run(tmp_path / "printed", 3)
     write_lines(printed / "events.jsonl", [{"step": 3, "alarm": "entropy is low", "action": "print"}])
+    ended = write_train_run(tmp_path / "ended", 2)
+    write_checkpoint(ended, 2)
+    write_lines(ended / "events.jsonl", [{"step": 2, "error": "all 4 trials failed"}])
     running = write_train_run(tmp_path / "running", 1)
     with (running / "trials.jsonl").open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -76,11 +79,13 @@ def test_a_train_run_is_finished_stopped_crashed_alarmed_or_running(tmp_path: Pa
             "crashed": "crashed",
             "alarmed": "alarmed",
             "printed": "crashed",
+            "ended": "crashed",
             "running": "running",
         }
     assert found["alarmed"]["why"] == "alarm at step 3: entropy is low"
     assert found["alarmed"]["alarms"] == found["printed"]["alarms"] == 1
     assert "2 of 4 steps" in found["stopped"]["why"]
+    assert found["ended"]["why"].endswith("by an error; mage train --resume goes on: all 4 trials failed")
     assert viewer.run("running")["status"] == "crashed", "nobody holds it any more"
 
 

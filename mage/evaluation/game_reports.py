@@ -10,6 +10,7 @@ import msgspec
 from rich.progress import Progress
 
 from mage.aio import run_sync
+from mage.arguments import check_whole
 from mage.errors import ConfigError
 from mage.evaluation.crossplay import CrossPlayReport, check_cross_play, check_two_seats, cross_play
 from mage.evaluation.eval_agent import BAYES, EvalAgent
@@ -83,6 +84,7 @@ def run_cross_play(
     plan: CrossPlay, out: Path | None, limits: ResourceLimits
 ) -> tuple[Path, WorldReport[CrossPlayReport]]:
     """The directory and the report; the same plan in the same directory goes on where it was stopped."""
+    check_whole(episodes=plan.episodes, trials=plan.trials, seed=plan.seed)
     _import_plugins_of(plan.agents)
     world, spec = load_world(plan.world), str(parse_spec(plan.world))
     check_two_seats(world, spec)
@@ -117,6 +119,7 @@ def run_nash_conv(
     plan: NashConv, out: Path | None, limits: ResourceLimits
 ) -> tuple[Path, WorldReport[NashConvReport | LowerBound]]:
     """The directory of the report, and the report."""
+    check_whole(episodes=plan.episodes, trials=plan.trials, samples=plan.samples, learn=plan.learn, seed=plan.seed)
     is_bound = bool(plan.responders or plan.learn)
     if is_bound and plan.after is not None:
         raise ConfigError("a lower bound is found in the first episode; it goes without an opponent before")

@@ -14,6 +14,8 @@ from mage.worlds.openspiel.positions import Position
 
 _MAX_ASKED = 20
 """Most decisions of one episode that an opponent is asked about."""
+_MAX_ACTIONS = 1000
+"""Most actions of one episode: in some games a draw can be repeated for ever."""
 _RESPONDER = "best-response"
 """The opponent that is made of one in the other seats."""
 _FIRST, _LAST = 0, -1
@@ -23,7 +25,8 @@ _FIRST, _LAST = 0, -1
 def check_moves(spec: str, game: Game, seat: int) -> None:
     """Raise what a user's opponent would raise in play: it is asked for its moves in two episodes.
 
-    It takes its likeliest actions; the other seats take their first ones in one episode, their last ones in the other.
+    It takes its likeliest actions; the other seats take their first ones in one episode, their last ones in the other,
+    and chance draws evenly.
     Opponents that come with mage check their values when they are made, and are not asked: some search for long.
     """
     for own, place in _own_opponents(parse_spec(spec), game, seat):
@@ -47,8 +50,10 @@ def _own_opponents(spec: Spec, game: Game, seat: int) -> Iterator[tuple[Spec, in
 
 def _ask(policy: Policy, game: Game, seat: int, taken: int) -> None:
     """Ask for the probabilities of the decisions along one episode."""
-    position, num_asked = Position(game, game.start(0)), 0
-    while num_asked < _MAX_ASKED and not position.state.is_terminal():
+    position, num_asked, draws = Position(game, game.start(0)), 0, stream(0, "chance")
+    for _ in range(_MAX_ACTIONS):
+        if num_asked == _MAX_ASKED or position.state.is_terminal():
+            return
         if position.mover == seat:
             view = position.view(seat)
             odds = policy(Observation(seat, 0, num_asked, *view))
@@ -56,6 +61,6 @@ def _ask(policy: Policy, game: Game, seat: int, taken: int) -> None:
             num_asked += 1
         else:
             drawn = [outcome for outcome, share in position.chance if share > 0]
-            action = (drawn or position.state.legal_actions())[taken]
+            action = draws.choice(drawn) if drawn else position.state.legal_actions()[taken]
         position.state.apply_action(action)
         position = Position(game, position.state)

@@ -91,7 +91,8 @@ def _check_numbers(given: Mapping[str, float | None]) -> None:
     """Raise a ConfigError for numbers that no cards and no trial have."""
     for name, value in given.items():
         least = 0 if name == "gpus" else 1
-        check_kind(name, value, Real | None, f"a number from {least} up")
+        kinds = {"gpus": int | None, "per_node": int}.get(name, Real | None)
+        check_kind(name, value, kinds, f"{'a number' if kinds == Real | None else 'a whole number'} from {least} up")
         if value is not None and not least <= value < inf:
             raise ConfigError(f"{name} = {value}: give a number from {least} up")
 

@@ -63,8 +63,6 @@ class TrainState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The same by learner of a league."""
     payoffs: Mapping[str, Mapping[str, PayoffCell]] = {}
     """The pay-offs of one learner, where opponents are drawn by them; those of a league are in `league.json`."""
-    is_concluded: bool = True
-    """Whether the showcase and the evaluation that were due after the step were played, and not ended by an error."""
 
 
 def save_checkpoint(

@@ -48,8 +48,6 @@ async def train(setup: Setup, recorder: RunRecorder) -> None:
     await learners.prepare(recorder.step)
     if recorder.step == 0:
         recorder.record_trial(await showcase(setup, 0))
-    if not recorder.is_concluded:
-        await conclude_step(setup, recorder)
     while not (recorder.is_finished or recorder.is_stopped):
         with SavedOnError(recorder):
             collected = await collect(setup, recorder.step, recorder.stats)
@@ -59,7 +57,13 @@ async def train(setup: Setup, recorder: RunRecorder) -> None:
             metrics[name] |= measured
         recorder.complete_step(collected.stats, metrics, collected.played)
         await recorder.update_members()
-        await conclude_step(setup, recorder)
+        if recorder.is_showcase_due or recorder.is_evaluation_due:
+            await setup.ahead.finish()
+        if recorder.is_showcase_due:
+            recorder.record_trial(await showcase(setup, recorder.step))
+        if recorder.is_evaluation_due:
+            shown = played_in_sight(recorder.display, "evaluating")
+            recorder.record_evaluation(await evaluate_leader(setup, recorder.step, evaluation.trials, shown))
         if recorder.is_save_due:
             await setup.ahead.finish()
             recorder.save_if_due()
@@ -73,26 +77,6 @@ async def train(setup: Setup, recorder: RunRecorder) -> None:
         reports = await evaluate_leader(setup, recorder.step, evaluation.final_trials, shown)
         rising.write(recorder.folder)  # before the report, which marks the run as finished
         recorder.record_final_evaluation(reports)
-
-
-async def conclude_step(setup: Setup, recorder: RunRecorder) -> None:
-    """Play and record the showcase and the evaluation that are due after a step."""
-    trial: Trial | Failure | None = None
-    reports: list[SplitReport] | None = None
-    with SavedOnError(recorder):
-        if recorder.is_showcase_due or recorder.is_evaluation_due:
-            await setup.ahead.finish()
-        if recorder.is_showcase_due:
-            trial = await showcase(setup, recorder.step)
-        if recorder.is_evaluation_due:
-            shown = played_in_sight(recorder.display, "evaluating")
-            num_trials = setup.parts.config.evaluation.trials
-            reports = await evaluate_leader(setup, recorder.step, num_trials, shown)
-    recorder.is_concluded = True
-    if trial is not None:
-        recorder.record_trial(trial)
-    if reports is not None:
-        recorder.record_evaluation(reports)
 
 
 @dataclass(frozen=True)

@@ -97,11 +97,6 @@ class PlayAhead:
         self._playing.clear()
         self._played.clear()
 
-    def is_whole(self, step: int) -> bool:
-        """Whether all steps that are ahead of a number of completed ones were played, so that a checkpoint has them."""
-        ahead = range(step, min(step + self.lag, self._parts.config.steps))
-        return not self._playing and all(number in self._played for number in ahead)
-
     def save(self, checkpoint: Path) -> None:
         """Write what is ahead to a checkpoint; `finish` comes first."""
         assert not self._playing

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from shlex import quote
 
 from mage.credit.group_baselines import TrialAdvantages
 from mage.credit.running_stats import EMPTY, Stats
@@ -63,8 +64,6 @@ class RunRecorder:
         self._healthy: int | None = None
         """The step of the newest scheduled checkpoint that was saved while no metric was bad."""
         self._rollbacks = 0
-        self.is_concluded = True
-        """Whether the showcase and the evaluation that were due after the last completed step were played."""
         self.is_stopped = False
         self.is_interrupted = False
         self._trials = Transcripts(folder, self._parts)  # First: it takes the lock, and the rest truncates logs.
@@ -122,7 +121,8 @@ class RunRecorder:
         """Record a completed step with metrics by learner; alarms may roll a learner back or stop the run."""
         for failure in (failure for one in played for failure in one.group.failures):
             self._trials.write_uncredited(self.step, failure)
-        self.step, self.stats, self.is_concluded = self.step + 1, stats, False
+        self.step += 1
+        self.stats = stats
         logged = metrics[LEARNER] if self._members is None else league_metrics(self._members.league, metrics, played)
         self._trackers.log(self.step, logged)
         self.display.step(self.step, logged, self._timings.record(self.step, logged))
@@ -190,11 +190,12 @@ class RunRecorder:
         if self.is_save_due:
             self._save(is_scheduled=self._is_save_scheduled)
 
-    def save_before_end(self) -> bool:
-        """Save the last completed step before an error ends the run, where all of its state is there."""
-        if is_whole := self.step > 0 and self._ahead.is_whole(self.step):
+    def save_before_end(self, error: str) -> None:
+        """Save the last completed step and record the error that ends the run while the next one is played."""
+        if self.step > 0 and self._ahead.lag == 0:  # with a lag, weights that played the next step are gone
             self._save(is_scheduled=False)
-        return is_whole
+            way_out = f"mage train --resume {quote(str(self.folder))}"
+            self._record(f"saved after step {self.step}; go on with  {way_out}", {"step": self.step, "error": error})
 
     @property
     def is_save_due(self) -> bool:
@@ -290,9 +291,9 @@ class RunRecorder:
         not depend on interrupts.
         """
         self._learners.activate(self._learners.leader)
-        if is_scheduled and self._watch.is_healthy:
-            self._healthy = self.step
         if not checkpoint_path(self.folder / CHECKPOINTS, self.step).exists():
+            if is_scheduled and self._watch.is_healthy:
+                self._healthy = self.step
             loaded, state = self._parts.loaded, self._state()
             card = model_card(self._config, self.step, loaded.name)
             save_checkpoint(self.folder / CHECKPOINTS, loaded, self._parts.learner, state, card, self._save_more)
@@ -311,7 +312,6 @@ class RunRecorder:
             healthy=self._healthy,
             watch=self._watch,
             rollbacks=self._rollbacks,
-            is_concluded=self.is_concluded,
             played_tasks=tasks.played.get(LEARNER, ()),
             learners_played_tasks={name: played for name, played in tasks.played.items() if name != LEARNER},
             payoffs=tasks.payoffs.cells,
@@ -335,7 +335,6 @@ class RunRecorder:
             state = load_checkpoint(saved, self._parts.learner)
             self.step, self.stats, self._watch, lines = state.step, state.stats, state.watch, state.lines
             self._best, self._healthy, self._rollbacks = state.best, state.healthy, state.rollbacks
-            self.is_concluded = state.is_concluded
             played = {**state.learners_played_tasks, **({LEARNER: state.played_tasks} if state.played_tasks else {})}
             self._source.restore(SourceState(played, Payoffs(state.payoffs)))
             self._ahead.load(saved)

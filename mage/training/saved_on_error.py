@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from shlex import quote
 from types import TracebackType
 
-from mage.errors import MageError
+from mage.errors import MageError, RecordError, library_errors
+from mage.plugin_errors import message_of
 from mage.training.recorder import RunRecorder
 
 
 class SavedOnError(AbstractContextManager[None]):
-    """A context for what changes neither weights nor statistics: an error in it saves the last completed step.
+    """A context in which weights and statistics stay as they are: an error in it saves the last completed step.
 
     An interrupt saves nothing: the second one is to end the run at once. The error goes on, whether saved or not.
     """
@@ -24,11 +24,8 @@ class SavedOnError(AbstractContextManager[None]):
     ) -> None:
         if not isinstance(error, Exception):
             return
-        step, say = self._recorder.step, self._recorder.display.say
         try:
-            is_saved = self._recorder.save_before_end()
-        except (MageError, OSError, RuntimeError, MemoryError) as fault:
-            say(f"step {step} could not be saved: {fault}")
-            return
-        if is_saved:
-            say(f"saved after step {step}; go on with  mage train --resume {quote(str(self._recorder.folder))}")
+            with library_errors(RecordError):
+                self._recorder.save_before_end(message_of(error))
+        except MageError as fault:
+            self._recorder.display.say(f"step {self._recorder.step} could not be saved: {fault}")

@@ -261,6 +261,8 @@ def _share_within(share: float, device: torch.device) -> float:
     gc.collect()
     torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info(device)
+    if free / total <= _LEFT_FREE:
+        raise ConfigError(f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB of the GPU are free")
     return min(share, free / total - _LEFT_FREE)
 
 

@@ -9,6 +9,7 @@ from math import fsum, inf
 
 import msgspec
 
+from mage.arguments import check_kind, check_whole
 from mage.errors import ConfigError, InexactError
 from mage.evaluation.exact.myopic import MyopicTrial
 from mage.evaluation.exact.notes import MAX_WORDS, NoteSearch
@@ -71,6 +72,9 @@ def value_curve(request: ValueRequest) -> list[ValuePoint]:
 
 
 def _check(request: ValueRequest) -> None:
+    check_whole(seat=request.seat, episodes=request.episodes, seed=request.seed)
+    check_whole(words=request.words, samples=request.samples)
+    check_kind("discount", request.discount, int | float, "a number above 0 and up to 1")
     if not 0.0 < request.discount <= 1.0:
         raise ConfigError(f"discount = {request.discount}: allowed are numbers above 0 and up to 1; 0 would be single")
     if request.samples < 2:

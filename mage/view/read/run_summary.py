@@ -74,6 +74,7 @@ class RunSummary(msgspec.Struct, frozen=True):
 class _Event(msgspec.Struct):
     step: int = 0
     alarm: str | None = None
+    error: str | None = None
     action: str = AlarmAction.PRINT
 
 
@@ -98,19 +99,22 @@ class _Log:
         self.alarm = ""
         self.halted_at = -1
         """The step of the newest alarm with an action other than print."""
+        self.error = ""
+        """The error that ended the run after its last step, where it is recorded."""
 
     def read(self, episodes: int) -> None:
         """Read the lines that were added."""
         if self._metrics.is_restarted():
             self.step, self.scores = 0, []
         if self._events.is_restarted():
-            self.num_alarms, self.alarm, self.halted_at = 0, "", -1
+            self.num_alarms, self.alarm, self.halted_at, self.error = 0, "", -1, ""
         if self._index.is_restarted():
             self.num_trials = 0
         try:
             self._read_metrics(episodes)
             for line in self._events.lines():
                 event = msgspec.json.decode(line, type=_Event)
+                self.error = event.error or ""
                 if event.alarm is not None:
                     self.num_alarms += 1
                     self.alarm = f"alarm at step {event.step}: {event.alarm}"
@@ -170,7 +174,7 @@ class RunSummaries:
             log.read(episodes)
         steps = int_or_zero(config.get("steps")) if info.kind == "train" else 0
         if info.kind == "train":
-            status = train_status(place, steps, log.step, log.alarm, log.halted_at == log.step)
+            status = train_status(place, steps, log.step, log.alarm, log.halted_at == log.step, log.error)
         else:
             wanted = _num_wanted(info, log.num_seats)
             status = play_status(place, log.num_trials, wanted, REPORTS.get(info.kind, ()))

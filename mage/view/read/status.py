@@ -46,15 +46,19 @@ def checkpoint_name(step: int) -> str:
     return f"{_STEP}{step:06d}"
 
 
-def train_status(place: Location, steps: int, step: int, alarm: str, is_halted: bool) -> RunStatus:
+def train_status(place: Location, steps: int, step: int, alarm: str, is_halted: bool, error: str = "") -> RunStatus:
     """The status of a train run that has logged `step` of its `steps`.
 
     `alarm` is the newest alarm, or empty; `is_halted` if it was at the last step and had an action other than print.
+    `error` is the one that ended the run, where it was recorded.
     """
     if is_file_locked(place.path / TRIALS):
         return RunStatus(Status.RUNNING, alarm)
     if (place.path / "evaluations" / "final.json").is_file():
         return RunStatus(Status.FINISHED, "")
+    if error:
+        why = f"ended after {step} of {steps} steps by an error; mage train --resume goes on: {error}"
+        return RunStatus(Status.CRASHED, why)
     if is_halted:
         return RunStatus(Status.ALARMED, alarm)
     saved = checkpoint_steps(place)
