@@ -259,3 +259,14 @@ def test_a_key_that_is_gone_is_left_out_of_a_record_where_it_changed_nothing() -
     older["credit"]["thought_weight"] = 0.1
     with pytest.raises(ConfigError, match=r"^run\.json: .*credit\.thought_weight"):
         recorded(older, "run.json")
+
+
+@pytest.mark.parametrize("key", ["steps", "learner.ranks", "learner.lr", "rollout.gpus", "learner.token_budget"])
+def test_a_truth_value_is_no_number(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"{key} = True: allowed is a number"):
+        load_config("rps", {key: True})
+
+
+def test_a_truth_value_stays_one_where_it_is_allowed() -> None:
+    config = load_config("rps", {"learner.decay": True, "learner.compile": True, "credit.options.own": True})
+    assert (config.learner.decay, config.learner.compile, config.credit.options["own"]) == (True, True, True)

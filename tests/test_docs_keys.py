@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 import mage
 from mage.cli import app
+from mage.errors import PlayError
 from mage.evaluation.exact import MyopicScores, References
 from mage.evaluation.suite.evaluate import SplitReport
 from mage.evaluation.suite.metrics import OutcomeRates, PassAtK, TrialMetrics
@@ -90,6 +92,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     for name, values in special.items():
         made.append(mage.train("rps", {**common, **values}, folder=folder / name, quiet=True).path)
     mage.open_run(made[1]).resume({"steps": 3, "alarms.patience": 9}, quiet=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mage.training.loop.estimate", Mock(side_effect=PlayError("a fault")))
+        with pytest.raises(PlayError, match="a fault"):
+            mage.open_run(made[2]).resume({"steps": 2}, quiet=True)
     mage.evaluate(made[0], trials=2)
     done = CliRunner().invoke(app, ["evaluate", str(made[0]), "--trials", "2", "--reflections"], catch_exceptions=False)
     assert done.exit_code == 0, done.output

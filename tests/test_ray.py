@@ -158,11 +158,13 @@ def test_workers_play_in_the_wordings_of_the_tasks(tmp_path: Path) -> None:
     assert_same_weights(one.weights, local.weights)
 
 
-def test_one_worker_gives_the_bits_of_two(two: Trained, tmp_path: Path) -> None:
-    one = trained(tmp_path / "one", *CHUNKS, "rollout.workers=1")
-    one.setup.match_play.close()
-    assert one.groups == two.groups
-    assert all(one.weights[name].equal(tensor) for name, tensor in two.weights.items())
+@pytest.mark.parametrize("num", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_any_number_of_workers_gives_the_bits_of_two(two: Trained, tmp_path: Path, num: int) -> None:
+    other = trained(tmp_path / str(num), *CHUNKS, f"rollout.workers={num}")
+    assert len(workers_of(other.setup).pids) == num
+    other.setup.match_play.close()
+    assert other.groups == two.groups
+    assert all(other.weights[name].equal(tensor) for name, tensor in two.weights.items())
 
 
 def test_a_worker_that_is_killed_is_built_again_and_its_trials_are_the_same(

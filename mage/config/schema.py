@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import SerializerFunctionWrapHandler, field_validator, model_serializer
 
+from mage.config.frozen_model import FrozenModel
 from mage.config.schedule import Number, Points, share_done, value_at, worlds_at_points
 from mage.config.sections import (
     AgentConfig,
@@ -16,7 +17,6 @@ from mage.config.sections import (
     Count,
     CreditConfig,
     EvaluationConfig,
-    FrozenModel,
     LeagueConfig,
     LearnerConfig,
     PopulationConfig,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
+from mage.config.frozen_model import FrozenModel
 from mage.types import (
     AlarmAction,
     DeadGroups,
@@ -20,12 +21,6 @@ from mage.types import (
 Positive = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
-
-
-class FrozenModel(BaseModel):
-    """Base of all sections: immutable. Unknown keys are errors, and infinite numbers, which JSON does not have."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 class TrialConfig(FrozenModel):
@@ -59,7 +54,7 @@ class PopulationConfig(FrozenModel):
     sampler: str = "auto"
     """How opponents are drawn: weighted, uniform, prioritised, psro or anchored; docs/league.md compares them. auto:
     anchored in a league; without one weighted, whatever the options."""
-    options: dict[str, bool | int | float | str] = {}
+    options: dict[str, bool | int | float | str] = Field({})
     """Parameters of the sampler."""
     half_life: Annotated[float, Field(gt=0)] = 50.0
     """Number of later results against the same member after which a learner's result has half its weight in the
@@ -205,7 +200,7 @@ class CreditConfig(FrozenModel):
     discounts and the lengths of episodes, and less noise. Matters for differential and final only."""
     estimator: str = "agent-specific"
     """agent-specific, grpo, rloo, reinforce, gigpo, ppo or cloning."""
-    options: dict[str, bool | int | float | str] = {}
+    options: dict[str, bool | int | float | str] = Field({})
     """Parameters of the estimator."""
     invalid_penalty: Annotated[float, Field(ge=0)] = 0.0
     """Subtracted from a turn's reward for every invalid reply."""

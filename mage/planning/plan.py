@@ -28,6 +28,7 @@ from mage.types import Device, Dtype
 
 CARD_GIB = 80.0
 PER_NODE = 8
+_MOST_CARDS = 100_000
 
 
 class Plan(PlanReport, frozen=True):
@@ -66,7 +67,7 @@ def plan(
     num = gpus if gpus is not None else 0 if config.device is Device.CPU else 1
     machine = Machine(num, gib if num else 0.0, per_node)
     check_machine(config, machine)
-    name = model or config.agent.model
+    name = config.agent.model if model is None else model
     shape = shape_of(name, worlds_of(config))
     planned = Planned(shape, config, _placement(config, num), machine)
     cards = cards_of(planned)
@@ -90,11 +91,12 @@ def plan(
 def _check_numbers(given: Mapping[str, float | None]) -> None:
     """Raise a ConfigError for numbers that no cards and no trial have."""
     for name, value in given.items():
-        least = 0 if name == "gpus" else 1
+        least, most = (0, _MOST_CARDS) if name == "gpus" else (1, inf)
         kinds = {"gpus": int | None, "per_node": int}.get(name, Real | None)
         check_kind(name, value, kinds, f"{'a number' if kinds == Real | None else 'a whole number'} from {least} up")
-        if value is not None and not least <= value < inf:
-            raise ConfigError(f"{name} = {value}: give a number from {least} up")
+        if value is not None and not (least <= value <= most and value < inf):
+            limit = f"{least} up" if most == inf else f"{least} to {most}"
+            raise ConfigError(f"{name} = {value}: give a number from {limit}")
 
 
 def _placement(config: Config, gpus: int) -> Placement:
@@ -136,7 +138,7 @@ def _notes(plan: Planned, cards: Sequence[Card]) -> list[str]:
         )
     if plan.serving:
         each = " for each server" if plan.num_engines > 1 else ""
-        slower = "vLLM was 2.2 to 9.7 times slower on one card (benchmarks/speed.md), and was not measured on several"
+        slower = "vLLM was 1.3 to 9.7 times slower on one card (benchmarks/speed.md), and was not measured on several"
         notes.append(f"The speed of play is that of our engine on one card{each}; {slower}.")
     if plan.serving and ranks > 1:
         loaded = FLOAT32 * plan.shape.parameters / 1e9
