@@ -54,7 +54,7 @@ class PopulationConfig(FrozenModel):
     sampler: str = "auto"
     """How opponents are drawn: weighted, uniform, prioritised, psro or anchored; docs/league.md compares them. auto:
     anchored in a league; without one weighted, whatever the options."""
-    options: dict[str, bool | int | float | str] = Field({})
+    options: dict[str, bool | int | float | str] = Field(default={})
     """Parameters of the sampler."""
     half_life: Annotated[float, Field(gt=0)] = 50.0
     """Number of later results against the same member after which a learner's result has half its weight in the
@@ -200,7 +200,7 @@ class CreditConfig(FrozenModel):
     discounts and the lengths of episodes, and less noise. Matters for differential and final only."""
     estimator: str = "agent-specific"
     """agent-specific, grpo, rloo, reinforce, gigpo, ppo or cloning."""
-    options: dict[str, bool | int | float | str] = Field({})
+    options: dict[str, bool | int | float | str] = Field(default={})
     """Parameters of the estimator."""
     invalid_penalty: Annotated[float, Field(ge=0)] = 0.0
     """Subtracted from a turn's reward for every invalid reply."""
