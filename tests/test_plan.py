@@ -267,7 +267,7 @@ def test_what_cannot_be_planned_is_one_line(arguments: list[str], error: str) ->
     ("name", "value"), [("gpus", -1), ("gib", 0.5), ("gib", math.nan), ("per_node", 0), ("trial_tokens", 0)]
 )
 def test_numbers_that_nothing_has_are_refused_in_python_too(name: str, value: Any) -> None:
-    with pytest.raises(ConfigError, match=rf"^{name} = {value}: give a number from (0 to 100000|1 up)$"):
+    with pytest.raises(ConfigError, match=rf"^{name} = {value}: give a (whole )?number from (0 to 100000|1 up)$"):
         plan("rps", **{name: value})
 
 

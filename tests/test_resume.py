@@ -207,55 +207,6 @@ def test_an_interrupt_finishes_the_step_and_saves(mage: Mage, recipe: Path, unbr
     assert_equal(folder, unbroken)
 
 
-FAULT = """
-import mage.training.loop as loop
-from mage.cli import main
-from mage.errors import PlayError
-real, calls = loop.{name}, []
-def faulty(*given):
-    calls.append(given)
-    if len(calls) == {call}:
-        raise PlayError("a fault")
-    return real(*given)
-loop.{name} = faulty
-main()
-"""
-
-
-def test_an_error_in_play_saves_the_last_step(mage: Mage, recipe: Path, unbroken: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    command: tuple[str | Path, ...] = ("train", recipe, "--run", folder)
-    for call, step in ((2, 1), (1, 1), (5, 5)):
-        ended = mage(*command, program=FAULT.format(name="estimate", call=call))
-        assert ended.code == 2
-        assert ended.said.endswith(
-            f"saved after step {step}; go on with  mage train --resume {folder}\nmage: a fault\n"
-        )
-        assert checkpoints_of(folder)[-1] == f"step-{step:06d}"
-        assert list(read_lines(folder / "events.jsonl"))[-1] == {"step": step, "error": "a fault"}
-        command = ("train", "--resume", folder)
-    go_on(mage, folder)
-    assert_equal(folder, unbroken)
-
-
-def test_an_error_goes_on_where_the_step_cannot_be_saved(mage: Mage, recipe: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    no_room = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); raise "
-    fault = FAULT.format(name="estimate", call=2).replace("raise ", no_room)
-    ended = mage("train", recipe, "--run", folder, program=fault)
-    assert ended.code == 2
-    assert "step 1 could not be saved: SafetensorError: " in ended.said
-    assert ended.said.endswith("\nmage: a fault\n")
-    assert not any((folder / "checkpoints").iterdir())
-
-
-def test_an_error_in_an_update_saves_nothing(mage: Mage, recipe: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    ended = mage("train", recipe, "--run", folder, program=FAULT.format(name="learn_all", call=2))
-    assert (ended.code, "saved" in ended.said) == (2, False)
-    assert not (folder / "checkpoints").exists()
-
-
 def test_a_second_interrupt_stops_at_once(mage: Mage, recipe: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     long_steps = (recipe, "batch.groups=400", "batch.size=8")

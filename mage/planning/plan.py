@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf
 from numbers import Real
+from types import UnionType
 
-from mage.arguments import check_kind
+from mage.arguments import check_kind, wrong_kind
 from mage.config.load import load_config
 from mage.config.schema import Config
 from mage.errors import ConfigError
@@ -28,7 +29,14 @@ from mage.types import Device, Dtype
 
 CARD_GIB = 80.0
 PER_NODE = 8
-_MOST_CARDS = 100_000
+_WHOLE, _ANY = "a whole number", "a number"
+_NUMBERS: dict[str, tuple[type | UnionType, str, float, float]] = {
+    "gpus": (int | None, _WHOLE, 0, 100_000),
+    "gib": (Real, _ANY, 1, inf),
+    "per_node": (int, _WHOLE, 1, inf),
+    "trial_tokens": (Real | None, _ANY, 1, inf),
+}
+"""Arguments of `plan`: of which types they are, what to call them, and from where to where they go."""
 
 
 class Plan(PlanReport, frozen=True):
@@ -91,12 +99,11 @@ def plan(
 def _check_numbers(given: Mapping[str, float | None]) -> None:
     """Raise a ConfigError for numbers that no cards and no trial have."""
     for name, value in given.items():
-        least, most = (0, _MOST_CARDS) if name == "gpus" else (1, inf)
-        kinds = {"gpus": int | None, "per_node": int}.get(name, Real | None)
-        check_kind(name, value, kinds, f"{'a number' if kinds == Real | None else 'a whole number'} from {least} up")
+        kinds, called, least, most = _NUMBERS[name]
+        allowed = f"{called} from {least} " + ("up" if most == inf else f"to {most}")
+        check_kind(name, value, kinds, allowed)
         if value is not None and not (least <= value <= most and value < inf):
-            limit = f"{least} up" if most == inf else f"{least} to {most}"
-            raise ConfigError(f"{name} = {value}: give a number from {limit}")
+            raise wrong_kind(name, value, allowed)
 
 
 def _placement(config: Config, gpus: int) -> Placement:
