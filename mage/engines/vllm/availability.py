@@ -26,7 +26,11 @@ def check_vllm(servers: tuple[str, ...]) -> None:
         for server in servers:
             check_server(server)
         return
-    require("vllm", "engine = vllm needs", "; or name a running server in agent.server")
+    require(
+        "vllm",
+        "engine = vllm needs",
+        ", in an environment of its own (docs/scaling.md); or name a running server in agent.server",
+    )
     check_version(_installed_version(), "installed here")
 
 

@@ -158,7 +158,7 @@ class HttpVllm:
         if length < self._length:
             raise ConfigError(
                 f"agent.context = {self._length}: the vLLM server at {self._server} was started for {length} tokens; "
-                f"start it with --max-model-len {self._length}, or lower agent.context"
+                f"start it with --context {self._length} (vLLM's --max-model-len), or lower agent.context"
             )
         needed = {"logprobs_mode": "processed_logprobs", "max_logprobs": -1}
         for name, value in needed.items():
