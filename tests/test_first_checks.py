@@ -166,7 +166,6 @@ TOO_MANY = "5000 processes are too many for 3 cores; allowed are at most 12"
 def test_more_processes_than_the_machine_holds_are_refused(
     monkeypatch: pytest.MonkeyPatch, overrides: dict[str, object], asked: str
 ) -> None:
-    pytest.importorskip("ray")
     monkeypatch.setattr("mage.models.device.num_cores", lambda: 3)
     with pytest.raises(ConfigError, match=f"{asked}: {TOO_MANY}"):
         check_start(load_config("rps", overrides))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mage.files import read_lines
-from tests.processes import Mage, alone
+from tests.processes import Mage
 from tests.test_resume import RECIPE, assert_equal, checkpoints_of, go_on
 
 FAULT = """
@@ -32,16 +32,9 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def unbroken(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("runs") / "unbroken"
-    ended = alone("train", recipe, "--run", folder)
-    assert ended.code == 0, ended.said
-    return folder
-
-
-def test_an_error_in_play_saves_the_last_step(mage: Mage, recipe: Path, unbroken: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
+def test_an_error_in_play_saves_the_last_step(mage: Mage, recipe: Path, tmp_path: Path) -> None:
+    folder, unbroken = tmp_path / "run", tmp_path / "unbroken"
+    assert mage("train", recipe, "--run", unbroken).code == 0
     command: tuple[str | Path, ...] = ("train", recipe, "--run", folder)
     for call, step in ((2, 1), (1, 1), (5, 5)):
         ended = mage(*command, program=FAULT.format(name="estimate", call=call))

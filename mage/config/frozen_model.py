@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 
 class FrozenModel(BaseModel):
-    """Base of all sections: immutable. Unknown keys are errors, and infinite numbers, which JSON does not have."""
+    """Base of all sections: immutable. Unknown keys, infinite numbers and truth values for numbers are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 

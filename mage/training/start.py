@@ -16,7 +16,8 @@ from mage.runs.new_directory import check_empty
 from mage.runs.tracker import check_trackers
 from mage.training.build import check, check_splits
 from mage.training.combinations import VLLM, check_combinations, check_worker_gpus
-from mage.training.workers.cluster_address import check_address, check_local_workers
+from mage.training.workers.cluster_address import check_address
+from mage.training.workers.places import check_local_workers
 
 
 def check_config(config: Config) -> None:
@@ -37,8 +38,8 @@ def check_start(config: Config) -> None:
     if config.engine == VLLM:
         check_vllm(config.agent.server)
     if config.rollout.workers:
-        require("ray", f"rollout.workers = {config.rollout.workers} needs")
         check_local_workers(config.rollout)
+        require("ray", f"rollout.workers = {config.rollout.workers} needs")
         check_address(config.rollout.address)
     check_worker_gpus(config, device)
 

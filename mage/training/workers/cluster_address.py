@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 import socket
-import sys
 
-from mage.config.sections import RolloutConfig
 from mage.errors import ConfigError
-from mage.models.device import check_processes
 
 AUTO = "auto"
 _WAIT_S = 5.0
-
-
-def check_local_workers(settings: RolloutConfig) -> None:
-    """Raise a ConfigError for more workers than this machine can hold, where Ray is to be started on it.
-
-    Ray starts a process for each CPU of a worker.
-    """
-    ray = sys.modules.get("ray")
-    if settings.address or (ray is not None and ray.is_initialized()):
-        return
-    asked = f"rollout.workers = {settings.workers}, rollout.cpus = {settings.cpus}"
-    check_processes(asked, settings.workers * settings.cpus)
 
 
 def check_address(address: str) -> None:

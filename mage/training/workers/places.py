@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from mage.config.sections import RolloutConfig
 from mage.errors import ConfigError
+from mage.models.device import check_processes
 
 
 class Machine(NamedTuple):
@@ -61,6 +63,18 @@ def gpus_of_workers(settings: RolloutConfig, machines: Sequence[Machine]) -> lis
         found += [before + settings.gpu_of(number) for number in range(num_places(machine, settings))]
         before += machine.gpus
     return found[: settings.workers]
+
+
+def check_local_workers(settings: RolloutConfig) -> None:
+    """Raise a ConfigError for more workers than this machine can hold, where Ray is to be started on it.
+
+    Ray starts a process for each CPU of a worker.
+    """
+    ray = sys.modules.get("ray")
+    if settings.address or (ray is not None and ray.is_initialized()):
+        return
+    asked = f"rollout.workers = {settings.workers}, rollout.cpus = {settings.cpus}"
+    check_processes(asked, settings.workers * settings.cpus)
 
 
 def check_places(settings: RolloutConfig, machines: Sequence[Machine]) -> None:
