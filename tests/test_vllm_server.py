@@ -36,7 +36,6 @@ class Failing:
     """A backend that is not checked. While `fails` it loads no base, and its first request is not answered."""
 
     length = 64
-    has_base = False
 
     def __init__(self) -> None:
         self.fails = True

@@ -202,10 +202,6 @@ class OtherWeights:
     def length(self) -> int:
         return self._inner.length
 
-    @property
-    def has_base(self) -> bool:
-        return self._inner.has_base
-
     async def generate(self, request: VllmRequest) -> VllmAnswer:
         if self._left_out == "salt":
             return await self._inner.generate(request._replace(salt="always"))

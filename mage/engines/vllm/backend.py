@@ -25,10 +25,6 @@ class Backend(Protocol):
     def length(self) -> int:
         """Most tokens of a prompt with its answer."""
 
-    @property
-    def has_base(self) -> bool:
-        """Whether it began with the weights of the loaded model, for adapters to be put on."""
-
     async def generate(self, request: VllmRequest) -> VllmAnswer: ...
 
     async def generate_on_each(self, request: VllmRequest) -> Mapping[str, VllmAnswer]:

@@ -9,17 +9,17 @@ from torch import Tensor
 
 
 class BaseWeights:
-    """The base weights that vLLM has, known by sums over each tensor; None where they are not known."""
+    """The base weights that vLLM has, known by sums over each tensor; unknown until they are compared first."""
 
-    def __init__(self, weights: Mapping[str, Tensor] | None) -> None:
-        self._sums = None if weights is None else _sums(weights)
+    def __init__(self) -> None:
+        self._sums: list[float] | None = None
         self._tensors: object = None
         """The tensors that were compared last, and their state: those of a learner stay where they are."""
 
     def differ(self, weights: Mapping[str, Tensor]) -> bool:
         """Whether these weights are other ones than vLLM has; from now on it is taken to have them.
 
-        >>> base = BaseWeights(None)
+        >>> base = BaseWeights()
         >>> one = {"weight": torch.ones(2)}
         >>> [base.differ(given) for given in (one, one, {"weight": torch.ones(2)}, {"weight": torch.zeros(2)})]
         [True, False, False, True]

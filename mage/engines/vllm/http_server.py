@@ -96,10 +96,6 @@ class HttpVllm:
     def length(self) -> int:
         return self._length
 
-    @property
-    def has_base(self) -> bool:
-        return False  # another run may have published to it
-
     def close(self) -> None:
         """Let another process use the server."""
         self._lock.close()

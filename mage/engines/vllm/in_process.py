@@ -13,8 +13,6 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from weakref import WeakSet
 
@@ -26,7 +24,7 @@ from mage.engines.vllm.availability import check_vllm
 from mage.engines.vllm.backend import LoadedAdapter
 from mage.engines.vllm.cpu_options import CPU_BLOCK, CPU_BYTES, CPU_HEADS, cpu_step_tokens
 from mage.engines.vllm.locks import starting_on
-from mage.engines.vllm.model_files import room_for, write_config, write_weights
+from mage.engines.vllm.model_files import kept_config, room_for
 from mage.engines.vllm.requests import VllmAnswer, VllmRequest
 from mage.engines.vllm.shared_weights import EXTENSION, RELOAD
 from mage.errors import ConfigError, EngineError, EngineGoneError, MageError, ShortageError, library_errors
@@ -53,11 +51,7 @@ _RESTORED = ("LD_PRELOAD", "LOCAL_WORLD_SIZE")
 
 
 class InProcessVllm:
-    """vLLM's engine in this process.
-
-    With room for adapters it starts with the loaded weights, which are their base. Without, it starts with random ones,
-    because the first publication brings others.
-    """
+    """vLLM's engine in this process. It starts with random weights, because the first publication brings others."""
 
     def __init__(self, loaded: LoadedModel, settings: EngineSettings) -> None:
         check_vllm(())
@@ -66,11 +60,8 @@ class InProcessVllm:
         _check_heads(loaded, self._is_cpu)
         limit = getattr(loaded.model.config, "max_position_embeddings", None) or settings.length
         self._length = min(limit, settings.length)
-        self._folder = TemporaryDirectory(prefix="mage-vllm-model-")
-        folder = Path(self._folder.name)
-        write_config(folder, loaded)
-        self._has_base = settings.adapter_rank > 0
-        weights = write_weights(folder, loaded.model.state_dict()) if self._has_base else None
+        # vLLM keeps what it compiles by the path of the model, so that must be the same the next time.
+        folder = str(kept_config(loaded))
         options = _options(settings, self._is_cpu, self._length)
         dtype = str(weight.dtype).removeprefix("torch.")
         with _contained(), library_errors(lambda why: ConfigError(f"vLLM cannot serve {loaded.name}: {why}")):
@@ -80,11 +71,9 @@ class InProcessVllm:
                 if not self._is_cpu:
                     _forget_earlier_engines()
                     options["gpu_memory_utilization"] = _share_within(options["gpu_memory_utilization"], weight.device)
-                arguments = engine_args(model=self._folder.name, max_model_len=self._length, dtype=dtype, **options)
+                arguments = engine_args(model=folder, max_model_len=self._length, dtype=dtype, **options)
                 self._engine: Any = engine.from_engine_args(arguments)
             _let_go()
-        if weights is not None:
-            weights.unlink()
         self._adapters: dict[str, Any] = {}
         """vLLM's own requests for adapters, by name."""
         self._num_adapters = 0
@@ -95,10 +84,6 @@ class InProcessVllm:
     @property
     def length(self) -> int:
         return self._length
-
-    @property
-    def has_base(self) -> bool:
-        return self._has_base
 
     async def generate(self, request: VllmRequest) -> VllmAnswer:
         from vllm import SamplingParams
@@ -180,7 +165,7 @@ def _options(settings: EngineSettings, is_cpu: bool, length: int) -> dict[str, A
     """The arguments of vLLM's engine that follow from the settings."""
     options: dict[str, Any] = {
         "skip_tokenizer_init": True,
-        "load_format": "auto" if settings.adapter_rank else "dummy",
+        "load_format": "dummy",
         "enable_prefix_caching": True,
         "logprobs_mode": "processed_logprobs",
         "max_logprobs": -1,

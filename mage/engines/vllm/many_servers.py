@@ -38,10 +38,6 @@ class ManyServers:
     def length(self) -> int:
         return min(server.length for server in self._servers)
 
-    @property
-    def has_base(self) -> bool:
-        return all(server.has_base for server in self._servers)
-
     def close(self) -> None:
         """Let other processes use the servers."""
         for server in self._servers:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from safetensors.torch import save_file
 from torch import Tensor
 
+from mage.cache import cache_directory
+from mage.errors import ConfigError
 from mage.models.load import LoadedModel
 from mage.weights import LowRank
 
@@ -26,6 +30,25 @@ def write_config(folder: Path, loaded: LoadedModel) -> None:
     config.tie_word_embeddings = False
     config.architectures = [type(loaded.model).__name__]
     config.save_pretrained(folder)
+
+
+def kept_config(loaded: LoadedModel) -> Path:
+    """A folder of the cache with the config of a model, as `write_config` writes it; the same for the same config."""
+    parent = cache_directory() / "vllm"
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=parent) as scratch:
+            write_config(Path(scratch), loaded)
+            written = Path(scratch) / "config.json"
+            folder = parent / hashlib.sha256(written.read_bytes()).hexdigest()[:16]
+            folder.mkdir(exist_ok=True)
+            written.replace(folder / written.name)
+    except OSError as error:
+        why = error.strerror or error
+        raise ConfigError(
+            f"cannot write a config for vLLM to {parent}: {why}; MAGE_CACHE names another place for caches"
+        ) from None
+    return folder
 
 
 def write_model(folder: Path, loaded: LoadedModel) -> None:

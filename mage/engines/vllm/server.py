@@ -80,7 +80,7 @@ class VllmPolicyServer:
         self._published: dict[str, _Publication] = {}
         self._retired: list[LoadedAdapter] = []
         """Adapters that no policy uses any more; the next publication removes them from vLLM."""
-        self._base = BaseWeights(loaded.model.state_dict() if backend.has_base else None)
+        self._base = BaseWeights()
         self._num_publications = 0
         self._num_resets = 0
         self._totals: Counter[str] = Counter()
@@ -194,7 +194,7 @@ class VllmPolicyServer:
         for old in retired:
             await self._backend.drop_adapter(old)
             rmtree(old.folder, ignore_errors=True)
-        base, self._base = self._base, BaseWeights(None)  # where loading fails, it is not known
+        base, self._base = self._base, BaseWeights()  # where loading fails, it is not known
         if base.differ(weights.model):
             await self._backend.load_model(weights.model)
         self._base = base

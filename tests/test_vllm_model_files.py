@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+
+from mage.engines.vllm.model_files import kept_config
+from mage.errors import ConfigError
+from mage.models.load import LoadedModel, load_model
+
+
+@pytest.fixture
+def model() -> LoadedModel:
+    return load_model("nano(heads=2)", worlds=("rps",))
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MAGE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_a_config_is_kept_in_one_place_with_a_head_of_its_own(model: LoadedModel, cache: Path) -> None:
+    folder = kept_config(model)
+    assert kept_config(model) == folder
+    assert list((cache / "vllm").rglob("*")) == [folder, folder / "config.json"]
+    written = json.loads((folder / "config.json").read_text())
+    assert written["tie_word_embeddings"] is False
+    assert written["hidden_size"] == model.model.config.hidden_size
+
+
+def test_another_config_has_another_place(model: LoadedModel) -> None:
+    other = copy.deepcopy(model)
+    other.model.config.rms_norm_eps = 0.5
+    assert kept_config(model) != kept_config(other)
+
+
+def test_a_cache_that_cannot_be_written_is_said(model: LoadedModel, cache: Path) -> None:
+    cache.write_text("a file")
+    with pytest.raises(ConfigError, match=r"to .*cache/vllm: .*; MAGE_CACHE names another place"):
+        kept_config(model)
