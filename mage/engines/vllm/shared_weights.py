@@ -88,8 +88,10 @@ class SharedWeights:
 
     def reload_base(self: Any, **source: Any) -> None:
         """vLLM's `reload_weights`, which in 0.22 cannot load the weights below adapters."""
-        with _without_adapters(self.model_runner.get_model()):
+        model = self.model_runner.get_model()
+        with _without_adapters(model):
             self.reload_weights(**source)
+            _let_go_of_layers(model)
 
     def load_shared_weights(self: Any, shared: Mapping[str, Any], pieces: Sequence[Piece]) -> str:
         """Load weights from a buffer of another process; without any, the buffer is opened and no more.
@@ -125,6 +127,18 @@ def _without_adapters(model: nn.Module) -> Iterator[None]:
     finally:
         for parent, name, child in wrapped:
             setattr(parent, name, child)
+
+
+def _let_go_of_layers(model: nn.Module) -> None:
+    """Remove the references to layers from what vLLM keeps for the next reload: they are never freed otherwise."""
+    from vllm.model_executor.model_loader.reload.layerwise import LAYERWISE_INFO, _get_original_loader
+    from vllm.model_executor.model_loader.reload.sanitize import sanitize_layer_refs
+
+    for layer in model.modules():
+        for tensors in LAYERWISE_INFO[layer].restore_metadata if layer in LAYERWISE_INFO else ():
+            for tensor in tensors.values():
+                tensor.weight_loader = _get_original_loader(tensor)
+                sanitize_layer_refs(tensor, layer)
 
 
 def _tensor_of(buffer: Tensor, piece: Piece) -> Tensor:
