@@ -115,7 +115,7 @@ def test_a_base_that_is_another_one_is_published_below_the_adapters(server: Vllm
 
 
 DROPPED = """
-import asyncio, gc, torch
+import asyncio, gc, torch, weakref
 from mage.engines.vllm.in_process import InProcessVllm
 from mage.engines.vllm.server import VllmPolicyServer
 from mage.protocols import Sampling
@@ -125,6 +125,8 @@ def play(kind):
     server = VllmPolicyServer(model_of(kind), settings_of(kind), InProcessVllm(model_of(kind), settings_of(kind)))
     asyncio.run(server.publish("main", learner_of(kind).weights(), 0))
     asyncio.run(server.policy("main").complete((5, 6), Sampling(1.0, 4, 0), None))
+    layers = server._backend._engine.collective_rpc(lambda worker: [*worker.model_runner.get_model().modules()])[0]
+    return [weakref.ref(layer) for layer in layers]
 
 def free():
     gc.unfreeze()
@@ -132,20 +134,23 @@ def free():
     torch.cuda.empty_cache()
     return torch.cuda.mem_get_info()[0] / 2**30
 
-for kind in ("untied", "qwen3", "tied"):
-    play(kind)
-    print("free", free())
+for kind in ("untied", "qwen3", "untied"):
+    layers = play(kind)
+    print("free", free(), sum(layer() is not None for layer in layers), "of", len(layers))
 """
 
 
 def test_the_memory_of_engines_that_were_dropped_is_free_again() -> None:
-    """Each takes a tenth of the card; the first leaves libraries and workspaces behind."""
+    """Each takes a tenth of the card."""
     need_vllm()
     done = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    found = [float(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("free")]
+    lines = [line.split() for line in done.stdout.splitlines() if line.startswith("free")]
+    found = [float(line[1]) for line in lines]
     assert len(found) == 3
     assert min(found[1:]) > found[0] - 1.0, f"GiB free after each engine: {found}"
+    assert found[0] > 0.95 * torch.cuda.mem_get_info()[1] / 2**30, f"GiB free after each engine: {found}"
+    assert [line[2] for line in lines] == ["0"] * 3, f"layers of each engine that are alive: {lines}"
 
 
 def test_an_engine_plays_on_when_another_one_has_started() -> None:

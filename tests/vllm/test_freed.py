@@ -1,4 +1,4 @@
-"""What a run leaves behind: vLLM, its layers, its server and the model are freed, also those of the first run in a process."""
+"""What a run leaves behind: vLLM with its layers, server and model are freed, also those of the first run."""
 
 from __future__ import annotations
 

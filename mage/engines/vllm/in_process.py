@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 import torch
 from torch import Tensor
@@ -74,6 +74,7 @@ class InProcessVllm:
                 arguments = engine_args(model=folder, max_model_len=self._length, dtype=dtype, **options)
                 self._engine: Any = engine.from_engine_args(arguments)
             _let_go()
+            _free_with(self, self._engine)
         self._adapters: dict[str, Any] = {}
         """vLLM's own requests for adapters, by name."""
         self._num_adapters = 0
@@ -256,6 +257,24 @@ def _let_go() -> None:
     from torch._dynamo import convert_frame
 
     convert_frame._bytecode_hooks.clear()
+
+
+def _free_with(owner: object, engine: Any) -> None:
+    """Free, with its owner, what torch's compiler keeps of an engine: CUDA graphs, and layers with the KV cache."""
+    from vllm.compilation.cuda_graph import CUDAGraphWrapper
+
+    # Only this engine's are in the set: it was a new one when the engine began.
+    finalize(owner, _free, engine.collective_rpc(_layers_of)[0], CUDAGraphWrapper._all_instances).atexit = False
+
+
+def _layers_of(worker: Any) -> Any:
+    return worker.vllm_config.compilation_config.static_forward_context
+
+
+def _free(layers: dict[str, Any], graphs: WeakSet[Any]) -> None:
+    layers.clear()
+    for wrapper in list(graphs):
+        wrapper.clear_graphs()
 
 
 def _forget_earlier_engines() -> None:
