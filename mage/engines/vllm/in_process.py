@@ -283,11 +283,14 @@ def _forget_earlier_engines() -> None:
     from vllm.compilation.cuda_graph import CUDAGraphWrapper
     from vllm.compilation.monitor import set_cudagraph_capturing_enabled
     from vllm.model_executor.layers import rotary_embedding
+    from vllm.platforms import current_platform
 
     gc.unfreeze()  # vLLM froze engines that were dropped since
     # An engine that starts on the first model runner deletes the graphs of all that are in these sets.
     CUDAGraphWrapper._all_instances = WeakSet()
     BreakableCUDAGraphWrapper._all_instances = WeakSet()
+    # torch refuses to capture into a pool whose graphs are all gone where some of its memory is still used.
+    type(current_platform)._global_graph_pool = None
     # Its first model runner forbids graphs when it is done; the second one, for Qwen3 in 0.22, does not allow them.
     set_cudagraph_capturing_enabled(True)
     # Models share the layer for rotary positions. Publishing makes its cosines a part of the state dict, and an engine
