@@ -292,6 +292,8 @@ def test_the_pages_say_what_is_planned() -> None:
     needs = f"rank 0 needs {root.num_bytes / GIB:.1f} GiB and the other ranks {other.num_bytes / GIB:.1f}"
     assert needs in scaling
     assert f"planned as {rate(plan('rps-llm', gib=139), 'step', 's'):.2f} s" in scaling
+    larger = plan("rps+qwen2.5-1.5b", ["batch.groups=32", "agent.slots=256"], model="qwen2.5-1.5b", gpus=1)
+    assert f"is planned as {rate(larger, 'step', 's'):.2f} s" in scaling
     qwen = plan("rps+qwen3-4b")
     assert f"takes {qwen.cards[0].num_bytes / GIB:.0f} GiB of one card" in models
     assert f"{part(qwen, 'activations'):.1f} of them" in models

@@ -10,8 +10,7 @@ import pytest
 
 from mage.config.load import load_config
 from mage.planning.learner_memory import measured_activation_bytes
-from mage.planning.measured import Learning, measured
-from mage.planning.shapes import named_shapes
+from mage.planning.measured import Learning, Playing, measured
 from mage.planning.speed import solved
 from mage.planning.trial_tokens import count_trial_tokens
 from tests.tree import ROOT
@@ -49,22 +48,26 @@ def test_updates_are_those_of_the_page_and_of_its_results(one: Learning) -> None
     assert one.row.lower().startswith(one.shape)
 
 
-def test_rollouts_are_those_of_the_page_and_of_its_results() -> None:
-    small, large = measured().playing
-    choices = row_of(small.page, "choices", "Rollout")
-    texts = row_of(small.page, "texts of up to 32 tokens", "Rollout")
-    assert [float(cells[0].split()[0]) for cells in (choices, texts)] == [small.choice_s, small.text_s]
-    assert small.parameters == named_shapes()["smollm2-135m"].parameters
-    section = "Two sizes, and vLLM"
-    assert large.row in page(large.page)
-    for first, value in (("choices", large.choice_s), ("texts of up to 32 tokens", large.text_s)):
-        assert float(row_of(large.page, first, section)[0]) == value
+@pytest.mark.parametrize("one", measured().playing, ids=lambda one: one.row)
+def test_rollouts_are_those_of_the_page(one: Playing) -> None:
+    (table,) = [text for text in page(one.page).split("\n\n") if f"| {one.row} |" in text]
+    heads, _, *rows = [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    cells = {row[0]: row[heads.index(one.row)] for row in rows}
+    assert float(cells["trials with choices"]) == one.choice_s
+    assert float(cells[f"trials with texts of {measured().played.answer_tokens} tokens"]) == one.text_s
+    assert f", {one.trials}, ours" in one.row
+    assert ("LoRA" in one.row) is (one.lora_rank > 0)
+    assert one.row.lower().startswith(one.shape)
+
+
+def test_the_tokens_of_trials_are_those_of_the_results() -> None:
     played, found = measured().played, result("engine_speed")
     for kind in ("choice", "text"):
         ours = found[f"rollout, {kind}"]["ours"]
         assert ours["tokens"] == getattr(played, f"{kind}_tokens")
         assert ours["counters"]["sampled"] == getattr(played, f"{kind}_sampled")
         assert found[f"rollout, {kind}"]["trials"] == played.trials
+    assert played.choice_sampled == played.trials * played.answers
 
 
 def test_the_demo_and_the_workers_are_those_of_their_pages() -> None:
@@ -93,19 +96,22 @@ def test_the_two_rollouts_are_reproduced_from_the_two_speeds() -> None:
     played = measured().played
     for one in measured().playing:
         reading, generation = solved(one)
-        for seconds, tokens, sampled in (
-            (one.choice_s, played.choice_tokens, played.choice_sampled),
-            (one.text_s, played.text_tokens, played.text_sampled),
+        for seconds, (read, sampled) in (
+            (one.choice_s, played.choice(one.trials)),
+            (one.text_s, played.text(one.trials)),
         ):
-            assert (tokens - sampled) / reading + sampled / generation == pytest.approx(seconds)
+            assert read / reading + sampled / generation == pytest.approx(seconds)
 
 
-def test_generation_alone_was_as_fast() -> None:
-    """512 prompts of 170 tokens with 64 new ones, a measurement that the speeds are not made from."""
-    found = result("engine_speed")["generation"]
-    reading, generation = solved(measured().playing[0])
-    expected = found["prompt_tokens"] / reading + found["new_tokens"] / generation
-    assert 0.5 < found["ours"]["seconds"] / expected < 1.2
+@pytest.mark.parametrize("one", measured().playing, ids=lambda one: one.row)
+def test_generation_alone_was_as_fast(one: Playing) -> None:
+    """Prompts of 170 tokens with 64 new ones, a measurement that the speeds are not made from."""
+    (table,) = [text for text in page(one.page).split("\n\n") if f"| {one.row} |" in text]
+    heads, _, first, *_ = [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    reading, generation = solved(one)
+    expected = one.trials * (170 / reading + 64 / generation)
+    assert first[0] == "generation with log-probabilities"
+    assert 0.6 < float(first[heads.index(one.row)]) / expected < 1.1
 
 
 def test_peaks_of_models_of_different_sizes_agree() -> None:

@@ -47,24 +47,44 @@ class Playing(msgspec.Struct, frozen=True):
 
     page: str
     row: str
-    parameters: int
+    shape: str
+    lora_rank: int
+    trials: int
     choice_s: float
     text_s: float
 
     @property
+    def parameters(self) -> int:
+        return named_shapes()[self.shape].parameters
+
+    @property
     def text(self) -> str:
         """The measurement in words."""
-        return f"{self.page}: rollouts of rps, {self.row}"
+        return f"{self.page}: trials of rps, {self.row}"
 
 
 class Played(msgspec.Struct, frozen=True):
-    """What was played for `Playing`."""
+    """The tokens of the trials of `Playing`: counts for a number of trials, and answers that are texts."""
 
     trials: int
     choice_tokens: int
     choice_sampled: int
     text_tokens: int
     text_sampled: int
+    answers: int
+    """Of a trial."""
+    answer_tokens: int
+
+    def choice(self, trials: int) -> tuple[float, float]:
+        """Tokens read and sampled in so many trials with choices."""
+        return self._read(trials, self.choice_tokens, self.choice_sampled), trials * self.choice_sampled / self.trials
+
+    def text(self, trials: int) -> tuple[float, float]:
+        """Tokens read and sampled in so many trials with texts."""
+        return self._read(trials, self.text_tokens, self.text_sampled), trials * self.answers * self.answer_tokens
+
+    def _read(self, trials: int, tokens: int, sampled: int) -> float:
+        return trials * (tokens - sampled) / self.trials
 
 
 class CpuStep(msgspec.Struct, frozen=True):

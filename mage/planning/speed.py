@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import exp, log
 from typing import NamedTuple
 
@@ -58,24 +59,43 @@ def play_speed(plan: Planned, trials: int) -> PlaySpeed:
     """The speed of one engine of a run."""
     if not plan.where.is_cuda:
         return _cpu_play(plan)
-    num = plan.shape.parameters
-    small, *_, large = measured().playing
-    speeds = [(one.parameters, *solved(one)) for one in (small, large)]
-    if num == small.parameters:
-        basis, source = Basis.MEASURED, small.text
-    elif num < small.parameters:
-        basis, source = Basis.EXTRAPOLATED, f"no faster than {small.text}"
-    elif num <= large.parameters:
-        basis, source = Basis.EXTRAPOLATED, f"between {small.text} and {large.row}"
-    else:
-        basis, source = Basis.EXTRAPOLATED, f"{large.text}, slower in proportion to the parameters"
-    reading, generation = (_at(num, [(speed[0], speed[at]) for speed in speeds]) for at in (1, 2))
-    rows, full = _rows(plan, trials), measured().played.trials
-    if rows < full:
-        # A pass reads all weights, however few rows it has.
-        generation *= rows / full
-        basis, source = Basis.EXTRAPOLATED, f"{source}; a pass of {rows} rows is taken to last as long as one of {full}"
-    return PlaySpeed(reading, generation, basis, source)
+    num, rows = plan.shape.parameters, _rows(plan, trials)
+    whole = [one for one in measured().playing if not one.lora_rank]
+    used, source = _around(num, whole)
+    is_same = [one.parameters for one in used] == [num]
+    reading, generation = (_at(num, [(one.parameters, _with_rows(one, rows)[at]) for one in used]) for at in (0, 1))
+    if plan.config.learner.lora_rank:
+        (adapted,) = (one for one in measured().playing if one.lora_rank)
+        (plain,) = (one for one in whole if one.shape == adapted.shape)
+        slower = [with_it / without for with_it, without in zip(solved(adapted), solved(plain), strict=True)]
+        reading, generation = reading * slower[0], generation * slower[1]
+        is_same = is_same and num == adapted.parameters
+        source = adapted.text if is_same else f"{source}; as much slower with adapters as {adapted.row}"
+    if any(one.trials != rows for one in used):
+        is_same = False
+        source += f"; {rows} rows: a pass of fewer than were measured is taken to last as long"
+    return PlaySpeed(reading, generation, Basis.MEASURED if is_same else Basis.EXTRAPOLATED, source)
+
+
+def _around(num: int, ones: Sequence[Playing]) -> tuple[list[Playing], str]:
+    """The measurements of the sizes next to a number of parameters, and what is made of them."""
+    small, *_, large = ones
+    for one in ones:
+        if one.parameters == num:
+            return [one], one.text
+    if num < small.parameters:
+        return [small], f"no faster than {small.text}"
+    if num > large.parameters:
+        return [large], f"{large.text}, slower in proportion to the parameters"
+    below = max((one for one in ones if one.parameters < num), key=lambda one: one.parameters)
+    above = min((one for one in ones if one.parameters > num), key=lambda one: one.parameters)
+    return [below, above], f"between {below.text} and {above.row}"
+
+
+def _with_rows(one: Playing, rows: int) -> tuple[float, float]:
+    """Tokens read and sampled a second with so many rows to a pass; however few they are, it reads all weights."""
+    reading, generation = solved(one)
+    return reading, generation * min(1.0, rows / one.trials)
 
 
 def _rows(plan: Planned, trials: int) -> int:
@@ -94,9 +114,9 @@ def solved(one: Playing) -> tuple[float, float]:
     Both have times that are a sum of a part for every token read and one for every token sampled.
     """
     played = measured().played
-    read_1, read_2 = played.choice_tokens - played.choice_sampled, played.text_tokens - played.text_sampled
-    determinant = read_1 * played.text_sampled - read_2 * played.choice_sampled
-    read_s = (one.choice_s * played.text_sampled - one.text_s * played.choice_sampled) / determinant
+    (read_1, sampled_1), (read_2, sampled_2) = played.choice(one.trials), played.text(one.trials)
+    determinant = read_1 * sampled_2 - read_2 * sampled_1
+    read_s = (one.choice_s * sampled_2 - one.text_s * sampled_1) / determinant
     sampled_s = (read_1 * one.text_s - read_2 * one.choice_s) / determinant
     return 1 / read_s, 1 / sampled_s
 
