@@ -76,6 +76,28 @@ def test_an_unknown_command_is_answered_with_a_known_one() -> None:
     assert "No such command 'evalute'. Did you mean 'evaluate'" in result.output
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("train rps --max-minutes abc", "--max-minutes abc: Input should be a valid number, .* (mage train --help)"),
+        ("value rps --episodes=0", "--episodes 0: Input should be greater than or equal to 1 (mage value --help)"),
+        ("train rps --sedes 3", "No such option: --sedes.* (mage train --help)"),
+        ("value", "Missing argument 'WORLD' (mage value --help)"),
+        ("evalute", "No such command 'evalute'. Did you mean 'evaluate'.* (mage --help)"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_one_line(given: str, said: str, tmp_path: Path) -> None:
+    done = mage(*given.split(), cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch("mage: " + re.escape(said).replace(re.escape(".*"), ".*") + "\n", done.stderr), done.stderr
+
+
+def test_no_command_at_all_is_answered_with_the_help(tmp_path: Path) -> None:
+    done = mage(cwd=tmp_path)
+    assert done.returncode == 2
+    assert "cross-play" in done.stdout + done.stderr
+
+
 def test_a_world_may_be_given_as_a_game(tmp_path: Path) -> None:
     done = mage("duel", "uniform", "copy", "--game", "rps(rounds=1)", "--trials", "2", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

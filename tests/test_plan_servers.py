@@ -99,3 +99,26 @@ def test_cards_that_a_server_leaves_unused_are_not_for_workers() -> None:
     for values, is_said in ((SERVER, False), ([], True)):
         (note,) = (note for note in plan("rps-llm", values, gpus=16).notes if "cards are not used" in note)
         assert ("rollout.workers" in note) is is_said
+
+
+def test_vllm_in_a_process_takes_its_share_of_the_card() -> None:
+    found = plan("rps+smollm2", ["engine=vllm"], gib=100)
+    card = found.cards[0]
+    engine = sum(one.num_bytes for one in card.parts if one.name in ("engine's weights", "KV cache"))
+    assert engine == pytest.approx(0.4 * 100 * GIB)
+    assert found.fits
+    assert any("that of our engine on one card; vLLM was" in note for note in found.notes)
+    speeds = {one.name: one.basis for one in found.rates}
+    assert (speeds["reading"], speeds["generation"]) == ("extrapolated", "extrapolated")
+    workers = plan("rps+smollm2", ["engine=vllm", "rollout.workers=2", "rollout.gpus=0.5"], gpus=2, gib=100)
+    taken = sum(one.num_bytes for one in workers.cards[0].parts if one.name.startswith("worker: ")) / GIB
+    assert taken == pytest.approx(2 * (0.85 * 0.5 * 100 + 2 * found.parameters / GIB))
+
+
+def test_a_model_that_vllm_has_no_room_for_in_a_process_is_refused_in_a_line() -> None:
+    needs = r"engine = vllm: in a process it gets 40% of a card, 32.0 GiB; the weights with the cache .* need 131\.\d"
+    with pytest.raises(ConfigError, match=needs):
+        plan("rps+smollm2", ["engine=vllm"], model="70b")
+    assert plan("rps+smollm2", ["engine=vllm"], gpus=0).fits
+    with pytest.raises(ConfigError, match=r"agent.server = 'ftp://x' is no address"):
+        plan("rps+smollm2", ["engine=vllm", "agent.server=ftp://x"])

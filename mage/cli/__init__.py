@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from mage.cli.options import Imports, import_given, with_common_options
+from mage.cli.usage_errors import UsageError, one_line
 from mage.errors import MageError
 from mage.shortage import ShortagesAsErrors
 from mage.version import __version__
@@ -75,12 +76,18 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as an interrupt, which saves what was played
     try:
         with ShortagesAsErrors():
-            app()
+            code = app(prog_name="mage", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except UsageError as error:
+        print(one_line(error, sys.argv[1:]), file=sys.stderr)
+        sys.exit(2)
     except MageError as error:
         print(f"mage: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+    except typer.Abort:
+        sys.exit(1)
 
 
 def _version(wanted: bool) -> None:

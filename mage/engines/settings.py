@@ -11,6 +11,10 @@ CUDA_CACHE_SHARE = 0.4
 LEARNER_BYTES = 16
 """Bytes of a learner per trained parameter, left free for it: master weight, gradient, two moments, in float32."""
 MAX_SLOTS = 1024
+VLLM_TRAINED_SHARE, VLLM_INFERENCE_SHARE = 0.4, 0.85
+"""Shares of a GPU's memory for vLLM in this process, with a learner in it and without one."""
+VLLM_CPU_SLOTS, VLLM_CUDA_SLOTS = 256, 1024
+"""Requests in one step of vLLM in this process, where the number of slots is not given."""
 SERVER_CONCURRENCY = 256
 """Requests to one server that are open at once; the rest wait in the run."""
 

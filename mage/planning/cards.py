@@ -8,7 +8,7 @@ from typing import NamedTuple
 from mage.config.schema import Config
 from mage.errors import ConfigError
 from mage.learners.settings import AUTO_BUDGET, AUTO_SHARE
-from mage.planning.engine_memory import engine_parts, num_slots, server_parts
+from mage.planning.engine_memory import engine_parts, num_slots, server_parts, vllm_parts
 from mage.planning.figures import Basis, Card, MemoryPart
 from mage.planning.learner_memory import Placement, activation_part, position_bytes, state_parts
 from mage.planning.measured import GIB
@@ -132,14 +132,12 @@ def _contents(plan: Planned) -> list[_Content]:
 
 
 def _card(plan: Planned, contents: list[_Content]) -> Card:
-    shape, config, where, machine = plan
-    first, ranks = contents[0], plan.config.learner.ranks
+    shape, config, where = plan.shape, plan.config, plan.where
+    first, ranks = contents[0], config.learner.ranks
     state = state_parts(shape, config.learner, where) if first.rank is not None else []
     engine: list[MemoryPart] = []
     if first.rank == 0 and not config.agent.server:
-        engine = engine_parts(
-            shape, config, where, num_slots(shape, config, where, machine.card_bytes, is_trained=True)
-        )
+        engine = _engine_parts(plan, is_trained=True)
     served = server_parts(shape, config, where, plan.server_cards) if first.serves else []
     parts = [*state, *engine, *served, *(_worker_parts(plan, first.num_workers) if first.num_workers else [])]
     start = 0
@@ -151,13 +149,21 @@ def _card(plan: Planned, contents: list[_Content]) -> Card:
     return Card(_name(contents, config), len(contents), tuple(parts), start)
 
 
+def _engine_parts(plan: Planned, *, is_trained: bool) -> list[MemoryPart]:
+    """The engine of a process."""
+    shape, config, where, machine = plan
+    if config.engine == "vllm":
+        return vllm_parts(shape, config, where, machine.card_bytes, is_trained=is_trained)
+    slots = num_slots(shape, config, where, machine.card_bytes, is_trained=is_trained)
+    return engine_parts(shape, config, where, slots)
+
+
 def _worker_parts(plan: Planned, num: int) -> list[MemoryPart]:
     """The engines of workers; each also holds the model as it was loaded, with LoRA always, else while it is built."""
-    shape, config, where, machine = plan
-    slots = num_slots(shape, config, where, machine.card_bytes, is_trained=False)
+    shape, config, where = plan.shape, plan.config, plan.where
     loaded = where.number_bytes * shape.parameters
     how = "kept below the adapter" if config.learner.lora_rank else "while the worker is built"
-    parts = [MemoryPart("loaded weights", loaded, Basis.COMPUTED, how), *engine_parts(shape, config, where, slots)]
+    parts = [MemoryPart("loaded weights", loaded, Basis.COMPUTED, how), *_engine_parts(plan, is_trained=False)]
     times = "" if num == 1 else f", {num} workers"
     return [MemoryPart(f"worker: {part.name}", num * part.num_bytes, part.basis, part.source + times) for part in parts]
 

@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from mage.config.schema import Config
-from mage.engines.settings import CPU_CACHE_BYTES, CUDA_CACHE_SHARE, LEARNER_BYTES, SERVER_CONCURRENCY, slots_within
+from mage.engines.settings import (
+    CPU_CACHE_BYTES,
+    CUDA_CACHE_SHARE,
+    LEARNER_BYTES,
+    SERVER_CONCURRENCY,
+    VLLM_CPU_SLOTS,
+    VLLM_CUDA_SLOTS,
+    VLLM_INFERENCE_SHARE,
+    VLLM_TRAINED_SHARE,
+    slots_within,
+)
+from mage.engines.vllm.cpu_options import CPU_BYTES
+from mage.errors import ConfigError
 from mage.planning.figures import Basis, MemoryPart
 from mage.planning.learner_memory import FLOAT32, Placement
+from mage.planning.measured import GIB
 from mage.planning.shapes import Shape
 
 _FUSED = (("q_proj", "k_proj", "v_proj"), ("o_proj",), ("gate_proj", "up_proj"), ("down_proj",))
@@ -43,6 +56,8 @@ def num_slots(shape: Shape, config: Config, where: Placement, card_bytes: int, *
     """The slots of an engine; where none are given, those that it would take on an empty card."""
     if config.agent.slots:
         return config.agent.slots
+    if config.engine == "vllm":
+        return VLLM_CUDA_SLOTS if where.is_cuda else VLLM_CPU_SLOTS
     per_slot = token_bytes(shape, where) * (engine_length(shape, config) + 1)
     if not where.is_cuda:
         return slots_within(CPU_CACHE_BYTES, per_slot)
@@ -65,6 +80,28 @@ def adapter_bytes(shape: Shape, rank: int, where: Placement) -> int:
         width = rank * len(names)
         num += width * (layers[names[0]][0] + sum(layers[name][1] for name in names))
     return num * shape.num_hidden_layers * where.number_bytes
+
+
+def vllm_parts(
+    shape: Shape, config: Config, where: Placement, card_bytes: int, *, is_trained: bool
+) -> list[MemoryPart]:
+    """vLLM in a process: it takes a share of the card, and what its weights leave of that is the cache."""
+    weights = where.number_bytes * shape.parameters
+    cache, how = CPU_BYTES, "vLLM's on a CPU"
+    if where.is_cuda:
+        share = VLLM_TRAINED_SHARE if is_trained else VLLM_INFERENCE_SHARE * min(1.0, config.rollout.gpus or 1.0)
+        cache, how = int(share * card_bytes) - weights, f"what the weights leave of vLLM's {share:.0%} of the card"
+        least = weights + token_bytes(shape, where) * engine_length(shape, config)
+        if least > share * card_bytes:
+            raise ConfigError(
+                f"engine = vllm: in a process it gets {share:.0%} of a card, {share * card_bytes / GIB:.1f} GiB; the "
+                f"weights with the cache of one trial need {least / GIB:.1f}: take larger cards, or a server over "
+                "several (agent.server)"
+            )
+    return [
+        MemoryPart("engine's weights", weights, Basis.COMPUTED, f"a copy, {where.number_bytes} bytes a parameter"),
+        MemoryPart("KV cache", cache, Basis.COMPUTED, how),
+    ]
 
 
 def engine_parts(shape: Shape, config: Config, where: Placement, slots: int) -> list[MemoryPart]:

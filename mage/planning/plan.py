@@ -10,6 +10,7 @@ from types import UnionType
 from mage.arguments import check_kind, wrong_kind
 from mage.config.load import load_config
 from mage.config.schema import Config
+from mage.engines.vllm.availability import check_named_once
 from mage.errors import ConfigError
 from mage.models.load import is_ours
 from mage.planning.cards import Machine, Planned, cards_of, check_machine
@@ -68,6 +69,7 @@ def plan(
     check_kind("model", model, str | None, "a text: a model, or the name of a shape such as '7b'")
     check(config)
     check_combinations(config)
+    check_named_once(config.agent.server)
     if config.league.learners:
         raise ConfigError(f"league.learners = {config.league.learners}: a league is not planned for; set it to 0")
     if config.agent.model.startswith("scripted:") and model is None:
@@ -143,10 +145,11 @@ def _notes(plan: Planned, cards: Sequence[Card]) -> list[str]:
         notes.append(
             f"Rank 0 gathers the trained weights of a checkpoint in the memory of its host: {trained:,.0f} GB."
         )
-    if plan.serving:
-        each = " for each server" if plan.num_engines > 1 else ""
-        slower = "vLLM was 1.3 to 9.7 times slower on one card (benchmarks/speed.md), and was not measured on several"
-        notes.append(f"The speed of play is that of our engine on one card{each}; {slower}.")
+    if plan.machine.gpus and config.engine == "vllm":
+        each = " for each server" if plan.serving and plan.num_engines > 1 else ""
+        slower = "vLLM was 1.3 to 9.7 times slower on one card (benchmarks/speed.md)"
+        several = ", and was not measured on several" if plan.serving else ""
+        notes.append(f"The speed of play is that of our engine on one card{each}; {slower}{several}.")
     if plan.serving and ranks > 1:
         loaded = FLOAT32 * plan.shape.parameters / 1e9
         notes.append(
@@ -164,7 +167,7 @@ def _notes(plan: Planned, cards: Sequence[Card]) -> list[str]:
             f"{unused} of {plan.machine.gpus} cards are not used: learner.ranks shards the learner over up to "
             f"{plan.machine.gpus}{others}."
         )
-    if not config.agent.slots and plan.machine.gpus and not plan.serving:
+    if not config.agent.slots and plan.machine.gpus and config.engine != "vllm":
         notes.append(
             "agent.slots = 0: as many as fit when the engine is made, before the learner is; a number is surer."
         )

@@ -62,15 +62,18 @@ def play_speed(plan: Planned, trials: int) -> PlaySpeed:
     num, rows = plan.shape.parameters, _rows(plan, trials)
     whole = [one for one in measured().playing if not one.lora_rank]
     used, source = _around(num, whole)
-    is_same = [one.parameters for one in used] == [num]
+    is_same = [one.parameters for one in used] == [num] and plan.config.engine != "vllm"
     reading, generation = (_at(num, [(one.parameters, _with_rows(one, rows)[at]) for one in used]) for at in (0, 1))
     if plan.config.learner.lora_rank:
         (adapted,) = (one for one in measured().playing if one.lora_rank)
         (plain,) = (one for one in whole if one.shape == adapted.shape)
         slower = [with_it / without for with_it, without in zip(solved(adapted), solved(plain), strict=True)]
         reading, generation = reading * slower[0], generation * slower[1]
-        is_same = is_same and num == adapted.parameters
-        source = adapted.text if is_same else f"{source}; as much slower with adapters as {adapted.row}"
+        is_same &= num == adapted.parameters
+        if num == adapted.parameters:
+            source = adapted.text
+        else:
+            source += f"; as much slower with adapters as {adapted.row}"
     if any(one.trials != rows for one in used):
         is_same = False
         source += f"; {rows} rows: a pass of fewer than were measured is taken to last as long"

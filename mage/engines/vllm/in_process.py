@@ -7,24 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
-import warnings
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
-from weakref import WeakSet, finalize
 
 import torch
 from torch import Tensor
 
-from mage.engines.settings import EngineSettings
+from mage.engines.settings import (
+    VLLM_CPU_SLOTS,
+    VLLM_CUDA_SLOTS,
+    VLLM_INFERENCE_SHARE,
+    VLLM_TRAINED_SHARE,
+    EngineSettings,
+)
 from mage.engines.vllm.availability import check_vllm
 from mage.engines.vllm.backend import LoadedAdapter
 from mage.engines.vllm.cpu_options import CPU_BLOCK, CPU_BYTES, CPU_HEADS, cpu_step_tokens
 from mage.engines.vllm.locks import starting_on
 from mage.engines.vllm.model_files import kept_config, room_for
+from mage.engines.vllm.process_state import contained, forget_earlier_engines, free_with, imported, let_go
 from mage.engines.vllm.requests import VllmAnswer, VllmRequest
 from mage.engines.vllm.shared_weights import EXTENSION, RELOAD
 from mage.errors import ConfigError, EngineError, EngineGoneError, MageError, ShortageError, library_errors
@@ -33,21 +35,8 @@ from mage.shortage import shortage_of
 
 _QUIET_TICKS = 4
 """Turns of the event loop without a new request before a step: a trial's successor starts within three."""
-_CPU_SLOTS, _CUDA_SLOTS = 256, 1024
-"""Requests in one step where `agent.slots` is 0."""
-_TRAINED_SHARE, _INFERENCE_SHARE = 0.4, 0.85
-"""Shares of a GPU's memory for vLLM, with a learner in the same process and without one."""
 _LEFT_FREE = 0.01
 """Share of a GPU's memory that is left for what vLLM does not count."""
-_ENVIRONMENT = {
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "VLLM_USE_FLASHINFER_SAMPLER": "0",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "VLLM_NO_USAGE_STATS": "1",
-}
-"""Variables that vLLM is run with here: one process, threads as they are, and nothing is reported to its makers."""
-_RESTORED = ("LD_PRELOAD", "LOCAL_WORLD_SIZE")
-"""Variables that vLLM sets for processes of its own, and that would reach ours."""
 
 
 class InProcessVllm:
@@ -64,17 +53,17 @@ class InProcessVllm:
         folder = str(kept_config(loaded))
         options = _options(settings, self._is_cpu, self._length)
         dtype = str(weight.dtype).removeprefix("torch.")
-        with _contained(), library_errors(lambda why: ConfigError(f"vLLM cannot serve {loaded.name}: {why}")):
-            engine_args, engine = _imported("EngineArgs", "LLMEngine")
+        with contained(), library_errors(lambda why: ConfigError(f"vLLM cannot serve {loaded.name}: {why}")):
+            engine_args, engine = imported("EngineArgs", "LLMEngine")
             _check_build(weight.device)
             with _alone_on(weight.device):
                 if not self._is_cpu:
-                    _forget_earlier_engines()
+                    forget_earlier_engines()
                     options["gpu_memory_utilization"] = _share_within(options["gpu_memory_utilization"], weight.device)
                 arguments = engine_args(model=folder, max_model_len=self._length, dtype=dtype, **options)
                 self._engine: Any = engine.from_engine_args(arguments)
-            _let_go()
-            _free_with(self, self._engine)
+            let_go()
+            free_with(self, self._engine)
         self._adapters: dict[str, Any] = {}
         """vLLM's own requests for adapters, by name."""
         self._num_adapters = 0
@@ -112,7 +101,7 @@ class InProcessVllm:
 
     async def load_model(self, weights: Mapping[str, Tensor]) -> None:
         named = ((name, tensor.detach()) for name, tensor in weights.items())
-        with _contained(), library_errors(lambda why: EngineError(f"vLLM cannot load the weights: {why}")):
+        with contained(), library_errors(lambda why: EngineError(f"vLLM cannot load the weights: {why}")):
             self._engine.collective_rpc(RELOAD, kwargs={"weights_iterator": named})
 
     async def load_adapter(self, adapter: LoadedAdapter) -> None:
@@ -120,7 +109,7 @@ class InProcessVllm:
 
         self._num_adapters += 1
         request = LoRARequest(adapter.name, self._num_adapters, str(adapter.folder))
-        with _contained(), library_errors(lambda why: EngineError(f"vLLM cannot load the adapter: {why}")):
+        with contained(), library_errors(lambda why: EngineError(f"vLLM cannot load the adapter: {why}")):
             self._engine.add_lora(request)
         self._adapters[adapter.name] = request
 
@@ -173,7 +162,7 @@ def _options(settings: EngineSettings, is_cpu: bool, length: int) -> dict[str, A
         "worker_extension_cls": EXTENSION,
         "generation_config": "vllm",
         "disable_log_stats": True,
-        "max_num_seqs": settings.slots or (_CPU_SLOTS if is_cpu else _CUDA_SLOTS),
+        "max_num_seqs": settings.slots or (VLLM_CPU_SLOTS if is_cpu else VLLM_CUDA_SLOTS),
     }
     if is_cpu:
         options |= {
@@ -185,7 +174,7 @@ def _options(settings: EngineSettings, is_cpu: bool, length: int) -> dict[str, A
             "max_num_batched_tokens": cpu_step_tokens(length),
         }
     else:
-        share = _TRAINED_SHARE if settings.is_trained else _INFERENCE_SHARE
+        share = VLLM_TRAINED_SHARE if settings.is_trained else VLLM_INFERENCE_SHARE
         options["gpu_memory_utilization"] = share * settings.card_share
     if settings.adapter_rank:
         options |= {
@@ -217,21 +206,6 @@ def _check_build(device: torch.device) -> None:
         raise ConfigError(f"device = {device.type}: the vLLM that is installed is built for {built} and plays there")
 
 
-def _imported(*names: str) -> list[Any]:
-    """What vLLM has under some names; the first time they are imported, which takes long.
-
-    That is done in a thread of its own. Something in the first import keeps the frames of its stack for ever, and on
-    ours they would hold the server, its engine and the learner's model, which then could never be freed.
-    """
-
-    def load() -> list[Any]:
-        vllm = import_module("vllm")
-        return [getattr(vllm, name) for name in names]
-
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(load).result()
-
-
 @contextmanager
 def _alone_on(device: torch.device) -> Iterator[None]:
     """Wait until no other process starts vLLM on a GPU."""
@@ -250,71 +224,6 @@ def _share_within(share: float, device: torch.device) -> float:
     if free / total <= _LEFT_FREE:
         raise ConfigError(f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB of the GPU are free")
     return min(share, free / total - _LEFT_FREE)
-
-
-def _let_go() -> None:
-    """Remove what vLLM 0.22 registers with torch's compiler and never takes back: it keeps the engine for ever."""
-    from torch._dynamo import convert_frame
-
-    convert_frame._bytecode_hooks.clear()
-
-
-def _free_with(owner: object, engine: Any) -> None:
-    """Free, with its owner, what torch's compiler keeps of an engine: CUDA graphs, and layers with the KV cache."""
-    from vllm.compilation.cuda_graph import CUDAGraphWrapper
-
-    # Only this engine's are in the set: it was a new one when the engine began.
-    finalize(owner, _free, engine.collective_rpc(_layers_of)[0], CUDAGraphWrapper._all_instances).atexit = False
-
-
-def _layers_of(worker: Any) -> Any:
-    return worker.vllm_config.compilation_config.static_forward_context
-
-
-def _free(layers: dict[str, Any], graphs: WeakSet[Any]) -> None:
-    layers.clear()
-    for wrapper in list(graphs):
-        wrapper.clear_graphs()
-
-
-def _forget_earlier_engines() -> None:
-    """Set back what vLLM keeps for a whole process, and what an engine leaves there for the next one."""
-    from vllm.compilation.breakable_cudagraph import BreakableCUDAGraphWrapper
-    from vllm.compilation.cuda_graph import CUDAGraphWrapper
-    from vllm.compilation.monitor import set_cudagraph_capturing_enabled
-    from vllm.model_executor.layers import rotary_embedding
-    from vllm.platforms import current_platform
-
-    gc.unfreeze()  # vLLM froze engines that were dropped since
-    # An engine that starts on the first model runner deletes the graphs of all that are in these sets.
-    CUDAGraphWrapper._all_instances = WeakSet()
-    BreakableCUDAGraphWrapper._all_instances = WeakSet()
-    # torch refuses to capture into a pool whose graphs are all gone where some of its memory is still used.
-    type(current_platform)._global_graph_pool = None
-    # Its first model runner forbids graphs when it is done; the second one, for Qwen3 in 0.22, does not allow them.
-    set_cudagraph_capturing_enabled(True)
-    # Models share the layer for rotary positions. Publishing makes its cosines a part of the state dict, and an engine
-    # that begins with random weights then overwrites them.
-    rotary_embedding._ROPE_DICT.clear()
-
-
-@contextmanager
-def _contained() -> Iterator[None]:
-    """Keep vLLM from changing this process: threads, variables, and what is printed."""
-    os.environ.update(_ENVIRONMENT)
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    kept = {name: os.environ.get(name) for name in _RESTORED}
-    set_num_threads = torch.set_num_threads
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        torch.set_num_threads = set_num_threads
-        for name, value in kept.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
 
 
 def _answer(output: Any) -> VllmAnswer:

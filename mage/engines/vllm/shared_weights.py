@@ -6,6 +6,7 @@ request has names and numbers alone; a method that is added to vLLM's workers (`
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
@@ -22,6 +23,7 @@ METHOD = "load_shared_weights"
 RELOAD = "reload_base"
 Piece = Sequence[Any]
 """A tensor in a buffer: its name, dtype and shape, and the byte at which it begins. A request has it as a list."""
+_LAYERWISE = "vllm.model_executor.model_loader.reload.layerwise"
 _ALIGNMENT = 256
 """Bytes; a tensor begins at a multiple of it."""
 
@@ -131,11 +133,13 @@ def _without_adapters(model: nn.Module) -> Iterator[None]:
 
 def _let_go_of_layers(model: nn.Module) -> None:
     """Remove the references to layers from what vLLM keeps for the next reload: they are never freed otherwise."""
+    if _LAYERWISE not in sys.modules:
+        return  # nothing was reloaded
     from vllm.model_executor.model_loader.reload.layerwise import LAYERWISE_INFO, _get_original_loader
     from vllm.model_executor.model_loader.reload.sanitize import sanitize_layer_refs
 
-    for layer in model.modules():
-        for tensors in LAYERWISE_INFO[layer].restore_metadata if layer in LAYERWISE_INFO else ():
+    for layer in {*model.modules()} & {*LAYERWISE_INFO}:
+        for tensors in LAYERWISE_INFO[layer].restore_metadata:
             for tensor in tensors.values():
                 tensor.weight_loader = _get_original_loader(tensor)
                 sanitize_layer_refs(tensor, layer)
