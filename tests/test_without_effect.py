@@ -43,6 +43,8 @@ REFUSED = [
         r"rollout\.address = auto: it has no effect: with rollout\.workers = 0 there are no work",
     ),
     (["rollout.gpus=0.5"], r"rollout\.gpus = 0\.5: it has no effect"),
+    (["rollout.cpus=2"], r"rollout\.cpus = 2: it has no effect"),
+    (["rollout.chunk=8"], r"rollout\.chunk = 8: it has no effect"),
 ]
 ALLOWED = [
     [NOTES, TUTOR, "agent.tutor_fade=5"],

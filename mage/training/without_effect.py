@@ -65,7 +65,7 @@ def _rules(config: Config) -> tuple[_Rule, ...]:
             f"with agent.memory = {agent.memory} there are no reflections; take reflections or both, or set it to 0",
         ),
         _Rule(
-            ("rollout.address", "rollout.gpus"),
+            ("rollout.address", "rollout.cpus", "rollout.gpus", "rollout.chunk"),
             config.rollout.workers > 0,
             "with rollout.workers = 0 there are no workers; set their number, or leave this out",
         ),
