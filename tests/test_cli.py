@@ -82,6 +82,8 @@ def test_an_unknown_command_is_answered_with_a_known_one() -> None:
         ("train rps --max-minutes abc", "--max-minutes abc: Input should be a valid number, .* (mage train --help)"),
         ("value rps --episodes=0", "--episodes 0: Input should be greater than or equal to 1 (mage value --help)"),
         ("train rps --sedes 3", "No such option: --sedes.* (mage train --help)"),
+        ("plan rps --gpus 1 --gpus x", "--gpus x: Input should be a valid integer, .* (mage plan --help)"),
+        ("plan rps --gpus", "Option '--gpus' requires an argument (mage plan --help)"),
         ("value", "Missing argument 'WORLD' (mage value --help)"),
         ("evalute", "No such command 'evalute'. Did you mean 'evaluate'.* (mage --help)"),
     ],

@@ -79,14 +79,15 @@ def main() -> None:
             code = app(prog_name="mage", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except UsageError as error:
-        print(one_line(error, sys.argv[1:]), file=sys.stderr)
+        print(one_line(error, sys.argv[1:], COMMANDS), file=sys.stderr)
         sys.exit(2)
     except MageError as error:
         print(f"mage: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
-    except typer.Abort:
+    except typer.Abort as error:
+        print(f"mage: aborted; {error.__cause__ or 'nothing more can be read'}", file=sys.stderr)
         sys.exit(1)
 
 

@@ -35,6 +35,12 @@ def token_bytes(shape: Shape, where: Placement) -> int:
     return shape.num_hidden_layers * 2 * shape.key_width * where.number_bytes
 
 
+def untied_bytes(shape: Shape, where: Placement) -> int:
+    """Bytes of a model for vLLM, which gets a tied head as one of its own."""
+    head = shape.vocab_size * shape.hidden_size if shape.tie_word_embeddings else 0
+    return where.number_bytes * (shape.parameters + head)
+
+
 def server_slots(config: Config) -> int:
     """Requests to one vLLM server at once."""
     return min(config.agent.slots or SERVER_CONCURRENCY, SERVER_CONCURRENCY)
@@ -47,7 +53,7 @@ def server_parts(shape: Shape, config: Config, where: Placement, cards: int) -> 
     each = "" if servers == 1 else f"each of {servers} servers "
     how = f"{each}over {cards} card{'s' * (cards > 1)} (--tensor-parallel-size {cards}); not tried"
     return [
-        MemoryPart("server's weights", where.number_bytes * shape.parameters // cards, Basis.COMPUTED, how),
+        MemoryPart("server's weights", untied_bytes(shape, where) // cards, Basis.COMPUTED, how),
         MemoryPart("server's KV cache", cache, Basis.COMPUTED, f"{slots} requests at once, {how}"),
     ]
 
@@ -86,7 +92,7 @@ def vllm_parts(
     shape: Shape, config: Config, where: Placement, card_bytes: int, *, is_trained: bool
 ) -> list[MemoryPart]:
     """vLLM in a process: it takes a share of the card, and what its weights leave of that is the cache."""
-    weights = where.number_bytes * shape.parameters
+    weights = untied_bytes(shape, where)
     cache, how = CPU_BYTES, "vLLM's on a CPU"
     if where.is_cuda:
         share = VLLM_TRAINED_SHARE if is_trained else VLLM_INFERENCE_SHARE * min(1.0, config.rollout.gpus or 1.0)
@@ -95,11 +101,11 @@ def vllm_parts(
         if least > share * card_bytes:
             raise ConfigError(
                 f"engine = vllm: in a process it gets {share:.0%} of a card, {share * card_bytes / GIB:.1f} GiB; the "
-                f"weights with the cache of one trial need {least / GIB:.1f}: take larger cards, or a server over "
-                "several (agent.server)"
+                f"weights with the cache of one trial need {least / GIB:.1f}: take larger cards, or "
+                + ("a server over several (agent.server)" if is_trained else "a larger share (rollout.gpus)")
             )
     return [
-        MemoryPart("engine's weights", weights, Basis.COMPUTED, f"a copy, {where.number_bytes} bytes a parameter"),
+        MemoryPart("engine's weights", weights, Basis.COMPUTED, "a copy, the head apart from the embeddings"),
         MemoryPart("KV cache", cache, Basis.COMPUTED, how),
     ]
 

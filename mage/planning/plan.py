@@ -145,11 +145,13 @@ def _notes(plan: Planned, cards: Sequence[Card]) -> list[str]:
         notes.append(
             f"Rank 0 gathers the trained weights of a checkpoint in the memory of its host: {trained:,.0f} GB."
         )
-    if plan.machine.gpus and config.engine == "vllm":
+    if config.engine == "vllm" and plan.machine.gpus:
         each = " for each server" if plan.serving and plan.num_engines > 1 else ""
         slower = "vLLM was 1.3 to 9.7 times slower on one card (benchmarks/speed.md)"
         several = ", and was not measured on several" if plan.serving else ""
         notes.append(f"The speed of play is that of our engine on one card{each}; {slower}{several}.")
+    elif config.engine == "vllm":
+        notes.append("The speed of play is that of our engine; vLLM was not measured on a CPU.")
     if plan.serving and ranks > 1:
         loaded = FLOAT32 * plan.shape.parameters / 1e9
         notes.append(

@@ -10,7 +10,7 @@ from mage.config.schema import Config
 from mage.planning.cards import Planned
 from mage.planning.engine_memory import num_slots, server_slots
 from mage.planning.figures import Basis, Rate
-from mage.planning.learner_memory import is_compiled, nearest
+from mage.planning.learner_memory import FLOAT32, is_compiled, nearest
 from mage.planning.measured import Playing, measured
 from mage.planning.shapes import Shape, shape_of
 from mage.planning.trial_tokens import TrialTokens
@@ -62,21 +62,28 @@ def play_speed(plan: Planned, trials: int) -> PlaySpeed:
     num, rows = plan.shape.parameters, _rows(plan, trials)
     whole = [one for one in measured().playing if not one.lora_rank]
     used, source = _around(num, whole)
-    is_same = [one.parameters for one in used] == [num] and plan.config.engine != "vllm"
+    is_same = [one.parameters for one in used] == [num] and plan.config.engine != "vllm" and plan.num_engines == 1
     reading, generation = (_at(num, [(one.parameters, _with_rows(one, rows)[at]) for one in used]) for at in (0, 1))
-    if plan.config.learner.lora_rank:
+    rank, is_rounded = plan.config.learner.lora_rank, plan.where.number_bytes < FLOAT32
+    if rank and is_rounded:  # in float32 an adapter is merged into the weights
         (adapted,) = (one for one in measured().playing if one.lora_rank)
         (plain,) = (one for one in whole if one.shape == adapted.shape)
         slower = [with_it / without for with_it, without in zip(solved(adapted), solved(plain), strict=True)]
         reading, generation = reading * slower[0], generation * slower[1]
-        is_same &= num == adapted.parameters
+        is_same &= num == adapted.parameters and rank == adapted.lora_rank
         if num == adapted.parameters:
             source = adapted.text
         else:
             source += f"; as much slower with adapters as {adapted.row}"
-    if any(one.trials != rows for one in used):
-        is_same = False
-        source += f"; {rows} rows: a pass of fewer than were measured is taken to last as long"
+        if rank != adapted.lora_rank:
+            source += f", of rank {adapted.lora_rank}"
+    if not is_rounded:
+        source += ", in bfloat16"
+    if any(one.trials > rows for one in used):
+        source += f"; a pass of {rows} rows is taken to last as long as one of {max(one.trials for one in used)}"
+    elif any(one.trials < rows for one in used):
+        source += f"; with {rows} rows a pass is taken to be no faster for each"
+    is_same &= is_rounded and all(one.trials == rows for one in used)
     return PlaySpeed(reading, generation, Basis.MEASURED if is_same else Basis.EXTRAPOLATED, source)
 
 
@@ -140,7 +147,7 @@ def _cpu_play(plan: Planned) -> PlaySpeed:
     slower, basis = _than_nano(plan.shape)
     speed = step.tokens / step.play_s / slower
     source = f"{step.page}: a step of rps with nano, {measured().cpu}; reading and generation are not told apart"
-    return PlaySpeed(speed, speed, basis, source)
+    return PlaySpeed(speed, speed, Basis.EXTRAPOLATED if plan.config.engine == "vllm" else basis, source)
 
 
 def _than_nano(shape: Shape) -> tuple[float, Basis]:

@@ -62,8 +62,8 @@ class InProcessVllm:
                     options["gpu_memory_utilization"] = _share_within(options["gpu_memory_utilization"], weight.device)
                 arguments = engine_args(model=folder, max_model_len=self._length, dtype=dtype, **options)
                 self._engine: Any = engine.from_engine_args(arguments)
-            let_go()
-            free_with(self, self._engine)
+                let_go()
+                free_with(self, self._engine)
         self._adapters: dict[str, Any] = {}
         """vLLM's own requests for adapters, by name."""
         self._num_adapters = 0

@@ -5,15 +5,15 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import NamedTemporaryFile, TemporaryDirectory, gettempdir
 
 from safetensors.torch import save_file
 from torch import Tensor
 
 from mage.cache import cache_directory
-from mage.errors import ConfigError
 from mage.models.load import LoadedModel
 from mage.weights import LowRank
 
@@ -33,21 +33,28 @@ def write_config(folder: Path, loaded: LoadedModel) -> None:
 
 
 def kept_config(loaded: LoadedModel) -> Path:
-    """A folder of the cache with the config of a model, as `write_config` writes it; the same for the same config."""
-    parent = cache_directory() / "vllm"
+    """A folder with the config of a model, as `write_config` writes it; the same each time for the same config.
+
+    It is in the cache, or where that cannot be written, in the user's folder for temporary files.
+    """
+    with TemporaryDirectory(prefix="mage-vllm-") as scratch:
+        write_config(Path(scratch), loaded)
+        config = (Path(scratch) / "config.json").read_bytes()
+    name = hashlib.sha256(config).hexdigest()[:16]
     try:
-        parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=parent) as scratch:
-            write_config(Path(scratch), loaded)
-            written = Path(scratch) / "config.json"
-            folder = parent / hashlib.sha256(written.read_bytes()).hexdigest()[:16]
-            folder.mkdir(exist_ok=True)
-            written.replace(folder / written.name)
-    except OSError as error:
-        why = error.strerror or error
-        raise ConfigError(
-            f"cannot write a config for vLLM to {parent}: {why}; MAGE_CACHE names another place for caches"
-        ) from None
+        return _with_config(cache_directory() / "vllm" / name, config)
+    except OSError:
+        return _with_config(Path(gettempdir()) / f"mage-vllm-{os.getuid()}" / name, config)
+
+
+def _with_config(folder: Path, config: bytes) -> Path:
+    """A folder that holds a config; another process may write the same one meanwhile."""
+    path = folder / "config.json"
+    if not path.is_file() or path.read_bytes() != config:
+        folder.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=folder, delete=False) as scratch:
+            scratch.write(config)
+        Path(scratch.name).replace(path)
     return folder
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
@@ -89,17 +89,19 @@ def let_go() -> None:
 
 def free_with(owner: object, engine: Any) -> None:
     """Free, with its owner, what torch's compiler keeps of an engine: CUDA graphs, and layers with the KV cache."""
+    from vllm.compilation.breakable_cudagraph import BreakableCUDAGraphWrapper
     from vllm.compilation.cuda_graph import CUDAGraphWrapper
 
-    # Only this engine's are in the set: it was a new one when the engine began.
-    finalize(owner, _free, engine.collective_rpc(_layers_of)[0], CUDAGraphWrapper._all_instances).atexit = False
+    # Only this engine's are in the sets: they were new ones when the engine began, and no other one has begun since.
+    graphs = (CUDAGraphWrapper._all_instances, BreakableCUDAGraphWrapper._all_instances)
+    finalize(owner, _free, engine.collective_rpc(_layers_of)[0], graphs).atexit = False
 
 
 def _layers_of(worker: Any) -> Any:
     return worker.vllm_config.compilation_config.static_forward_context
 
 
-def _free(layers: dict[str, Any], graphs: WeakSet[Any]) -> None:
+def _free(layers: dict[str, Any], graphs: Iterable[WeakSet[Any]]) -> None:
     layers.clear()
-    for wrapper in list(graphs):
+    for wrapper in [wrapper for wrappers in graphs for wrapper in wrappers]:
         wrapper.clear_graphs()
