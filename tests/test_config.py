@@ -61,13 +61,14 @@ def named_in(page: Path) -> set[str]:
     text = page.read_text(encoding="utf-8")
     shipped = "|".join(sorted((r.name for r in shipped_recipes() if r.kind.is_whole), key=len, reverse=True))
     words = [word for line in re.findall(r"mage (?:train|sweep|trials) ([^\n`#]*)", text) for word in line.split()[:2]]
-    composed = re.findall(rf"`((?:{shipped})(?:\+[a-z0-9-]+)+)", text)
-    return {*(word for word in words if re.fullmatch(r"[a-z][a-z0-9+-]*", word)), *composed}
+    letter = r"(?:[a-z0-9-]|(?<=\d)\.(?=\d))"  # a dot in a number, as in qwen2.5-1.5b
+    composed = re.findall(rf"`((?:{shipped})(?:\+{letter}+)+)", text)
+    return {*(word for word in words if re.fullmatch(rf"[a-z](?:{letter}|\+)*", word)), *composed}
 
 
 def test_every_recipe_named_in_the_documentation_resolves_and_builds() -> None:
     names = set().union(*map(named_in, PAGES))
-    assert {"rps-llm+hard", "rps-base+mage", "kuhn-llm", "rps+smollm2+grpo"} <= names
+    assert {"rps-llm+hard", "rps-base+mage", "kuhn-llm", "rps+smollm2+grpo", "rps+qwen2.5-1.5b"} <= names
     for name in names:
         check(load_config(name))
 
