@@ -11,6 +11,7 @@ import pytest
 from mage.config.load import load_config
 from mage.planning.learner_memory import measured_activation_bytes
 from mage.planning.measured import Learning, Playing, measured
+from mage.planning.plan import plan
 from mage.planning.speed import solved
 from mage.planning.trial_tokens import count_trial_tokens
 from tests.tree import ROOT
@@ -123,3 +124,46 @@ def test_peaks_of_models_of_different_sizes_agree() -> None:
     for found in by_kind.values():
         assert max(found) / min(found) < 1.2, "layers of Qwen2 have no norms of queries and keys"
         assert 2 < min(found) <= max(found) < 4, "a number of two bytes, some of them twice or in float32"
+
+
+QWEN = ["batch.groups=32", "agent.slots=256"]
+"""256 trials at once, with LoRA of rank 16: as they were measured."""
+
+
+@pytest.mark.parametrize(
+    ("recipe", "overrides", "gpus", "source"),
+    [
+        ("rps+smollm2", [], 1, ""),
+        ("rps+smollm2", ["dtype=float32"], 1, "in bfloat16"),
+        ("rps+smollm2", ["engine=vllm"], 1, "SmolLM2-135M, 512, ours"),
+        (
+            "rps+smollm2",
+            ["rollout.workers=2", "rollout.gpus=1", "agent.slots=512", "rollout.chunk=512"],
+            2,
+            "2 workers",
+        ),
+        ("rps+qwen2.5-1.5b", QWEN, 1, ""),
+        ("rps+qwen2.5-1.5b", [*QWEN, "learner.lora_rank=64"], 1, "LoRA, 256, ours, of rank 16"),
+        (
+            "rps+qwen2.5-1.5b",
+            [*QWEN, "agent.slots=128"],
+            1,
+            "a pass of 128 rows is taken to last as long as one of 256",
+        ),
+        (
+            "rps+qwen2.5-1.5b",
+            ["batch.groups=128", "agent.slots=1024"],
+            1,
+            "with 1024 rows a pass is taken to be no faster",
+        ),
+        ("rps+qwen3-4b", [], 1, "as much slower with adapters as Qwen2.5-1.5B, LoRA"),
+        ("rps", [], 0, ""),
+        ("rps", ["engine=vllm", "agent.model=nano(heads=2)"], 0, "a step of rps with nano"),
+    ],
+)
+def test_play_is_called_measured_where_it_was(recipe: str, overrides: list[str], gpus: int, source: str) -> None:
+    model = recipe.partition("+")[2]
+    found = plan(recipe, overrides, model=model if model.startswith("qwen2") else None, gpus=gpus, gib=139)
+    (generation,) = (one for one in found.rates if one.name.startswith("generation"))
+    assert generation.basis == ("extrapolated" if source else "measured")
+    assert source in generation.source
