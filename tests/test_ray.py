@@ -105,9 +105,9 @@ CHUNKS = ("rollout.chunk=3", "batch.dead=resample")
 
 @pytest.fixture(scope="module", autouse=True)
 def ray_of_this_file() -> Iterator[None]:
-    """A Ray that all tests of this file join."""
+    """A Ray that all tests of this file join: two workers stay while up to four others play."""
     need_ray()
-    first = RayCluster(RolloutConfig(workers=4))
+    first = RayCluster(RolloutConfig(workers=6))
     yield
     first.stop()
 
@@ -333,11 +333,11 @@ def test_a_worker_whose_engine_breaks_is_built_again_and_its_trials_are_played_e
 
 
 def test_more_than_the_cluster_has_is_refused() -> None:
-    has = "0: 1 machine with 4 CPUs and 0 GPUs$"
+    has = "0: 1 machine with 6 CPUs and 0 GPUs$"
     with pytest.raises(
-        ConfigError, match=r"rollout.cpus = 3: each needs 3 CPUs .* places for 1: 1 machine with 4 CPUs "
+        ConfigError, match=r"rollout.cpus = 4: each needs 4 CPUs .* places for 1: 1 machine with 6 CPUs "
     ):
-        RayCluster(RolloutConfig(workers=2, cpus=3))
+        RayCluster(RolloutConfig(workers=2, cpus=4))
     for gpus in (0.5, 2):
         with pytest.raises(ConfigError, match=rf"rollout.gpus = {gpus}: each needs .* there are places for {has}"):
             RayCluster(RolloutConfig(workers=2, gpus=gpus))
