@@ -66,17 +66,12 @@ def play_speed(plan: Planned, trials: int) -> PlaySpeed:
     reading, generation = (_at(num, [(one.parameters, _with_rows(one, rows)[at]) for one in used]) for at in (0, 1))
     rank, is_rounded = plan.config.learner.lora_rank, plan.where.number_bytes < FLOAT32
     if rank and is_rounded:  # in float32 an adapter is merged into the weights
-        (adapted,) = (one for one in measured().playing if one.lora_rank)
-        (plain,) = (one for one in whole if one.shape == adapted.shape)
-        slower = [with_it / without for with_it, without in zip(solved(adapted), solved(plain), strict=True)]
+        adapted, slower = _with_adapter()
         reading, generation = reading * slower[0], generation * slower[1]
-        is_same &= num == adapted.parameters and rank == adapted.lora_rank
-        if num == adapted.parameters:
-            source = adapted.text
-        else:
-            source += f"; as much slower with adapters as {adapted.row}"
-        if rank != adapted.lora_rank:
-            source += f", of rank {adapted.lora_rank}"
+        is_its_size = num == adapted.parameters
+        is_same &= is_its_size and rank == adapted.lora_rank
+        source = adapted.text if is_its_size else f"{source}; as much slower with adapters as {adapted.row}"
+        source += f", of rank {adapted.lora_rank}" if rank != adapted.lora_rank else ""
     if not is_rounded:
         source += ", in bfloat16"
     if any(one.trials > rows for one in used):
@@ -100,6 +95,14 @@ def _around(num: int, ones: Sequence[Playing]) -> tuple[list[Playing], str]:
     below = max((one for one in ones if one.parameters < num), key=lambda one: one.parameters)
     above = min((one for one in ones if one.parameters > num), key=lambda one: one.parameters)
     return [below, above], f"between {below.text} and {above.row}"
+
+
+def _with_adapter() -> tuple[Playing, tuple[float, float]]:
+    """The measurement with an adapter, and its speeds as shares of those of the same model without one."""
+    (adapted,) = (one for one in measured().playing if one.lora_rank)
+    (plain,) = (one for one in measured().playing if one.shape == adapted.shape and not one.lora_rank)
+    (reading, generation), (plain_reading, plain_generation) = solved(adapted), solved(plain)
+    return adapted, (reading / plain_reading, generation / plain_generation)
 
 
 def _with_rows(one: Playing, rows: int) -> tuple[float, float]:
